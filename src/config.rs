@@ -1,0 +1,74 @@
+//! `config.toml`: its model and defaults, reading it strictly, and where files live.
+//!
+//! No file is needed: every key has a default, and a demo agent is built in. A file that is there is read strictly,
+//! because a mistyped key that is ignored looks like a setting that does not work. Every error is one line for
+//! people, `FILE:LINE: KEY.PATH: message`.
+//!
+//! ```text
+//! text ─► toml (spans) ─► locate (place of every key) ─► model (serde) ─► validate (ranges, names)
+//!                                    └─ names the line and key of any error ◄──┘
+//! ```
+
+mod choices;
+mod describe;
+mod environment;
+mod load;
+mod locate;
+mod model;
+mod paths;
+mod syntax;
+mod table;
+mod validate;
+
+pub use choices::*;
+pub use load::{ConfigError, load, parse};
+pub use model::*;
+pub use paths::{Flags, Paths, PathsError};
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const EXAMPLE: &str = include_str!("../config.toml.example");
+
+    /// The example with the lines marked `#: ` put to use.
+    fn with_examples() -> String {
+        let lines = EXAMPLE.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    fn read(text: &str) -> Config {
+        parse(text, Path::new("config.toml.example")).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn the_example_is_exactly_the_defaults() {
+        assert_eq!(read(EXAMPLE), Config::default());
+    }
+
+    #[test]
+    fn the_example_parses_with_its_examples_put_to_use() {
+        let config = read(&with_examples());
+        assert!(!config.agents.is_empty() && !config.workspaces.is_empty(), "{config:?}");
+        assert_eq!(Config { agents: [].into(), workspaces: [].into(), ..config }, Config::default());
+    }
+
+    /// The keys come from the parser itself, so a key added to the model and forgotten in the example is found.
+    #[test]
+    fn the_example_names_every_key() {
+        let text = with_examples();
+        for section in ["acp", "limits", "stop", "retention", "agents.x", "agents.x.stop", "workspaces.x"] {
+            let probe = format!("[{section}]\nqqqqqqqqqqqq = 1");
+            let error = parse(&probe, Path::new("probe")).expect_err("the key is unknown").to_string();
+            let (_, known) = error.split_once("known keys are ").expect("the known keys are listed");
+            for key in known.split(", ") {
+                let named = |line: &str| {
+                    line.starts_with(&format!("{key} = ")) || line.ends_with(&format!(".{key}]"))
+                };
+                assert!(text.lines().any(named), "{section}.{key} is not in the example");
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Settings that are one word out of a few.
+//!
+//! They read from a string only: serde's own enums would also take `{ ndjson = {} }` and name the wrong key in errors.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+/// A word that is not one of those a setting takes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    #[error("{given:?} is not known, use {}", quoted(known))]
+    Unknown { given: String, known: &'static [&'static str] },
+    #[error("{given:?} is not supported yet, use {}", quoted(known))]
+    NotYet { given: String, known: &'static [&'static str] },
+}
+
+fn quoted(words: &[&str]) -> String {
+    words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" or ")
+}
+
+macro_rules! choice {
+    (
+        $(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }
+        not yet: [$($later:literal),*]
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+        #[serde(try_from = "String")]
+        pub enum $name { $($(#[$doc])* $variant,)+ }
+
+        impl $name {
+            /// The word as it stands in the file.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ChoiceError;
+
+            fn from_str(given: &str) -> Result<Self, ChoiceError> {
+                let known = &[$($word,)+];
+                let later: &[&str] = &[$($later,)*];
+                match given {
+                    $($word => Ok(Self::$variant),)+
+                    _ if later.contains(&given) => Err(ChoiceError::NotYet { given: given.into(), known }),
+                    _ => Err(ChoiceError::Unknown { given: given.into(), known }),
+                }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = ChoiceError;
+
+            fn try_from(given: String) -> Result<Self, ChoiceError> {
+                given.parse()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+choice! {
+    /// How messages are told apart on an agent's stdio.
+    Framing {
+        /// One JSON object per line.
+        Ndjson = "ndjson",
+        /// `Content-Length` headers, as language servers do.
+        Lsp = "lsp",
+    }
+    not yet: []
+}
+
+choice! {
+    /// What an agent speaks.
+    Protocol {
+        Intercom = "intercom",
+    }
+    not yet: ["acp"]
+}
+
+choice! {
+    /// When a prompt that arrives during a turn reaches the agent.
+    PromptDelivery {
+        /// At once.
+        Immediate = "immediate",
+        /// It queues, and one leaves with each heartbeat.
+        Heartbeat = "heartbeat",
+    }
+    not yet: []
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_reads_back_as_itself() {
+        for word in ["ndjson", "lsp"] {
+            assert_eq!(word.parse::<Framing>().unwrap().to_string(), word);
+        }
+        for word in ["immediate", "heartbeat"] {
+            assert_eq!(word.parse::<PromptDelivery>().unwrap().to_string(), word);
+        }
+        assert_eq!("intercom".parse::<Protocol>().unwrap().to_string(), "intercom");
+    }
+
+    #[test]
+    fn a_wrong_word_is_answered_with_the_right_ones() {
+        let check = |error: ChoiceError, expect: &str| assert_eq!(error.to_string(), expect);
+        check("NDJSON".parse::<Framing>().unwrap_err(), r#""NDJSON" is not known, use "ndjson" or "lsp""#);
+        check("mcp".parse::<Protocol>().unwrap_err(), r#""mcp" is not known, use "intercom""#);
+        check("acp".parse::<Protocol>().unwrap_err(), r#""acp" is not supported yet, use "intercom""#);
+    }
+}

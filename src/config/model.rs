@@ -1,0 +1,273 @@
+//! The model of `config.toml`. The defaults stand in the `Default` implementations and nowhere else.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::choices::{Framing, PromptDelivery, Protocol};
+use super::table;
+
+/// The name of the agent that is built in; it cannot be given to another.
+pub const DEMO_AGENT: &str = "demo";
+
+const MIB: u64 = 1024 * 1024;
+
+/// All of `config.toml`.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    #[serde(deserialize_with = "table::one")]
+    pub acp: Acp,
+    #[serde(deserialize_with = "table::one")]
+    pub limits: Limits,
+    #[serde(deserialize_with = "table::one")]
+    pub stop: StopWaits,
+    #[serde(deserialize_with = "table::one")]
+    pub retention: Retention,
+    #[serde(deserialize_with = "table::each")]
+    pub agents: BTreeMap<String, AgentProfile>,
+    #[serde(deserialize_with = "table::each")]
+    pub workspaces: BTreeMap<String, Workspace>,
+}
+
+/// How agents are talked to, unless their profile says otherwise.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Acp {
+    pub framing: Framing,
+    /// In bytes, without the line end.
+    pub max_line_length: usize,
+    pub startup_timeout_seconds: u64,
+}
+
+impl Default for Acp {
+    fn default() -> Self {
+        Self { framing: Framing::Ndjson, max_line_length: 1_048_576, startup_timeout_seconds: 30 }
+    }
+}
+
+/// What the daemon takes on at most.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    pub max_sessions: usize,
+    pub max_body_bytes: usize,
+    /// Per session.
+    pub max_queued_prompts: usize,
+    /// Per session.
+    pub stderr_tail_bytes: usize,
+    /// Below it reading from agents pauses; 0 never pauses.
+    pub min_free_disk_mib: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_sessions: 100,
+            max_body_bytes: 4 * 1024 * 1024,
+            max_queued_prompts: 100,
+            stderr_tail_bytes: 16_384,
+            min_free_disk_mib: 64,
+        }
+    }
+}
+
+impl Limits {
+    pub fn min_free_disk_bytes(&self) -> u64 {
+        self.min_free_disk_mib.saturating_mul(MIB)
+    }
+}
+
+/// How long each step of stopping an agent may take before the next, harder one.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StopWaits {
+    pub after_interrupt_seconds: f64,
+    pub after_stdin_closed_seconds: f64,
+    pub after_sigterm_seconds: f64,
+}
+
+impl Default for StopWaits {
+    fn default() -> Self {
+        Self { after_interrupt_seconds: 1.0, after_stdin_closed_seconds: 1.0, after_sigterm_seconds: 2.0 }
+    }
+}
+
+impl StopWaits {
+    pub fn after_interrupt(&self) -> Duration {
+        seconds(self.after_interrupt_seconds)
+    }
+
+    pub fn after_stdin_closed(&self) -> Duration {
+        seconds(self.after_stdin_closed_seconds)
+    }
+
+    pub fn after_sigterm(&self) -> Duration {
+        seconds(self.after_sigterm_seconds)
+    }
+}
+
+/// Validation lets only sound values in; one made by hand that is not sound means no wait rather than a panic.
+fn seconds(value: f64) -> Duration {
+    Duration::try_from_secs_f64(value).unwrap_or(Duration::ZERO)
+}
+
+/// How long the log is kept. Only ended sessions are ever removed.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Retention {
+    /// 0 keeps sessions for ever.
+    pub days: u64,
+    /// 0 is no limit.
+    pub max_mib: u64,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { days: 30, max_mib: 0 }
+    }
+}
+
+impl Retention {
+    /// How long ago a session may have ended; `None` keeps it for ever.
+    pub fn max_age(&self) -> Option<Duration> {
+        (self.days > 0).then(|| Duration::from_secs(self.days.saturating_mul(24 * 60 * 60)))
+    }
+
+    /// How large the log may grow; `None` is no limit.
+    pub fn max_bytes(&self) -> Option<u64> {
+        (self.max_mib > 0).then(|| self.max_mib.saturating_mul(MIB))
+    }
+}
+
+/// How to launch an agent.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentProfile {
+    pub description: Option<String>,
+    pub command: String,
+    pub args: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    /// Names of the daemon's own variables that this agent gets as well.
+    pub pass_env: Vec<String>,
+    pub protocol: Protocol,
+    pub prompt_delivery: PromptDelivery,
+    pub framing: Option<Framing>,
+    pub max_line_length: Option<usize>,
+    pub startup_timeout_seconds: Option<u64>,
+    #[serde(deserialize_with = "table::one")]
+    pub stop: StopOverrides,
+}
+
+impl Default for AgentProfile {
+    /// Not runnable as it is: whoever starts from it sets the command.
+    fn default() -> Self {
+        Self {
+            description: None,
+            command: String::new(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            pass_env: Vec::new(),
+            protocol: Protocol::Intercom,
+            prompt_delivery: PromptDelivery::Immediate,
+            framing: None,
+            max_line_length: None,
+            startup_timeout_seconds: None,
+            stop: StopOverrides::default(),
+        }
+    }
+}
+
+impl AgentProfile {
+    pub fn framing(&self, acp: &Acp) -> Framing {
+        self.framing.unwrap_or(acp.framing)
+    }
+
+    pub fn max_line_length(&self, acp: &Acp) -> usize {
+        self.max_line_length.unwrap_or(acp.max_line_length)
+    }
+
+    pub fn startup_timeout(&self, acp: &Acp) -> Duration {
+        Duration::from_secs(self.startup_timeout_seconds.unwrap_or(acp.startup_timeout_seconds))
+    }
+
+    pub fn stop_waits(&self, waits: &StopWaits) -> StopWaits {
+        let stop = &self.stop;
+        StopWaits {
+            after_interrupt_seconds: stop.after_interrupt_seconds.unwrap_or(waits.after_interrupt_seconds),
+            after_stdin_closed_seconds: stop
+                .after_stdin_closed_seconds
+                .unwrap_or(waits.after_stdin_closed_seconds),
+            after_sigterm_seconds: stop.after_sigterm_seconds.unwrap_or(waits.after_sigterm_seconds),
+        }
+    }
+}
+
+/// The waits of one agent that differ from `[stop]`.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StopOverrides {
+    pub after_interrupt_seconds: Option<f64>,
+    pub after_stdin_closed_seconds: Option<f64>,
+    pub after_sigterm_seconds: Option<f64>,
+}
+
+/// A directory with a name, so that people need not type its path.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Workspace {
+    /// Absolute.
+    pub path: PathBuf,
+    /// The agent to use here when none is named.
+    pub agent: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_falls_back_to_the_general_settings() {
+        let (acp, waits, profile) = (Acp::default(), StopWaits::default(), AgentProfile::default());
+        assert_eq!(profile.framing(&acp), Framing::Ndjson);
+        assert_eq!(profile.max_line_length(&acp), 1_048_576);
+        assert_eq!(profile.startup_timeout(&acp), Duration::from_secs(30));
+        assert_eq!(profile.stop_waits(&waits), waits);
+    }
+
+    #[test]
+    fn a_profile_overrides_only_what_it_names() {
+        let profile = AgentProfile {
+            framing: Some(Framing::Lsp),
+            max_line_length: Some(2048),
+            startup_timeout_seconds: Some(5),
+            stop: StopOverrides { after_sigterm_seconds: Some(0.25), ..StopOverrides::default() },
+            ..AgentProfile::default()
+        };
+        let acp = Acp::default();
+        assert_eq!(profile.framing(&acp), Framing::Lsp);
+        assert_eq!(profile.max_line_length(&acp), 2048);
+        assert_eq!(profile.startup_timeout(&acp), Duration::from_secs(5));
+        let waits = profile.stop_waits(&StopWaits::default());
+        assert_eq!(waits.after_interrupt(), Duration::from_secs(1));
+        assert_eq!(waits.after_stdin_closed(), Duration::from_secs(1));
+        assert_eq!(waits.after_sigterm(), Duration::from_millis(250));
+    }
+
+    #[test]
+    fn zero_means_no_limit_in_retention() {
+        let none = Retention { days: 0, max_mib: 0 };
+        assert_eq!((none.max_age(), none.max_bytes()), (None, None));
+        let some = Retention { days: 2, max_mib: 3 };
+        assert_eq!((some.max_age(), some.max_bytes()), (Some(Duration::from_hours(48)), Some(3_145_728)));
+    }
+
+    #[test]
+    fn a_wait_made_by_hand_never_panics() {
+        for value in [-1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(seconds(value), Duration::ZERO);
+        }
+    }
+}

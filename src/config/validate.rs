@@ -1,0 +1,271 @@
+//! What the types cannot say: ranges, names, and what has to be there.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use super::environment::environment;
+use super::locate::KeyPath;
+use super::model::{AgentProfile, Config, DEMO_AGENT, Limits, Workspace};
+
+const LINE_LENGTH: RangeInclusive<usize> = 1024..=1024 * 1024 * 1024;
+const STARTUP_SECONDS: RangeInclusive<u64> = 1..=3600;
+const WAIT_SECONDS: RangeInclusive<f64> = 0.0..=60.0;
+/// The upper bounds of days and MiB keep sums with dates and byte counts far from overflow.
+const DAYS: RangeInclusive<u64> = 0..=36_500;
+const MIBS: RangeInclusive<u64> = 0..=1024 * 1024 * 1024;
+
+/// A value that parses but cannot be used.
+#[derive(Debug)]
+pub(super) struct Problem {
+    pub(super) path: KeyPath,
+    pub(super) message: String,
+}
+
+pub(super) type Checked = Result<(), Problem>;
+
+pub(super) fn validate(config: &Config) -> Checked {
+    let acp = KeyPath::of(["acp"]);
+    within(&acp, "max_line_length", &config.acp.max_line_length, &LINE_LENGTH)?;
+    within(&acp, "startup_timeout_seconds", &config.acp.startup_timeout_seconds, &STARTUP_SECONDS)?;
+    limits(&config.limits)?;
+    let (stop, waits) = (KeyPath::of(["stop"]), &config.stop);
+    within(&stop, "after_interrupt_seconds", &waits.after_interrupt_seconds, &WAIT_SECONDS)?;
+    within(&stop, "after_stdin_closed_seconds", &waits.after_stdin_closed_seconds, &WAIT_SECONDS)?;
+    within(&stop, "after_sigterm_seconds", &waits.after_sigterm_seconds, &WAIT_SECONDS)?;
+    let retention = KeyPath::of(["retention"]);
+    within(&retention, "days", &config.retention.days, &DAYS)?;
+    within(&retention, "max_mib", &config.retention.max_mib, &MIBS)?;
+    for (name, profile) in &config.agents {
+        agent(&KeyPath::of(["agents", name]), name, profile)?;
+    }
+    for (name, place) in &config.workspaces {
+        workspace(&KeyPath::of(["workspaces", name]), name, place, config)?;
+    }
+    Ok(())
+}
+
+fn limits(limits: &Limits) -> Checked {
+    let at = KeyPath::of(["limits"]);
+    within(&at, "max_sessions", &limits.max_sessions, &(1..=10_000))?;
+    within(&at, "max_body_bytes", &limits.max_body_bytes, &(1024..=1024 * 1024 * 1024))?;
+    within(&at, "max_queued_prompts", &limits.max_queued_prompts, &(1..=10_000))?;
+    within(&at, "stderr_tail_bytes", &limits.stderr_tail_bytes, &(1024..=1024 * 1024))?;
+    within(&at, "min_free_disk_mib", &limits.min_free_disk_mib, &MIBS)
+}
+
+fn agent(at: &KeyPath, name: &str, profile: &AgentProfile) -> Checked {
+    if name == DEMO_AGENT {
+        return problem(at.clone(), format!("`{DEMO_AGENT}` is built in and reserved, choose another name"));
+    }
+    well_named(at, name)?;
+    if profile.command.trim().is_empty() {
+        return problem(at.key("command"), "a command is needed, the program that starts the agent");
+    }
+    without_nul(at.key("command"), &profile.command)?;
+    for (index, arg) in profile.args.iter().enumerate() {
+        without_nul(at.key("args").index(index), arg)?;
+    }
+    environment(at, profile)?;
+    if let Some(length) = &profile.max_line_length {
+        within(at, "max_line_length", length, &LINE_LENGTH)?;
+    }
+    if let Some(seconds) = &profile.startup_timeout_seconds {
+        within(at, "startup_timeout_seconds", seconds, &STARTUP_SECONDS)?;
+    }
+    let (stop, waits) = (at.key("stop"), &profile.stop);
+    for (key, wait) in [
+        ("after_interrupt_seconds", waits.after_interrupt_seconds),
+        ("after_stdin_closed_seconds", waits.after_stdin_closed_seconds),
+        ("after_sigterm_seconds", waits.after_sigterm_seconds),
+    ] {
+        wait.map_or(Ok(()), |wait| within(&stop, key, &wait, &WAIT_SECONDS))?;
+    }
+    Ok(())
+}
+
+fn workspace(at: &KeyPath, name: &str, workspace: &Workspace, config: &Config) -> Checked {
+    well_named(at, name)?;
+    let (at_path, path) = (at.key("path"), &workspace.path);
+    if path.as_os_str().is_empty() {
+        return problem(at_path, "a path is needed, the directory of the workspace");
+    }
+    if !path.is_absolute() {
+        let tilde = if path.starts_with("~") { ", `~` is not expanded here" } else { "" };
+        return problem(at_path, format!("must be an absolute path{tilde}"));
+    }
+    without_nul(at_path, &path.to_string_lossy())?;
+    match &workspace.agent {
+        Some(agent) if agent != DEMO_AGENT && !config.agents.contains_key(agent) => {
+            let known: Vec<_> = config.agents.keys().map(String::as_str).chain([DEMO_AGENT]).collect();
+            let message = format!("no agent is named {agent:?}, known agents are {}", known.join(", "));
+            problem(at.key("agent"), message)
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn problem(path: KeyPath, message: impl Into<String>) -> Checked {
+    Err(Problem { path, message: message.into() })
+}
+
+/// Also refuses a number that is not one: nothing contains NaN.
+fn within<T: PartialOrd + Display>(at: &KeyPath, key: &str, value: &T, range: &RangeInclusive<T>) -> Checked {
+    if range.contains(value) {
+        return Ok(());
+    }
+    problem(at.key(key), format!("must be between {} and {}, not {value}", range.start(), range.end()))
+}
+
+/// Names are typed in shells and stand in URLs.
+fn well_named(at: &KeyPath, name: &str) -> Checked {
+    let first = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let rest = |c: &u8| first(*c) || *c == b'-' || *c == b'_';
+    if name.bytes().next().is_some_and(first) && name.as_bytes().iter().all(rest) {
+        return Ok(());
+    }
+    problem(
+        at.clone(),
+        "a name has lowercase letters, digits, `-` and `_` only and begins with a letter or digit",
+    )
+}
+
+/// A process cannot be started with one; better said here than at the start of every session.
+pub(super) fn without_nul(at: KeyPath, value: &str) -> Checked {
+    if value.contains('\0') { problem(at, "must not contain a NUL character") } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::config::parse;
+
+    fn check(text: &str, expect: &str) {
+        let error = parse(text, Path::new("c")).expect_err("the text is wrong");
+        assert_eq!(error.to_string(), format!("c:{expect}"), "for {text:?}");
+    }
+
+    fn accept(text: &str) {
+        parse(text, Path::new("c")).unwrap_or_else(|error| panic!("{error} for {text:?}"));
+    }
+
+    /// The lowest and highest values pass; one step beyond does not.
+    #[test]
+    fn numbers_keep_to_their_ranges() {
+        for (section, key, low, high) in [
+            ("acp", "max_line_length", 1024, 1_073_741_824),
+            ("acp", "startup_timeout_seconds", 1, 3600),
+            ("limits", "max_sessions", 1, 10_000),
+            ("limits", "max_body_bytes", 1024, 1_073_741_824),
+            ("limits", "max_queued_prompts", 1, 10_000),
+            ("limits", "stderr_tail_bytes", 1024, 1_048_576),
+            ("limits", "min_free_disk_mib", 0, 1_073_741_824),
+            ("retention", "days", 0, 36_500),
+            ("retention", "max_mib", 0, 1_073_741_824),
+            ("stop", "after_interrupt_seconds", 0, 60),
+            ("stop", "after_stdin_closed_seconds", 0, 60),
+            ("stop", "after_sigterm_seconds", 0, 60),
+            ("agents.a", "max_line_length", 1024, 1_073_741_824),
+            ("agents.a", "startup_timeout_seconds", 1, 3600),
+            ("agents.a.stop", "after_interrupt_seconds", 0, 60),
+            ("agents.a.stop", "after_stdin_closed_seconds", 0, 60),
+            ("agents.a.stop", "after_sigterm_seconds", 0, 60),
+        ] {
+            let with = |value: i64| {
+                let command = if section.starts_with("agents") { "agents.a.command = 'x'\n" } else { "" };
+                // A header may not open again what a dotted key has opened, so all of it is dotted.
+                format!("{command}{section}.{key} = {value}")
+            };
+            accept(&with(low));
+            accept(&with(high));
+            let line = if section.starts_with("agents") { 2 } else { 1 };
+            for beyond in [low - 1, high + 1].into_iter().filter(|value| *value >= 0) {
+                let expect =
+                    format!("{line}: {section}.{key}: must be between {low} and {high}, not {beyond}");
+                check(&with(beyond), &expect);
+            }
+        }
+    }
+
+    #[test]
+    fn waits_are_finite() {
+        check(
+            "[stop]\nafter_sigterm_seconds = nan",
+            "2: stop.after_sigterm_seconds: must be between 0 and 60, not NaN",
+        );
+        check(
+            "[stop]\nafter_sigterm_seconds = inf",
+            "2: stop.after_sigterm_seconds: must be between 0 and 60, not inf",
+        );
+        check(
+            "[stop]\nafter_sigterm_seconds = -0.5",
+            "2: stop.after_sigterm_seconds: must be between 0 and 60, not -0.5",
+        );
+        check(
+            "[stop]\nafter_sigterm_seconds = -1",
+            "2: stop.after_sigterm_seconds: must be between 0 and 60, not -1",
+        );
+    }
+
+    #[test]
+    fn the_first_wrong_value_is_found_at_its_own_line() {
+        check(
+            "[agents.a]\ncommand = 'x'\n\n[agents.b]\ncommand = 'x'\n\nmax_line_length = 5\n",
+            "7: agents.b.max_line_length: must be between 1024 and 1073741824, not 5",
+        );
+    }
+
+    #[test]
+    fn names_are_plain() {
+        let words =
+            "a name has lowercase letters, digits, `-` and `_` only and begins with a letter or digit";
+        for name in ["Claude", "a b", "-a", "_a", "", "a.b", "ä", "a/b"] {
+            check(
+                &format!("[agents.\"{name}\"]\ncommand = 'x'"),
+                &match name {
+                    "Claude" | "-a" | "_a" => format!("1: agents.{name}: {words}"),
+                    _ => format!("1: agents.\"{name}\": {words}"),
+                },
+            );
+        }
+        check("[workspaces.Site]\npath = '/'", &format!("1: workspaces.Site: {words}"));
+        for name in ["a", "0", "claude-4_5"] {
+            accept(&format!("[agents.{name}]\ncommand = 'x'\n[workspaces.{name}]\npath = '/'"));
+        }
+    }
+
+    #[test]
+    fn the_demo_agent_cannot_be_redefined() {
+        check(
+            "[agents.demo]\ncommand = 'x'",
+            "1: agents.demo: `demo` is built in and reserved, choose another name",
+        );
+    }
+
+    #[test]
+    fn an_agent_needs_a_command() {
+        let words = "agents.a.command: a command is needed, the program that starts the agent";
+        check("\n[agents.a]\nargs = ['x']", &format!("2: {words}"));
+        check("[agents.a]\n\ncommand = ' '", &format!("3: {words}"));
+        check("[agents.a]\ncommand = \"a\\u0000\"", "2: agents.a.command: must not contain a NUL character");
+        check(
+            "[agents.a]\ncommand = 'a'\nargs = ['b', \"\\u0000\"]",
+            "3: agents.a.args[1]: must not contain a NUL character",
+        );
+    }
+
+    #[test]
+    fn a_workspace_has_an_absolute_path_and_a_known_agent() {
+        check("[workspaces.w]\n", "1: workspaces.w.path: a path is needed, the directory of the workspace");
+        check("[workspaces.w]\npath = 'src'", "2: workspaces.w.path: must be an absolute path");
+        check(
+            "[workspaces.w]\npath = '~/src'",
+            "2: workspaces.w.path: must be an absolute path, `~` is not expanded here",
+        );
+        check(
+            "[agents.a]\ncommand = 'x'\n[workspaces.w]\npath = '/'\nagent = 'b'",
+            "5: workspaces.w.agent: no agent is named \"b\", known agents are a, demo",
+        );
+        accept("[workspaces.w]\npath = '/'\nagent = 'demo'");
+    }
+}

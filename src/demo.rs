@@ -1,0 +1,523 @@
+//! The built-in demo agent: a short story for newcomers, told over the intercom protocol on stdin and stdout.
+//!
+//! It greets, reports progress, asks a question and asks for two clearances, reacts to whatever it is told, and
+//! then waits for more prompts. It never touches the disk, it only pretends, and says so.
+//!
+//! ```text
+//!             tick: the next beat                answer
+//!   telling ──────────────────────► waiting ──────────────► telling
+//!      │ last beat, or interrupt       │ interrupt
+//!      ▼                               ▼
+//!     idle ◄───────────────────────────┘        idle ── prompt ──► telling (a small round)
+//! ```
+//!
+//! [`Story`] is that machine, with no clock and no I/O; [`run`] gives it both.
+
+use std::collections::VecDeque;
+use std::env;
+use std::io::{self, BufRead, Write};
+use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// Messages read ahead from stdin. At the limit reading pauses until the story has caught up.
+const READ_AHEAD: usize = 64;
+
+/// Tells the story until stdin ends.
+pub fn run() -> ExitCode {
+    let mut story = Story::new(env::var("INTERCOM_SESSION").ok());
+    match tell(&mut story, &incoming(), &mut io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tell(story: &mut Story, incoming: &Receiver<Value>, out: &mut impl Write) -> io::Result<()> {
+    let mut due = story.pause().map(|pause| Instant::now() + pause);
+    loop {
+        let said = match due {
+            Some(at) => incoming.recv_timeout(at.saturating_duration_since(Instant::now())),
+            None => incoming.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        let messages = match said {
+            Ok(message) => story.hear(&message),
+            Err(RecvTimeoutError::Timeout) => {
+                due = None;
+                story.tick().into_iter().collect()
+            }
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        };
+        for message in messages {
+            writeln!(out, "{message}")?;
+        }
+        out.flush()?;
+        // Something heard in a pause does not make the pause longer.
+        due = story.pause().map(|pause| due.unwrap_or_else(|| Instant::now() + pause));
+    }
+}
+
+/// What comes on stdin, read by a thread of its own; the channel closes at EOF.
+fn incoming() -> Receiver<Value> {
+    let (sender, receiver) = mpsc::sync_channel(READ_AHEAD);
+    thread::spawn(move || {
+        for line in io::stdin().lock().split(b'\n').map_while(Result::ok) {
+            let Ok(message) = serde_json::from_slice(&line) else { continue };
+            if sender.send(message).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+/// One thing to do, with a pause before it.
+#[derive(Debug)]
+enum Beat {
+    Say(String),
+    /// A heartbeat: that many entries of the checklist are done, the next one is being worked on.
+    Progress(usize),
+    Ask(Ask),
+    SumUp,
+    End,
+}
+
+/// Something the story waits for.
+#[derive(Debug, Clone)]
+enum Ask {
+    HowToGoOn,
+    Fix { instruction: Option<String> },
+    CleanUp,
+    Errand { number: u32, text: String },
+}
+
+const FIX_DIFF: &str = "\
+--- a/src/due.rs
++++ b/src/due.rs
+@@ -12,4 +12,4 @@ impl Ord for Task {
+     fn cmp(&self, other: &Self) -> Ordering {
+-        other.due.cmp(&self.due)
++        self.due.cmp(&other.due)
+     }
+ }
+";
+
+impl Ask {
+    fn id(&self) -> String {
+        match self {
+            Self::HowToGoOn => "question-1".into(),
+            Self::Fix { .. } => "fix-1".into(),
+            Self::CleanUp => "cleanup-1".into(),
+            Self::Errand { number, .. } => format!("errand-{number}"),
+        }
+    }
+
+    fn title(&self) -> &'static str {
+        match self {
+            Self::HowToGoOn => "Shall I fix it?",
+            Self::Fix { .. } => "Edit src/due.rs",
+            Self::CleanUp => "Run `rm -rf target/old-cache`",
+            Self::Errand { .. } => "Edit NOTES.md",
+        }
+    }
+
+    fn message(&self) -> Value {
+        let params = match self {
+            Self::HowToGoOn => {
+                let text = "Shall I fix it? `continue`: yes. `refine`: yes, but as you tell me. `stop`: no.";
+                let params = json!({ "text": text, "type": "continuation" });
+                return json!({ "method": "prompt/forward", "id": self.id(), "params": params });
+            }
+            Self::Fix { instruction } => {
+                let description = match instruction {
+                    None => "Sort tasks by due date, the earliest first.".to_owned(),
+                    Some(text) => format!("Sort tasks by due date, with your instruction in mind: {text}"),
+                };
+                json!({
+                    "title": self.title(),
+                    "description": description,
+                    "file_path": "src/due.rs",
+                    "diff": FIX_DIFF,
+                    "risk_level": "low",
+                })
+            }
+            Self::CleanUp => json!({
+                "title": self.title(),
+                "description": "Deletes 48 MB of old build output. This cannot be undone.",
+                "file_path": "target/old-cache",
+                "risk_level": "high",
+            }),
+            Self::Errand { text, .. } => json!({
+                "title": self.title(),
+                "description": "Adds your request to the list of things to do.",
+                "file_path": "NOTES.md",
+                "diff": format!(
+                    "--- a/NOTES.md\n+++ b/NOTES.md\n@@ -1,2 +1,3 @@\n # To do\n \n+- {text}\n"
+                ),
+                "risk_level": "medium",
+            }),
+        };
+        json!({ "method": "clearance/request", "id": self.id(), "params": params })
+    }
+}
+
+/// The story: messages in, messages out.
+#[derive(Debug)]
+struct Story {
+    session: Option<String>,
+    /// What is still to be told in this turn; empty when idle.
+    agenda: VecDeque<Beat>,
+    checklist: &'static [&'static str],
+    waiting: Option<Ask>,
+    errands: u32,
+    /// What to say at the end of the turn.
+    outcome: Vec<&'static str>,
+}
+
+impl Story {
+    fn new(session: Option<String>) -> Self {
+        let say = |text: &str| Beat::Say(text.into());
+        let agenda = VecDeque::from([
+            say("Hello! I am the demo agent. I only pretend to work: no file is read, written or deleted."),
+            Beat::Progress(0),
+            say("Looking for the reason why the test `earliest_task_comes_first` fails …"),
+            say("Found it: `Task::cmp` in src/due.rs compares the wrong way round."),
+            Beat::Progress(1),
+            Beat::Ask(Ask::HowToGoOn),
+        ]);
+        let checklist = &["Find the bug", "Fix it", "Clean up", "Sum up"];
+        Self { session, agenda, checklist, waiting: None, errands: 0, outcome: Vec::new() }
+    }
+
+    /// How long to wait before the next [`tick`](Self::tick); `None` while only a message can move the story on.
+    fn pause(&self) -> Option<Duration> {
+        if self.waiting.is_some() {
+            return None;
+        }
+        let millis = match self.agenda.front()? {
+            Beat::Say(_) => 700,
+            Beat::Progress(_) | Beat::SumUp => 400,
+            Beat::Ask(_) => 500,
+            Beat::End => 300,
+        };
+        Some(Duration::from_millis(millis))
+    }
+
+    /// The pause is over.
+    fn tick(&mut self) -> Option<Value> {
+        if self.waiting.is_some() {
+            return None;
+        }
+        Some(match self.agenda.pop_front()? {
+            Beat::Say(text) => status(&text),
+            Beat::Progress(done) => self.heartbeat(done),
+            Beat::Ask(ask) => {
+                let message = ask.message();
+                self.waiting = Some(ask);
+                message
+            }
+            Beat::SumUp => status(&self.summary()),
+            Beat::End => json!({ "method": "turn/end", "params": { "stop_reason": "end_turn" } }),
+        })
+    }
+
+    /// A message came; what the daemon may add in future is left alone.
+    fn hear(&mut self, message: &Value) -> Vec<Value> {
+        let params = &message["params"];
+        let text = |key: &str| params[key].as_str().filter(|text| !text.trim().is_empty());
+        match message["method"].as_str() {
+            Some("clearance/response" | "prompt/response" | "error") => {
+                match self.waiting.take_if(|ask| message["id"] == ask.id()) {
+                    Some(ask) => vec![self.answered(&ask, message)],
+                    None => {
+                        vec![status("That answer came too late: I have moved on and do nothing with it.")]
+                    }
+                }
+            }
+            Some("prompt/send") => vec![self.prompted(text("text").unwrap_or("(nothing)"))],
+            Some("nudge") => vec![status(&format!("Still here! {}", self.situation()))],
+            Some("session/interrupt") => {
+                self.agenda.clear();
+                self.waiting = None;
+                // The interrupt has ended the turn, so no turn/end: it could hit the next one.
+                let reason = text("reason").map(|reason| format!(" ({reason})")).unwrap_or_default();
+                vec![status(&format!("Interrupted{reason}: I drop what I was doing and wait for a prompt."))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn answered(&mut self, ask: &Ask, message: &Value) -> Value {
+        let params = &message["params"];
+        if message["method"] == "error" {
+            self.outcome.clear();
+            self.agenda = VecDeque::from([Beat::End]);
+            let cause = params["message"].as_str().unwrap_or("no cause given");
+            return status(&format!("The daemon did not take my request ({cause}), so I stop here."));
+        }
+        if let Ask::HowToGoOn = ask {
+            return self.told_how(params);
+        }
+        let approved = params["status"] == "approved";
+        let thanks = if approved {
+            format!("Approved: {}. Thank you! (I only pretend to do it.)", ask.title())
+        } else {
+            let reason = params["reason"].as_str().map(|reason| format!(" (“{}”)", first_line(reason)));
+            format!("Denied: {}{}. I leave it alone.", ask.title(), reason.unwrap_or_default())
+        };
+        let (outcome, next) = match (ask, approved) {
+            (Ask::HowToGoOn | Ask::Fix { .. }, true) => ("the fix is in", after_the_fix(true)),
+            (Ask::HowToGoOn | Ask::Fix { .. }, false) => ("the bug is still there", after_the_fix(false)),
+            (Ask::CleanUp, true) => ("the old cache is gone", closing(3)),
+            (Ask::CleanUp, false) => ("the old cache is kept", closing(3)),
+            (Ask::Errand { .. }, true) => ("your request is noted", closing(2)),
+            (Ask::Errand { .. }, false) => ("your request is not written down", closing(2)),
+        };
+        self.outcome.push(outcome);
+        self.agenda = next;
+        status(&thanks)
+    }
+
+    fn told_how(&mut self, params: &Value) -> Value {
+        let instruction = params["instruction"].as_str().map(first_line);
+        let text = match (params["decision"].as_str(), &instruction) {
+            (Some("stop"), _) => {
+                self.outcome.push("the bug is found, and left as it is");
+                self.agenda = VecDeque::from([Beat::SumUp, Beat::End]);
+                return status("As you wish, I leave it there.");
+            }
+            (Some("refine"), Some(text)) => format!("Understood: {text}"),
+            _ => "Good, going on with the fix.".to_owned(),
+        };
+        self.agenda = VecDeque::from([Beat::Ask(Ask::Fix { instruction })]);
+        status(&text)
+    }
+
+    fn prompted(&mut self, text: &str) -> Value {
+        let text = first_line(text);
+        if !self.is_idle() {
+            return status(&format!(
+                "Noted: “{text}”. I am a demo, though, and first tell my story to its end."
+            ));
+        }
+        self.errands += 1;
+        self.outcome.clear();
+        self.checklist = &["Read your request", "Write it down", "Sum up"];
+        let acknowledged = status(&format!("You asked: {text}"));
+        let errand = Ask::Errand { number: self.errands, text };
+        self.agenda = VecDeque::from([Beat::Progress(1), Beat::Ask(errand)]);
+        acknowledged
+    }
+
+    fn is_idle(&self) -> bool {
+        self.waiting.is_none() && self.agenda.is_empty()
+    }
+
+    fn situation(&self) -> String {
+        match &self.waiting {
+            Some(Ask::HowToGoOn) => "I wait for an answer to my question.".into(),
+            Some(ask) => format!("I wait for a decision on: {}.", ask.title()),
+            None if self.is_idle() => "I am idle and wait for a prompt.".into(),
+            None => "I am working, the next step is on its way.".into(),
+        }
+    }
+
+    fn heartbeat(&self, done: usize) -> Value {
+        let entry = |(index, label): (usize, &&str)| {
+            let status = match index.cmp(&done) {
+                std::cmp::Ordering::Less => "completed",
+                std::cmp::Ordering::Equal => "in_progress",
+                std::cmp::Ordering::Greater => "pending",
+            };
+            json!({ "label": label, "status": status })
+        };
+        let progress: Value = self.checklist.iter().enumerate().map(entry).collect();
+        json!({ "method": "heartbeat", "params": { "progress": progress } })
+    }
+
+    fn summary(&self) -> String {
+        let session = self.session.as_deref().unwrap_or("SESSION");
+        format!("Done: {}. More? `intercom send {session} \"…\"`", self.outcome.join(", "))
+    }
+}
+
+fn after_the_fix(fixed: bool) -> VecDeque<Beat> {
+    let text = if fixed {
+        "Ran the tests (pretended): 12 passed, 0 failed."
+    } else {
+        "One thing is left that has nothing to do with the bug."
+    };
+    VecDeque::from([Beat::Say(text.into()), Beat::Progress(2), Beat::Ask(Ask::CleanUp)])
+}
+
+/// The last entry of the checklist stays open: were all completed, the heartbeat would end the turn before `turn/end`.
+fn closing(done: usize) -> VecDeque<Beat> {
+    VecDeque::from([Beat::Progress(done), Beat::SumUp, Beat::End])
+}
+
+fn status(text: &str) -> Value {
+    json!({ "method": "status/update", "params": { "message": text } })
+}
+
+/// Enough of a text to quote it in a sentence.
+fn first_line(text: &str) -> String {
+    const LONGEST: usize = 80;
+    let line = text.trim().lines().next().unwrap_or_default();
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lets the story run until only a message can move it on.
+    fn run(story: &mut Story) -> Vec<Value> {
+        let mut told = Vec::new();
+        while story.pause().is_some() {
+            told.extend(story.tick());
+        }
+        told
+    }
+
+    fn tell(story: &mut Story, method: &str, id: &str, params: &Value) -> Vec<Value> {
+        let mut told = story.hear(&json!({ "method": method, "id": id, "params": params }));
+        told.extend(run(story));
+        told
+    }
+
+    fn decide(story: &mut Story, id: &str, status: &str) -> Vec<Value> {
+        tell(story, "clearance/response", id, &json!({ "status": status, "reason": "not today" }))
+    }
+
+    fn go_on(story: &mut Story) -> Vec<Value> {
+        tell(story, "prompt/response", "question-1", &json!({ "decision": "continue", "instruction": null }))
+    }
+
+    fn methods(told: &[Value]) -> Vec<&str> {
+        told.iter().filter_map(|message| message["method"].as_str()).collect()
+    }
+
+    fn mentions(told: &[Value], text: &str) -> bool {
+        told.iter().any(|message| message["params"].to_string().contains(text))
+    }
+
+    #[test]
+    fn the_whole_story_asks_a_question_and_two_clearances_and_ends_its_turn() {
+        let mut story = Story::new(Some("ses_1".into()));
+        let mut told = run(&mut story);
+        told.extend(go_on(&mut story));
+        told.extend(decide(&mut story, "fix-1", "approved"));
+        told.extend(decide(&mut story, "cleanup-1", "approved"));
+        let asked = |method: &&str| *method == "prompt/forward" || *method == "clearance/request";
+        assert_eq!(
+            methods(&told).into_iter().filter(asked).collect::<Vec<_>>(),
+            ["prompt/forward", "clearance/request", "clearance/request"]
+        );
+        assert_eq!(methods(&told).last(), Some(&"turn/end"));
+        assert!(mentions(&told, "the fix is in, the old cache is gone"));
+        assert!(mentions(&told, "intercom send ses_1"));
+        assert!(story.is_idle());
+    }
+
+    #[test]
+    fn no_heartbeat_ends_the_turn_early() {
+        let mut story = Story::new(None);
+        let mut told = run(&mut story);
+        told.extend(go_on(&mut story));
+        told.extend(decide(&mut story, "fix-1", "approved"));
+        told.extend(decide(&mut story, "cleanup-1", "approved"));
+        told.extend(tell(&mut story, "prompt/send", "", &json!({ "text": "More" })));
+        told.extend(decide(&mut story, "errand-1", "approved"));
+        for heartbeat in told.iter().filter(|message| message["method"] == "heartbeat") {
+            assert!(heartbeat["params"].to_string().contains("in_progress"), "{heartbeat}");
+        }
+    }
+
+    #[test]
+    fn a_denial_is_quoted_with_its_reason_and_the_story_goes_on() {
+        let mut story = Story::new(None);
+        run(&mut story);
+        go_on(&mut story);
+        let told = decide(&mut story, "fix-1", "rejected");
+        assert!(mentions(&told[..1], "not today"));
+        assert!(!mentions(&told, "passed"));
+        assert_eq!(methods(&told).last(), Some(&"clearance/request"));
+        let told = decide(&mut story, "cleanup-1", "rejected");
+        assert!(mentions(&told, "the bug is still there, the old cache is kept"));
+    }
+
+    #[test]
+    fn refine_is_heard_and_stop_ends_the_turn() {
+        let mut story = Story::new(None);
+        run(&mut story);
+        let refine = json!({ "decision": "refine", "instruction": "use sort_by_key" });
+        let told = tell(&mut story, "prompt/response", "question-1", &refine);
+        assert!(mentions(&told[1..], "in mind: use sort_by_key"));
+
+        let mut story = Story::new(None);
+        run(&mut story);
+        let told = tell(&mut story, "prompt/response", "question-1", &json!({ "decision": "stop" }));
+        assert_eq!(methods(&told).last(), Some(&"turn/end"));
+        assert!(!mentions(&told, "diff"));
+    }
+
+    #[test]
+    fn a_prompt_in_a_turn_is_noted_and_one_while_idle_starts_a_round() {
+        let mut story = Story::new(None);
+        run(&mut story);
+        let told = tell(&mut story, "prompt/send", "", &json!({ "text": "Faster" }));
+        assert_eq!(told.len(), 1);
+        assert!(mentions(&told, "Noted: “Faster”"));
+        tell(&mut story, "prompt/response", "question-1", &json!({ "decision": "stop" }));
+        let told = tell(&mut story, "prompt/send", "", &json!({ "text": "Water the plants" }));
+        assert_eq!(methods(&told), ["status/update", "heartbeat", "clearance/request"]);
+        assert!(mentions(&told[2..], "+- Water the plants"));
+        assert_eq!(methods(&decide(&mut story, "errand-1", "rejected")).last(), Some(&"turn/end"));
+    }
+
+    #[test]
+    fn an_interrupt_makes_it_idle_and_a_late_answer_changes_nothing() {
+        let mut story = Story::new(None);
+        run(&mut story);
+        let told = tell(&mut story, "session/interrupt", "", &json!({ "reason": "lunch" }));
+        assert_eq!(methods(&told), ["status/update"]);
+        assert!(mentions(&told, "lunch"));
+        assert!(mentions(&go_on(&mut story), "too late"));
+        assert!(story.is_idle());
+        assert_eq!(methods(&tell(&mut story, "prompt/send", "", &json!({ "text": "Go" }))).len(), 3);
+    }
+
+    #[test]
+    fn a_nudge_is_told_what_the_story_waits_for() {
+        let mut story = Story::new(None);
+        assert!(mentions(&story.hear(&json!({ "method": "nudge" })), "working"));
+        run(&mut story);
+        go_on(&mut story);
+        let nudge = json!({ "message": "Continue" });
+        assert!(mentions(&tell(&mut story, "nudge", "", &nudge), "Edit src/due.rs"));
+    }
+
+    #[test]
+    fn strange_input_is_survived() {
+        let mut story = Story::new(None);
+        run(&mut story);
+        for strange in
+            [json!(null), json!([1]), json!({ "method": 7 }), json!({ "method": "no/such", "id": 1 })]
+        {
+            assert!(story.hear(&strange).is_empty());
+        }
+        let refused = json!({ "code": "duplicate_id", "message": "the id is taken" });
+        let told = tell(&mut story, "error", "question-1", &refused);
+        assert_eq!(methods(&told), ["status/update", "turn/end"]);
+        let long = "ä".repeat(500);
+        assert!(mentions(&tell(&mut story, "prompt/send", "", &json!({ "text": long })), "ä…"));
+    }
+}

@@ -1,0 +1,139 @@
+//! Clearances: an agent asks to be allowed something, and waits until somebody decides.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ClearanceId, Delivery, RequestId, SessionId, Time};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Risk {
+    Low,
+    Medium,
+    High,
+    Critical,
+}
+
+impl Risk {
+    /// What an agent claims; a missing or unknown claim counts as high.
+    pub fn of_claim(claim: Option<&str>) -> Self {
+        claim.and_then(Self::parse).unwrap_or(Self::High)
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "low" => Self::Low,
+            "medium" => Self::Medium,
+            "high" => Self::High,
+            "critical" => Self::Critical,
+            _ => return None,
+        })
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// `pending`, then exactly one of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClearanceStatus {
+    Pending,
+    Approved,
+    Denied,
+    Withdrawn,
+    Expired,
+}
+
+impl ClearanceStatus {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Approved => "approved",
+            Self::Denied => "denied",
+            Self::Withdrawn => "withdrawn",
+            Self::Expired => "expired",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "pending" => Self::Pending,
+            "approved" => Self::Approved,
+            "denied" => Self::Denied,
+            "withdrawn" => Self::Withdrawn,
+            "expired" => Self::Expired,
+            _ => return None,
+        })
+    }
+}
+
+/// What an operator decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Approve,
+    Deny,
+}
+
+impl Verdict {
+    pub const fn status(self) -> ClearanceStatus {
+        match self {
+            Self::Approve => ClearanceStatus::Approved,
+            Self::Deny => ClearanceStatus::Denied,
+        }
+    }
+}
+
+/// One of the answers an agent offers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    pub id: String,
+    pub name: String,
+    pub kind: String,
+}
+
+/// A row of the clearance ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clearance {
+    pub id: ClearanceId,
+    pub session: SessionId,
+    pub generation: u32,
+    pub request: RequestId,
+    pub title: String,
+    pub description: Option<String>,
+    pub diff: Option<String>,
+    pub file_path: Option<String>,
+    /// Ours; the higher of what we see and what the agent claims.
+    pub risk: Risk,
+    /// As the agent said it.
+    pub claimed_risk: Option<String>,
+    pub options: Vec<Choice>,
+    pub status: ClearanceStatus,
+    pub delivery: Delivery,
+    pub requested_at: Time,
+    pub decided_by: Option<String>,
+    pub decided_at: Option<Time>,
+    pub reason: Option<String>,
+    pub option: Option<String>,
+    pub delivered_at: Option<Time>,
+    pub outcome: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_or_unknown_risk_counts_as_high() {
+        assert_eq!(Risk::of_claim(None), Risk::High);
+        assert_eq!(Risk::of_claim(Some("none at all")), Risk::High);
+        assert_eq!(Risk::of_claim(Some("low")), Risk::Low);
+        assert!(Risk::Critical > Risk::High);
+    }
+}

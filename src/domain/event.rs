@@ -1,0 +1,91 @@
+//! Events: facts in the log.
+
+use super::{Json, SessionId, Time};
+
+/// What sort of fact. In the log it is text, so that a reader can meet kinds that it does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    SessionCreated,
+    AgentSpawned,
+    AgentReady,
+    TurnStarted,
+    TurnEnded,
+    Status,
+    Heartbeat,
+    ClearanceRequested,
+    ClearanceDecided,
+    ClearanceDelivered,
+    ClearanceUndelivered,
+    ClearanceClosed,
+    QuestionAsked,
+    QuestionAnswered,
+    QuestionDelivered,
+    QuestionUndelivered,
+    QuestionClosed,
+    PromptQueued,
+    PromptDelivered,
+    PromptUndelivered,
+    PromptWithdrawn,
+    Nudge,
+    Interrupt,
+    LineRejected,
+    Unknown,
+    SessionStopping,
+    AgentExited,
+    SessionResumed,
+    SessionEnded,
+}
+
+impl Kind {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::SessionCreated => "session.created",
+            Self::AgentSpawned => "agent.spawned",
+            Self::AgentReady => "agent.ready",
+            Self::TurnStarted => "turn.started",
+            Self::TurnEnded => "turn.ended",
+            Self::Status => "status",
+            Self::Heartbeat => "heartbeat",
+            Self::ClearanceRequested => "clearance.requested",
+            Self::ClearanceDecided => "clearance.decided",
+            Self::ClearanceDelivered => "clearance.delivered",
+            Self::ClearanceUndelivered => "clearance.undelivered",
+            Self::ClearanceClosed => "clearance.closed",
+            Self::QuestionAsked => "question.asked",
+            Self::QuestionAnswered => "question.answered",
+            Self::QuestionDelivered => "question.delivered",
+            Self::QuestionUndelivered => "question.undelivered",
+            Self::QuestionClosed => "question.closed",
+            Self::PromptQueued => "prompt.queued",
+            Self::PromptDelivered => "prompt.delivered",
+            Self::PromptUndelivered => "prompt.undelivered",
+            Self::PromptWithdrawn => "prompt.withdrawn",
+            Self::Nudge => "nudge",
+            Self::Interrupt => "interrupt",
+            Self::LineRejected => "line.rejected",
+            Self::Unknown => "unknown",
+            Self::SessionStopping => "session.stopping",
+            Self::AgentExited => "agent.exited",
+            Self::SessionResumed => "session.resumed",
+            Self::SessionEnded => "session.ended",
+        }
+    }
+}
+
+/// A fact that is not in the log yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    pub at: Time,
+    pub kind: Kind,
+    pub data: Json,
+}
+
+/// A fact in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    pub seq: u64,
+    pub session: SessionId,
+    pub at: Time,
+    pub kind: String,
+    pub data: Json,
+}

@@ -1,0 +1,136 @@
+//! One id type per thing: a prefix and sixteen random characters, so that short prefixes are unique and people can
+//! type them. A clearance id does not parse as a session id.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+/// Lower-case Crockford base32: no `i`, `l`, `o` or `u`, which people misread.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const LEN: usize = 16;
+
+/// Eighty random bits: what an id is made of. Minted outside the pure state machine and passed in.
+pub type Seed = [u8; 10];
+
+/// Eighty fresh random bits from the operating system.
+pub fn seed() -> Seed {
+    // The fixed bits of a v4 UUID are in bytes 6 and 8; take the others.
+    let b = uuid::Uuid::new_v4().into_bytes();
+    [b[0], b[1], b[2], b[3], b[4], b[5], b[9], b[10], b[11], b[12]]
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an id of the form {prefix}… with {LEN} characters")]
+pub struct BadId {
+    prefix: &'static str,
+}
+
+fn encode(seed: Seed) -> [u8; LEN] {
+    let mut bits = seed.iter().fold(0u128, |acc, byte| (acc << 8) | u128::from(*byte));
+    let mut out = [0; LEN];
+    for slot in out.iter_mut().rev() {
+        *slot = ALPHABET[(bits & 31) as usize];
+        bits >>= 5;
+    }
+    out
+}
+
+fn decode(text: &str, prefix: &'static str) -> Result<[u8; LEN], BadId> {
+    let bad = BadId { prefix };
+    let tail = text.strip_prefix(prefix).ok_or(bad)?;
+    let chars: [u8; LEN] = tail.as_bytes().try_into().map_err(|_| bad)?;
+    if chars.iter().all(|c| ALPHABET.contains(c)) { Ok(chars) } else { Err(bad) }
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name([u8; LEN]);
+
+        impl $name {
+            pub const PREFIX: &'static str = $prefix;
+
+            pub fn from_seed(seed: Seed) -> Self {
+                Self(encode(seed))
+            }
+
+            pub fn mint() -> Self {
+                Self::from_seed(seed())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str($prefix)?;
+                f.write_str(std::str::from_utf8(&self.0).expect("ids are made of ASCII"))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = BadId;
+            fn from_str(text: &str) -> Result<Self, BadId> {
+                decode(text, $prefix).map(Self)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'_, str>>::deserialize(deserializer)?;
+                text.parse().map_err(D::Error::custom)
+            }
+        }
+    };
+}
+
+id!(/** One hosted agent at work in one workspace. */ SessionId, "ses_");
+id!(/** From a prompt until the agent is done with it. */ TurnId, "trn_");
+id!(/** An agent asks to be allowed something. */ ClearanceId, "clr_");
+id!(/** An agent asks how to go on. */ QuestionId, "qst_");
+id!(/** What an operator told an agent to do. */ PromptId, "prm_");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_survives_printing_and_parsing() {
+        let id = SessionId::mint();
+        assert_eq!(id.to_string().parse::<SessionId>(), Ok(id));
+        assert_eq!(id.to_string().len(), 20);
+    }
+
+    #[test]
+    fn a_clearance_id_is_not_a_session_id() {
+        assert!(ClearanceId::mint().to_string().parse::<SessionId>().is_err());
+    }
+
+    #[test]
+    fn odd_texts_are_refused() {
+        for text in
+            ["", "ses_", "ses_short", "ses_0123456789abcdeu", "ses_0123456789abcdefg", "SES_0123456789abcdef"]
+        {
+            assert!(text.parse::<SessionId>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn short_prefixes_differ() {
+        let firsts: std::collections::HashSet<String> =
+            (0..200).map(|_| SessionId::mint().to_string()[4..9].to_owned()).collect();
+        assert!(firsts.len() > 195, "the first characters of ids must be random");
+    }
+}

@@ -1,0 +1,56 @@
+//! Changes to the ledger: what happened to a clearance, a question or a prompt.
+
+use super::{
+    Answer, Clearance, ClearanceId, ClearanceStatus, Delivery, Prompt, PromptId, PromptState, Question,
+    QuestionId, QuestionStatus, Time,
+};
+
+/// One change. Those that end a `pending` row are compare-and-set in the store: they apply to a pending row or fail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    ClearanceOpened(Box<Clearance>),
+    ClearanceDecided {
+        id: ClearanceId,
+        status: ClearanceStatus,
+        by: String,
+        at: Time,
+        reason: Option<String>,
+        option: Option<String>,
+    },
+    ClearanceClosed {
+        id: ClearanceId,
+        status: ClearanceStatus,
+        at: Time,
+        reason: String,
+    },
+    ClearanceDelivery {
+        id: ClearanceId,
+        delivery: Delivery,
+        at: Time,
+    },
+    QuestionOpened(Box<Question>),
+    QuestionAnswered {
+        id: QuestionId,
+        decision: Answer,
+        instruction: Option<String>,
+        by: String,
+        at: Time,
+    },
+    QuestionClosed {
+        id: QuestionId,
+        status: QuestionStatus,
+        at: Time,
+        reason: String,
+    },
+    QuestionDelivery {
+        id: QuestionId,
+        delivery: Delivery,
+        at: Time,
+    },
+    PromptAdded(Box<Prompt>),
+    PromptChanged {
+        id: PromptId,
+        state: PromptState,
+        at: Time,
+    },
+}

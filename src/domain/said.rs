@@ -1,0 +1,110 @@
+//! What an agent says and what we say to it, in no protocol's words. Drivers translate.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Answer, Choice, Json, RequestId};
+
+/// One thing an agent said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    Clearance(Ask),
+    Question {
+        request: RequestId,
+        text: String,
+        sort: Option<String>,
+        params: Json,
+    },
+    Status {
+        params: Json,
+    },
+    Heartbeat {
+        params: Json,
+        progress: Progress,
+    },
+    TurnEnd {
+        stop_reason: String,
+    },
+    /// Valid, but not known to us: kept whole, and answered with an error if it was a request.
+    Unknown {
+        message: Json,
+        fault: Option<Fault>,
+    },
+    /// Not usable: kept as an excerpt, and answered with an error where it can be.
+    Rejected {
+        rejection: Rejection,
+        fault: Option<Fault>,
+    },
+}
+
+/// A request for a clearance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    pub request: RequestId,
+    pub title: String,
+    pub description: Option<String>,
+    pub diff: Option<String>,
+    pub file_path: Option<String>,
+    pub claimed_risk: Option<String>,
+    pub options: Vec<Choice>,
+    /// Everything the agent sent, known or not.
+    pub params: Json,
+}
+
+/// What a heartbeat's list of steps adds up to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    Empty,
+    Open,
+    Completed,
+}
+
+/// Why a line was not usable, with a cut excerpt of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rejection {
+    pub reason: String,
+    pub excerpt: String,
+    pub bytes: u64,
+    pub method: Option<String>,
+    pub field: Option<String>,
+}
+
+/// An error answer to a request of the agent's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    pub request: RequestId,
+    pub code: FaultCode,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultCode {
+    UnknownMethod,
+    MissingField,
+    InvalidField,
+    DuplicateId,
+    TooLong,
+}
+
+impl FaultCode {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownMethod => "unknown_method",
+            Self::MissingField => "missing_field",
+            Self::InvalidField => "invalid_field",
+            Self::DuplicateId => "duplicate_id",
+            Self::TooLong => "too_long",
+        }
+    }
+}
+
+/// One thing we say to an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outbound {
+    Decision { request: RequestId, approved: bool, reason: Option<String>, option: Option<String> },
+    Answer { request: RequestId, decision: Answer, instruction: Option<String> },
+    Prompt { text: String },
+    Interrupt { reason: String },
+    Nudge { message: String },
+    Fault(Fault),
+}

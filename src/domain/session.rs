@@ -1,0 +1,111 @@
+//! What a session looks like from outside.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{SessionId, Time, TurnId};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    Created,
+    Starting,
+    Idle,
+    Working,
+    Waiting,
+    Stopping,
+    Parked,
+    Ended,
+}
+
+impl Phase {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Starting => "starting",
+            Self::Idle => "idle",
+            Self::Working => "working",
+            Self::Waiting => "waiting",
+            Self::Stopping => "stopping",
+            Self::Parked => "parked",
+            Self::Ended => "ended",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "created" => Self::Created,
+            "starting" => Self::Starting,
+            "idle" => Self::Idle,
+            "working" => Self::Working,
+            "waiting" => Self::Waiting,
+            "stopping" => Self::Stopping,
+            "parked" => Self::Parked,
+            "ended" => Self::Ended,
+            _ => return None,
+        })
+    }
+
+    /// Whether a session in this phase has, or is about to have, a process.
+    pub const fn is_live(self) -> bool {
+        !matches!(self, Self::Parked | Self::Ended)
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    pub id: TurnId,
+    pub started_at: Time,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.code, self.signal) {
+            (Some(code), _) => write!(f, "exit code {code}"),
+            (None, Some(signal)) => write!(f, "signal {signal}"),
+            (None, None) => f.write_str("exit status unknown"),
+        }
+    }
+}
+
+/// A row of the session list: what every bridge shows of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRecord {
+    pub id: SessionId,
+    pub name: Option<String>,
+    /// The profile's name; `None` for an agent started by command.
+    pub agent: Option<String>,
+    pub protocol: String,
+    pub workspace: PathBuf,
+    pub phase: Phase,
+    /// A sentence for people.
+    pub why: String,
+    pub pid: Option<i32>,
+    pub generation: u32,
+    pub turn: Option<Turn>,
+    pub pending_clearances: u32,
+    pub pending_questions: u32,
+    pub queue: u32,
+    /// The tail at the end of the last process; the live one is with the host.
+    pub stderr_tail: String,
+    pub created_at: Time,
+    pub started_at: Option<Time>,
+    pub ended_at: Option<Time>,
+    pub exit: Option<Exit>,
+    pub end_reason: Option<String>,
+}

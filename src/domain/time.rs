@@ -1,0 +1,53 @@
+//! A point in time, to the millisecond.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Milliseconds since the Unix epoch; prints as RFC 3339 UTC with milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Time(i64);
+
+impl Time {
+    pub fn now() -> Self {
+        Self(jiff::Timestamp::now().as_millisecond())
+    }
+
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    pub const fn millis(self) -> i64 {
+        self.0
+    }
+
+    #[must_use]
+    pub const fn minus_millis(self, millis: i64) -> Self {
+        Self(self.0 - millis)
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A clock outside of what the calendar can print is shown as the nearest end of it.
+        let stamp = jiff::Timestamp::from_millisecond(self.0).unwrap_or(if self.0 < 0 {
+            jiff::Timestamp::MIN
+        } else {
+            jiff::Timestamp::MAX
+        });
+        write!(f, "{stamp:.3}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_print_as_rfc_3339_with_milliseconds() {
+        assert_eq!(Time::from_millis(0).to_string(), "1970-01-01T00:00:00.000Z");
+        assert_eq!(Time::from_millis(1_700_000_000_120).to_string(), "2023-11-14T22:13:20.120Z");
+        assert!(Time::from_millis(i64::MAX).to_string().starts_with("9999-12-"));
+    }
+}

@@ -1,0 +1,148 @@
+//! The driver of our own protocol (`docs/PROTOCOL.md`).
+
+use serde_json::value::RawValue;
+
+use super::Driver;
+use crate::domain::{Ask, Fault, FaultCode, Json, Outbound, Progress, Rejection, RequestId, Said};
+use crate::wire::excerpt;
+use crate::wire::framing::Frame;
+use crate::wire::intercom::{self as wire, Bad, Inbound, Step};
+
+#[derive(Debug, Default)]
+pub struct Intercom;
+
+impl Driver for Intercom {
+    fn decode(&mut self, frame: Frame) -> Option<Said> {
+        match frame {
+            Frame::Text(text) if text.trim().is_empty() => None,
+            Frame::Text(text) => Some(match wire::parse(&text) {
+                Ok(message) => said(message, &text),
+                Err(bad) => rejected(bad, &text),
+            }),
+            Frame::NotUtf8 { excerpt, bytes } => Some(unreadable("not valid UTF-8", excerpt, bytes)),
+            Frame::BadHeader { excerpt, bytes } => {
+                Some(unreadable("no Content-Length header", excerpt, bytes))
+            }
+            Frame::TooLong { excerpt, bytes, request, method } => {
+                let reason = "longer than max_line_length";
+                let fault = request.map(|request| fault(request, FaultCode::TooLong, reason));
+                let rejection = Rejection { reason: reason.to_owned(), excerpt, bytes, method, field: None };
+                Some(Said::Rejected { rejection, fault })
+            }
+        }
+    }
+
+    fn encode(&mut self, message: &Outbound) -> String {
+        match message {
+            Outbound::Decision { request, approved, reason, option: _ } => {
+                let status = if *approved { "approved" } else { "rejected" };
+                let answer = wire::Outbound::ClearanceResponse { status, reason: reason.as_deref() };
+                wire::render(&answer, Some(request))
+            }
+            Outbound::Answer { request, decision, instruction } => {
+                let decision = decision.as_str();
+                let answer = wire::Outbound::PromptResponse { decision, instruction: instruction.as_deref() };
+                wire::render(&answer, Some(request))
+            }
+            Outbound::Prompt { text } => wire::render(&wire::Outbound::PromptSend { text }, None),
+            Outbound::Interrupt { reason } => {
+                wire::render(&wire::Outbound::SessionInterrupt { reason }, None)
+            }
+            Outbound::Nudge { message } => wire::render(&wire::Outbound::Nudge { message }, None),
+            Outbound::Fault(Fault { request, code, message }) => {
+                wire::render(&wire::Outbound::Error { code: code.as_str(), message }, Some(request))
+            }
+        }
+    }
+}
+
+fn said(message: Inbound<'_>, text: &str) -> Said {
+    match message {
+        Inbound::StatusUpdate { params } => Said::Status { params: Json::raw(params) },
+        Inbound::Heartbeat { progress, params } => {
+            Said::Heartbeat { progress: sum(&progress), params: params.map_or_else(empty, Json::raw) }
+        }
+        Inbound::ClearanceRequest { id, known, params } => Said::Clearance(Ask {
+            request: id,
+            title: known.title.into_owned(),
+            description: known.description.map(Into::into),
+            diff: known.diff.map(Into::into),
+            file_path: known.file_path.map(Into::into),
+            claimed_risk: known.risk_level.map(Into::into),
+            options: Vec::new(),
+            params: Json::raw(params),
+        }),
+        Inbound::PromptForward { id, known, params } => Said::Question {
+            request: id,
+            text: known.text.into_owned(),
+            sort: known.sort.map(Into::into),
+            params: Json::raw(params),
+        },
+        Inbound::TurnEnd { stop_reason } => {
+            Said::TurnEnd { stop_reason: stop_reason.map_or_else(|| "end_turn".to_owned(), Into::into) }
+        }
+        Inbound::Unknown { method, id } => Said::Unknown {
+            message: whole(text),
+            fault: id.map(|id| fault(id, FaultCode::UnknownMethod, &format!("unknown method `{method}`"))),
+        },
+    }
+}
+
+fn rejected(bad: Bad, text: &str) -> Said {
+    let (reason, method, field, fault) = match bad {
+        Bad::Malformed(error) => (format!("malformed JSON: {error}"), None, None, None),
+        Bad::NotAnObject => ("not a JSON object".to_owned(), None, None, None),
+        Bad::Missing { method, field, id } => {
+            let reason = format!("missing required field `{field}`");
+            let fault = id.map(|id| fault(id, FaultCode::MissingField, &reason));
+            (reason, method, Some(field.to_owned()), fault)
+        }
+        Bad::Invalid { method, field, wanted, id } => {
+            let reason = format!("field `{field}` must be {wanted}");
+            let fault = id.map(|id| fault(id, FaultCode::InvalidField, &reason));
+            (reason, method, Some(field.to_owned()), fault)
+        }
+    };
+    Said::Rejected {
+        rejection: Rejection {
+            reason,
+            excerpt: excerpt(text.as_bytes()),
+            bytes: text.len() as u64,
+            method,
+            field,
+        },
+        fault,
+    }
+}
+
+fn unreadable(reason: &str, excerpt: String, bytes: u64) -> Said {
+    let rejection = Rejection { reason: reason.to_owned(), excerpt, bytes, method: None, field: None };
+    Said::Rejected { rejection, fault: None }
+}
+
+fn fault(request: RequestId, code: FaultCode, message: &str) -> Fault {
+    Fault { request, code, message: message.to_owned() }
+}
+
+fn sum(progress: &[Step<'_>]) -> Progress {
+    if progress.is_empty() {
+        Progress::Empty
+    } else if progress.iter().all(|step| step.status.as_deref() == Some("completed")) {
+        Progress::Completed
+    } else {
+        Progress::Open
+    }
+}
+
+fn empty() -> Json {
+    Json::trusted("{}")
+}
+
+/// The whole message as raw JSON: it has just been parsed, so it is valid.
+fn whole(text: &str) -> Json {
+    let raw: &RawValue = serde_json::from_str(text).expect("the message was parsed before");
+    Json::raw(raw)
+}
+
+#[cfg(test)]
+mod tests;

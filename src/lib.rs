@@ -1,0 +1,14 @@
+//! intercom hosts headless coding agents and connects them to the people who run them.
+//!
+//! The layers, from the top; dependencies point down only:
+//! `cli, bridge → supervisor → session → driver, host, store → wire → domain`.
+//! `docs/ARCHITECTURE.md` is the map.
+
+pub mod bus;
+pub mod config;
+pub mod demo;
+pub mod domain;
+pub mod driver;
+pub mod session;
+pub mod store;
+pub mod wire;

@@ -1,0 +1,364 @@
+//! The life of a session as a pure function: inputs in, effects out. No clock, no I/O, no randomness of its own.
+//!
+//! ```text
+//!            Launch            Spawned                 Stop              Exited
+//!  created ─────────► starting ───────► running ─────────────► stopping ─────────► ended
+//!                        │                 │ Exited                                  │
+//!                        └─ SpawnFailed ───┴────────────────► ended ◄────────────────┘
+//!                                                               │ Resume: next generation
+//!                                                               └────────► starting
+//!
+//!  running, as people see it:  waiting  something is open for an operator to decide
+//!                              working  a turn runs
+//!                              idle     neither
+//! ```
+//!
+//! What must stay true (the property tests try to break it): an open request is closed exactly once; an outgoing
+//! number is settled exactly once; nothing is open and nothing is in flight after the end.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::id::Seed;
+use crate::domain::{
+    Answer, ClearanceId, Entry, Exit, Fact, Json, Kind, Outbound, PromptId, QuestionId, RequestId, SessionId,
+    Time, Turn, TurnId, Verdict,
+};
+
+mod agent;
+mod operator;
+mod process;
+#[cfg(test)]
+mod tests;
+mod view;
+
+/// Outgoing messages on their way to the agent. At the limit we stop reading from it: it must take some first.
+const MAX_IN_FLIGHT: usize = 256;
+/// Requests of the agent that wait for people. At the limit we stop reading from it: some must be decided first.
+const MAX_OPEN: usize = 1000;
+
+/// What never changes in a session's life.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    pub id: SessionId,
+    pub name: Option<String>,
+    pub agent: Option<String>,
+    pub protocol: String,
+    pub workspace: PathBuf,
+    pub created_at: Time,
+    /// Prompts leave one per heartbeat instead of at once.
+    pub prompts_on_heartbeat: bool,
+    pub max_queued_prompts: usize,
+}
+
+/// A session. This is also its snapshot: recovery loads it and does not replay the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    pub about: About,
+    stage: Stage,
+    generation: u32,
+    pid: Option<i32>,
+    turn: Option<Turn>,
+    /// Whether the agent has said something usable in this generation.
+    spoke: bool,
+    clearances: BTreeMap<ClearanceId, RequestId>,
+    questions: BTreeMap<QuestionId, RequestId>,
+    queue: VecDeque<Queued>,
+    next_n: u64,
+    in_flight: BTreeMap<u64, Carries>,
+    started_at: Option<Time>,
+    /// Of the last process: kept after the end.
+    stderr_tail: String,
+    exit: Option<Exit>,
+    /// Something in here has changed since the last snapshot.
+    #[serde(skip)]
+    dirty: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum Stage {
+    Created,
+    Starting,
+    Running,
+    Stopping { how: How, by: String },
+    Ended { reason: String, at: Time },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Queued {
+    id: PromptId,
+    text: String,
+}
+
+/// What an outgoing message is about, so that we know whom to tell when it has arrived.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum Carries {
+    Clearance(ClearanceId),
+    Question(QuestionId),
+    Prompt(PromptId),
+    Other,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// The whole ladder, gentlest first.
+    Stop,
+    /// Straight to the end.
+    Kill,
+}
+
+/// What can happen to a session.
+#[derive(Debug, Clone)]
+pub enum Input {
+    // from the supervisor
+    Launch {
+        by: String,
+        command: String,
+    },
+    Resume {
+        by: String,
+    },
+    // from the host
+    Spawned {
+        pid: i32,
+    },
+    SpawnFailed {
+        cause: String,
+    },
+    Delivered {
+        n: u64,
+    },
+    Undelivered {
+        n: u64,
+        cause: String,
+    },
+    Exited(Box<Gone>),
+    // from the driver
+    Said(Box<crate::domain::Said>),
+    // from operators
+    Prompt {
+        text: String,
+        by: String,
+    },
+    TakeBack {
+        prompt: PromptId,
+        by: String,
+    },
+    Decide {
+        clearance: ClearanceId,
+        verdict: Verdict,
+        reason: Option<String>,
+        option: Option<String>,
+        by: String,
+    },
+    Answer {
+        question: QuestionId,
+        answer: Answer,
+        instruction: Option<String>,
+        by: String,
+    },
+    Nudge {
+        message: String,
+        by: String,
+    },
+    Interrupt {
+        reason: String,
+        by: String,
+    },
+    Stop {
+        how: How,
+        by: String,
+    },
+}
+
+/// How a process and its tree went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Gone {
+    pub exit: Exit,
+    /// Why, in words: "stream closed", "exited", …; overruled by an operator's stop.
+    pub reason: String,
+    pub steps: Vec<String>,
+    pub killed: u32,
+    pub stderr_tail: String,
+}
+
+/// What is to be done about it, in this order: everything that is recorded is committed before anything is performed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    Record(Fact),
+    Ledger(Entry),
+    Send { n: u64, message: Outbound },
+    Spawn,
+    Stop { how: How },
+}
+
+/// Why an operator's wish was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("the session has ended")]
+    Ended,
+    #[error("the session is stopping")]
+    Stopping,
+    #[error("the session is running: only an ended or parked one can be resumed")]
+    Running,
+    #[error("it is not open any more")]
+    NotOpen,
+    #[error("the prompt is on its way or delivered")]
+    NotQueued,
+    #[error("there are {0} prompts in the queue already")]
+    QueueFull(usize),
+}
+
+/// What a step may use of the world.
+pub struct Cx<'a> {
+    pub now: Time,
+    pub seed: &'a mut dyn FnMut() -> Seed,
+}
+
+impl std::fmt::Debug for Cx<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cx").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+/// Collects effects.
+struct Out<'a, 'c> {
+    cx: &'a mut Cx<'c>,
+    effects: &'a mut Vec<Effect>,
+}
+
+impl Out<'_, '_> {
+    fn now(&self) -> Time {
+        self.cx.now
+    }
+
+    fn seed(&mut self) -> Seed {
+        (self.cx.seed)()
+    }
+
+    fn record(&mut self, kind: Kind, data: Json) {
+        let at = self.now();
+        self.effects.push(Effect::Record(Fact { at, kind, data }));
+    }
+
+    fn ledger(&mut self, entry: Entry) {
+        self.effects.push(Effect::Ledger(entry));
+    }
+}
+
+impl State {
+    pub fn new(about: About) -> Self {
+        Self {
+            about,
+            stage: Stage::Created,
+            generation: 1,
+            pid: None,
+            turn: None,
+            spoke: false,
+            clearances: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            queue: VecDeque::new(),
+            next_n: 1,
+            in_flight: BTreeMap::new(),
+            started_at: None,
+            stderr_tail: String::new(),
+            exit: None,
+            dirty: true,
+        }
+    }
+
+    /// Appends to `effects`; on `Err` nothing has changed.
+    pub fn step(&mut self, cx: &mut Cx<'_>, input: Input, effects: &mut Vec<Effect>) -> Result<(), Refused> {
+        let out = &mut Out { cx, effects };
+        match input {
+            Input::Said(said) => {
+                self.said(*said, out);
+                return Ok(());
+            }
+            Input::Launch { by, command } => self.launch(&by, &command, out),
+            Input::Resume { by } => self.resume(&by, out)?,
+            Input::Spawned { pid } => self.spawned(pid, out),
+            Input::SpawnFailed { cause } => self.spawn_failed(&cause, out),
+            Input::Delivered { n } => self.settle(n, None, out),
+            Input::Undelivered { n, cause } => self.settle(n, Some(&cause), out),
+            Input::Exited(gone) => self.exited(*gone, out),
+            Input::Prompt { text, by } => self.prompt(text, by, out)?,
+            Input::TakeBack { prompt, by } => self.take_back(prompt, &by, out)?,
+            Input::Decide { clearance, verdict, reason, option, by } => {
+                self.decide(clearance, verdict, reason, option, by, out)?;
+            }
+            Input::Answer { question, answer, instruction, by } => {
+                self.answer(question, answer, instruction, by, out)?;
+            }
+            Input::Nudge { message, by } => self.nudge(message, &by, out)?,
+            Input::Interrupt { reason, by } => self.interrupt(reason, &by, out)?,
+            Input::Stop { how, by } => self.stop(how, by, out)?,
+        }
+        self.dirty = true;
+        Ok(())
+    }
+
+    pub fn id(&self) -> SessionId {
+        self.about.id
+    }
+
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    pub fn pid(&self) -> Option<i32> {
+        self.pid
+    }
+
+    pub fn is_ended(&self) -> bool {
+        matches!(self.stage, Stage::Ended { .. })
+    }
+
+    /// Whether more may be read from the agent now, or it has to wait (its output stays in its pipe).
+    pub fn may_read(&self) -> bool {
+        self.in_flight.len() < MAX_IN_FLIGHT && self.clearances.len() + self.questions.len() < MAX_OPEN
+    }
+
+    /// Whether a snapshot is due; asking clears it.
+    pub fn take_dirty(&mut self) -> bool {
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// The next outgoing number is taken, the message is on its way.
+    fn send(&mut self, message: Outbound, carries: Carries, out: &mut Out<'_, '_>) {
+        let n = self.next_n;
+        self.next_n += 1;
+        self.in_flight.insert(n, carries);
+        out.effects.push(Effect::Send { n, message });
+        self.dirty = true;
+    }
+
+    fn begin_turn(&mut self, cause: &str, out: &mut Out<'_, '_>) {
+        if self.turn.is_some() {
+            return;
+        }
+        let turn = Turn { id: TurnId::from_seed(out.seed()), started_at: out.now() };
+        out.record(Kind::TurnStarted, Json::of(&serde_json::json!({ "turn": turn.id, "cause": cause })));
+        self.turn = Some(turn);
+        self.dirty = true;
+    }
+
+    fn end_turn(&mut self, stop_reason: &str, out: &mut Out<'_, '_>) {
+        let Some(turn) = self.turn.take() else { return };
+        let data = serde_json::json!({ "turn": turn.id, "stop_reason": stop_reason });
+        out.record(Kind::TurnEnded, Json::of(&data));
+        self.dirty = true;
+    }
+
+    /// Only what runs can be steered.
+    fn steerable(&self) -> Result<(), Refused> {
+        match self.stage {
+            Stage::Ended { .. } => Err(Refused::Ended),
+            Stage::Stopping { .. } => Err(Refused::Stopping),
+            Stage::Created | Stage::Starting | Stage::Running => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What operators want.
+
+use serde_json::json;
+
+use super::{Carries, Effect, How, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State};
+use crate::domain::{
+    Answer, ClearanceId, Delivery, Entry, Json, Kind, Outbound, Prompt, PromptId, PromptState, QuestionId,
+    Verdict,
+};
+
+impl State {
+    pub(super) fn prompt(&mut self, text: String, by: String, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+        self.steerable()?;
+        if self.queue.len() >= self.about.max_queued_prompts {
+            return Err(Refused::QueueFull(self.queue.len()));
+        }
+        let id = PromptId::from_seed(out.seed());
+        out.record(Kind::PromptQueued, Json::of(&json!({ "prompt": id, "text": text, "by": by })));
+        let at = out.now();
+        out.ledger(Entry::PromptAdded(Box::new(Prompt {
+            id,
+            session: self.about.id,
+            text: text.clone(),
+            state: PromptState::Queued,
+            by,
+            at,
+            delivered_at: None,
+        })));
+        self.queue.push_back(Queued { id, text });
+        self.flush_prompts(out);
+        Ok(())
+    }
+
+    /// Prompts leave at once and in order, as long as the agent takes what we send.
+    pub(super) fn flush_prompts(&mut self, out: &mut Out<'_, '_>) {
+        while self.stage == Stage::Running
+            && !self.about.prompts_on_heartbeat
+            && self.in_flight.len() < MAX_IN_FLIGHT
+            && !self.queue.is_empty()
+        {
+            self.send_queued_prompt(out);
+        }
+    }
+
+    pub(super) fn send_queued_prompt(&mut self, out: &mut Out<'_, '_>) {
+        let Some(Queued { id, text }) = self.queue.pop_front() else { return };
+        let at = out.now();
+        out.ledger(Entry::PromptChanged { id, state: PromptState::Sending, at });
+        self.begin_turn("prompt", out);
+        self.send(Outbound::Prompt { text }, Carries::Prompt(id), out);
+    }
+
+    pub(super) fn take_back(
+        &mut self,
+        prompt: PromptId,
+        by: &str,
+        out: &mut Out<'_, '_>,
+    ) -> Result<(), Refused> {
+        let at = self.queue.iter().position(|queued| queued.id == prompt).ok_or(Refused::NotQueued)?;
+        self.queue.remove(at);
+        out.record(Kind::PromptWithdrawn, Json::of(&json!({ "prompt": prompt, "by": by })));
+        let at = out.now();
+        out.ledger(Entry::PromptChanged { id: prompt, state: PromptState::Withdrawn, at });
+        Ok(())
+    }
+
+    pub(super) fn decide(
+        &mut self,
+        id: ClearanceId,
+        verdict: Verdict,
+        reason: Option<String>,
+        option: Option<String>,
+        by: String,
+        out: &mut Out<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.steerable()?;
+        let request = self.clearances.remove(&id).ok_or(Refused::NotOpen)?;
+        let status = verdict.status();
+        let data = json!({ "clearance": id, "status": status, "by": by, "reason": reason, "option": option });
+        out.record(Kind::ClearanceDecided, Json::of(&data));
+        let at = out.now();
+        let (noted, chosen) = (reason.clone(), option.clone());
+        out.ledger(Entry::ClearanceDecided { id, status, by, at, reason: noted, option: chosen });
+        let approved = verdict == Verdict::Approve;
+        self.send(Outbound::Decision { request, approved, reason, option }, Carries::Clearance(id), out);
+        Ok(())
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        id: QuestionId,
+        decision: Answer,
+        instruction: Option<String>,
+        by: String,
+        out: &mut Out<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.steerable()?;
+        let request = self.questions.remove(&id).ok_or(Refused::NotOpen)?;
+        let data = json!({ "question": id, "decision": decision, "instruction": instruction, "by": by });
+        out.record(Kind::QuestionAnswered, Json::of(&data));
+        let at = out.now();
+        out.ledger(Entry::QuestionAnswered { id, decision, instruction: instruction.clone(), by, at });
+        self.send(Outbound::Answer { request, decision, instruction }, Carries::Question(id), out);
+        Ok(())
+    }
+
+    pub(super) fn nudge(&mut self, message: String, by: &str, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+        self.steerable()?;
+        out.record(Kind::Nudge, Json::of(&json!({ "message": message, "by": by })));
+        self.send(Outbound::Nudge { message }, Carries::Other, out);
+        Ok(())
+    }
+
+    /// Ends the turn; what is open stays open, only the agent's exit withdraws it.
+    pub(super) fn interrupt(
+        &mut self,
+        reason: String,
+        by: &str,
+        out: &mut Out<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.steerable()?;
+        out.record(Kind::Interrupt, Json::of(&json!({ "reason": reason, "by": by })));
+        self.send(Outbound::Interrupt { reason }, Carries::Other, out);
+        self.end_turn("interrupted", out);
+        Ok(())
+    }
+
+    pub(super) fn stop(&mut self, how: How, by: String, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+        match &self.stage {
+            Stage::Ended { .. } => return Err(Refused::Ended),
+            // Once on its way, only a kill is news.
+            Stage::Stopping { how: How::Kill, .. } => return Ok(()),
+            Stage::Stopping { how: How::Stop, .. } if how == How::Stop => return Ok(()),
+            Stage::Created | Stage::Starting | Stage::Running | Stage::Stopping { .. } => {}
+        }
+        out.record(Kind::SessionStopping, Json::of(&json!({ "how": how, "by": by })));
+        out.effects.push(Effect::Stop { how });
+        self.stage = Stage::Stopping { how, by };
+        Ok(())
+    }
+
+    /// An outgoing message has arrived, or never will.
+    pub(super) fn settle(&mut self, n: u64, cause: Option<&str>, out: &mut Out<'_, '_>) {
+        // An unknown number is one that was settled before: once is enough.
+        let Some(carries) = self.in_flight.remove(&n) else { return };
+        let at = out.now();
+        let delivery = || cause.map_or(Delivery::Delivered, |cause| Delivery::Failed(cause.to_owned()));
+        let kind = |arrived, failed| if cause.is_none() { arrived } else { failed };
+        match carries {
+            Carries::Clearance(id) => {
+                let kind = kind(Kind::ClearanceDelivered, Kind::ClearanceUndelivered);
+                out.record(kind, about("clearance", &id, cause));
+                out.ledger(Entry::ClearanceDelivery { id, delivery: delivery(), at });
+            }
+            Carries::Question(id) => {
+                let kind = kind(Kind::QuestionDelivered, Kind::QuestionUndelivered);
+                out.record(kind, about("question", &id, cause));
+                out.ledger(Entry::QuestionDelivery { id, delivery: delivery(), at });
+            }
+            Carries::Prompt(id) => {
+                let kind = kind(Kind::PromptDelivered, Kind::PromptUndelivered);
+                out.record(kind, about("prompt", &id, cause));
+                let state =
+                    cause.map_or(PromptState::Delivered, |cause| PromptState::Failed(cause.to_owned()));
+                out.ledger(Entry::PromptChanged { id, state, at });
+            }
+            Carries::Other => {}
+        }
+        self.flush_prompts(out);
+    }
+}
+
+fn about(what: &str, id: &impl std::fmt::Display, cause: Option<&str>) -> Json {
+    let id = id.to_string();
+    Json::of(&match cause {
+        None => json!({ what: id }),
+        Some(cause) => json!({ what: id, "cause": cause }),
+    })
+}

@@ -1,0 +1,106 @@
+//! The process comes and goes.
+
+use serde_json::json;
+
+use super::{Effect, Gone, How, Out, Refused, Stage, State};
+use crate::domain::{ClearanceStatus, Entry, Json, Kind, QuestionStatus};
+
+/// Why an answer or a prompt that was on its way when the agent ended will not arrive.
+const STREAM_CLOSED: &str = "write failed: stream closed";
+
+impl State {
+    pub(super) fn launch(&mut self, by: &str, command: &str, out: &mut Out<'_, '_>) {
+        let about = &self.about;
+        let data = json!({
+            "name": about.name, "agent": about.agent, "protocol": about.protocol,
+            "workspace": about.workspace, "command": command, "by": by,
+        });
+        out.record(Kind::SessionCreated, Json::of(&data));
+        self.stage = Stage::Starting;
+        out.effects.push(Effect::Spawn);
+    }
+
+    /// The next generation: new numbers, new turn, what waits in the queue stays there.
+    pub(super) fn resume(&mut self, by: &str, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+        if !self.is_ended() {
+            return Err(Refused::Running);
+        }
+        self.generation += 1;
+        self.spoke = false;
+        self.next_n = 1;
+        self.exit = None;
+        self.stderr_tail.clear();
+        self.stage = Stage::Starting;
+        out.record(Kind::SessionResumed, Json::of(&json!({ "generation": self.generation, "by": by })));
+        out.effects.push(Effect::Spawn);
+        Ok(())
+    }
+
+    pub(super) fn spawned(&mut self, pid: i32, out: &mut Out<'_, '_>) {
+        self.pid = Some(pid);
+        self.started_at = Some(out.now());
+        out.record(Kind::AgentSpawned, Json::of(&json!({ "pid": pid, "generation": self.generation })));
+        if self.stage == Stage::Starting {
+            // Our own protocol has no handshake: an agent is ready as soon as it runs.
+            self.stage = Stage::Running;
+            out.record(Kind::AgentReady, Json::of(&json!({ "generation": self.generation })));
+            self.flush_prompts(out);
+        }
+    }
+
+    pub(super) fn spawn_failed(&mut self, cause: &str, out: &mut Out<'_, '_>) {
+        self.end(format!("spawn failed: {cause}"), out);
+    }
+
+    pub(super) fn exited(&mut self, gone: Gone, out: &mut Out<'_, '_>) {
+        if self.is_ended() {
+            return;
+        }
+        let in_flight: Vec<u64> = self.in_flight.keys().copied().collect();
+        let reason = match &self.stage {
+            Stage::Stopping { how: How::Stop, by } => format!("stopped by {by}"),
+            Stage::Stopping { how: How::Kill, by } => format!("killed by {by}"),
+            _ => gone.reason.clone(),
+        };
+        // Nothing may be sent from here on, not even what a settled message made room for.
+        self.stage = Stage::Ended { reason: reason.clone(), at: out.now() };
+        for n in in_flight {
+            self.settle(n, Some(STREAM_CLOSED), out);
+        }
+        out.record(
+            Kind::AgentExited,
+            Json::of(&json!({
+                "code": gone.exit.code, "signal": gone.exit.signal, "steps": gone.steps, "killed": gone.killed,
+                "stderr_tail": gone.stderr_tail, "generation": self.generation,
+            })),
+        );
+        self.exit = Some(gone.exit);
+        self.stderr_tail = gone.stderr_tail;
+        self.end(reason, out);
+    }
+
+    fn end(&mut self, reason: String, out: &mut Out<'_, '_>) {
+        self.withdraw_open(out);
+        self.end_turn("exited", out);
+        self.pid = None;
+        out.record(Kind::SessionEnded, Json::of(&json!({ "reason": reason })));
+        self.stage = Stage::Ended { reason, at: out.now() };
+    }
+
+    fn withdraw_open(&mut self, out: &mut Out<'_, '_>) {
+        const WHY: &str = "the agent ended before it was decided";
+        let at = out.now();
+        for id in std::mem::take(&mut self.clearances).into_keys() {
+            let status = ClearanceStatus::Withdrawn;
+            let data = json!({ "clearance": id, "status": status, "reason": WHY });
+            out.record(Kind::ClearanceClosed, Json::of(&data));
+            out.ledger(Entry::ClearanceClosed { id, status, at, reason: WHY.to_owned() });
+        }
+        for id in std::mem::take(&mut self.questions).into_keys() {
+            let status = QuestionStatus::Withdrawn;
+            let data = json!({ "question": id, "status": status, "reason": WHY });
+            out.record(Kind::QuestionClosed, Json::of(&data));
+            out.ledger(Entry::QuestionClosed { id, status, at, reason: WHY.to_owned() });
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What people see of a session, derived from its state.
+
+use super::{Stage, State};
+use crate::domain::{Phase, SessionRecord};
+
+impl State {
+    pub fn phase(&self) -> Phase {
+        match self.stage {
+            Stage::Created => Phase::Created,
+            Stage::Starting => Phase::Starting,
+            Stage::Running if !self.clearances.is_empty() || !self.questions.is_empty() => Phase::Waiting,
+            Stage::Running if self.turn.is_some() => Phase::Working,
+            Stage::Running => Phase::Idle,
+            Stage::Stopping { .. } => Phase::Stopping,
+            Stage::Ended { .. } => Phase::Ended,
+        }
+    }
+
+    /// Why it is in this phase, as a sentence for people.
+    pub fn why(&self) -> String {
+        match &self.stage {
+            Stage::Created => "not started yet".to_owned(),
+            Stage::Starting => "the agent's process is starting".to_owned(),
+            Stage::Stopping { by, .. } => format!("being stopped by {by}"),
+            Stage::Ended { reason, .. } => match &self.exit {
+                Some(exit) => format!("{reason} ({exit})"),
+                None => reason.clone(),
+            },
+            Stage::Running => match self.phase() {
+                Phase::Waiting => format!("waiting for you: {}", self.open_in_words()),
+                Phase::Working => "working on a turn".to_owned(),
+                _ if !self.spoke => "ready, nothing said yet".to_owned(),
+                _ => "turn over, ready for a prompt".to_owned(),
+            },
+        }
+    }
+
+    fn open_in_words(&self) -> String {
+        let count = |n: usize, what: &str| match n {
+            0 => None,
+            1 => Some(format!("1 {what}")),
+            n => Some(format!("{n} {what}s")),
+        };
+        let words = [count(self.clearances.len(), "clearance"), count(self.questions.len(), "question")];
+        words.into_iter().flatten().collect::<Vec<_>>().join(" and ")
+    }
+
+    pub fn record(&self) -> SessionRecord {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let (ended_at, end_reason) = match &self.stage {
+            Stage::Ended { reason, at } => (Some(*at), Some(reason.clone())),
+            _ => (None, None),
+        };
+        SessionRecord {
+            id: self.about.id,
+            name: self.about.name.clone(),
+            agent: self.about.agent.clone(),
+            protocol: self.about.protocol.clone(),
+            workspace: self.about.workspace.clone(),
+            phase: self.phase(),
+            why: self.why(),
+            pid: self.pid,
+            generation: self.generation,
+            turn: self.turn.clone(),
+            pending_clearances: count(self.clearances.len()),
+            pending_questions: count(self.questions.len()),
+            queue: count(self.queue.len()),
+            stderr_tail: self.stderr_tail.clone(),
+            created_at: self.about.created_at,
+            started_at: self.started_at,
+            ended_at,
+            exit: self.exit.clone(),
+            end_reason,
+        }
+    }
+}

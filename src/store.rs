@@ -1,0 +1,72 @@
+//! SQLite: the log, the ledger, snapshots. One writer thread commits in groups; readers have their own connections.
+//!
+//! A write is one session's share of a transaction: its events, ledger changes, outgoing messages, snapshot and
+//! journal offset are committed together or not at all. The answer comes after the commit.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+mod idempotency;
+mod ledger;
+mod maintain;
+mod pool;
+mod read;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod write;
+mod writer;
+
+pub use idempotency::Remembered;
+pub use ledger::{ClearanceFilter, QuestionFilter};
+pub use maintain::Swept;
+pub use read::{Cut, Found, Page};
+pub use schema::VERSION as SCHEMA_VERSION;
+pub use write::{Outgoing, Snapshot, Write};
+
+use crate::bus::Bell;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing was changed; the same call may succeed later.
+    #[error("the store cannot be written: {0}")]
+    Unavailable(#[from] rusqlite::Error),
+    /// A compare-and-set found something else than expected; nothing was changed.
+    #[error("{0} is not pending any more")]
+    Conflict(String),
+    #[error("{what} in the database is not readable")]
+    Corrupt { what: &'static str },
+    #[error("the database {path} has schema version {found}; this intercom knows versions up to {known}")]
+    Newer { path: PathBuf, found: i64, known: i64 },
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// A handle to the database; clones share it.
+#[derive(Debug, Clone)]
+pub struct Store {
+    path: Arc<PathBuf>,
+    writer: Arc<writer::Writer>,
+    readers: pool::Readers,
+}
+
+impl Store {
+    /// Opens or creates the database, brings its schema up to date and starts the writer.
+    pub fn open(path: &Path, bell: Bell) -> Result<Self, StoreError> {
+        let connection = schema::open(path)?;
+        Ok(Self {
+            path: Arc::new(path.to_owned()),
+            writer: Arc::new(writer::Writer::start(connection, bell)?),
+            readers: pool::Readers::new(path),
+        })
+    }
+
+    /// Commits one session's share. On `Err` nothing of it is there.
+    pub async fn write(&self, write: Write) -> Result<(), StoreError> {
+        self.writer.write(write).await
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}

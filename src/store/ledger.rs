@@ -1,0 +1,273 @@
+//! Clearances, questions and prompts: changed in step with the log, read by every bridge.
+
+use rusqlite::{Connection, Row, ToSql, params};
+
+use super::read::{Found, Page, find, page, text_id};
+use super::{Store, StoreError};
+use crate::domain::{
+    Answer, Choice, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Prompt, PromptId, PromptState,
+    Question, QuestionId, QuestionStatus, RequestId, Risk, SessionId, Time,
+};
+
+const CLEARANCE: &str = "c.id, s.id, c.generation, c.request, c.title, c.description, c.diff, c.file_path, c.risk,
+    c.claimed_risk, c.options, c.status, c.delivery, c.delivery_cause, c.requested_at, c.decided_by, c.decided_at,
+    c.reason, c.option, c.delivered_at, c.outcome, c.key FROM clearances c JOIN sessions s ON s.key = c.session";
+const QUESTION: &str =
+    "q.id, s.id, q.generation, q.request, q.text, q.sort, q.status, q.decision, q.instruction,
+    q.asked_at, q.answered_by, q.answered_at, q.reason, q.delivery, q.delivery_cause, q.delivered_at, q.key
+    FROM questions q JOIN sessions s ON s.key = q.session";
+const PROMPT: &str = "p.id, s.id, p.text, p.state, p.cause, p.by, p.at, p.delivered_at, p.key
+    FROM prompts p JOIN sessions s ON s.key = p.session";
+
+/// Which clearances to list, newest first.
+#[derive(Debug, Clone, Default)]
+pub struct ClearanceFilter {
+    pub status: Option<ClearanceStatus>,
+    pub session: Option<SessionId>,
+}
+
+/// Which questions to list, newest first.
+#[derive(Debug, Clone, Default)]
+pub struct QuestionFilter {
+    pub status: Option<QuestionStatus>,
+    pub session: Option<SessionId>,
+}
+
+/// One change. What ends a pending row is compare-and-set.
+pub(super) fn apply(connection: &Connection, session: i64, entry: &Entry) -> Result<(), StoreError> {
+    let run = |sql: &str, values: &[&dyn ToSql]| connection.prepare_cached(sql)?.execute(values);
+    match entry {
+        Entry::ClearanceOpened(c) => {
+            run(
+                "INSERT INTO clearances (id, session, generation, request, title, description, diff, file_path, risk,
+                     claimed_risk, options, status, delivery, requested_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+                params![
+                    c.id.to_string(),
+                    session,
+                    c.generation,
+                    c.request.as_json(),
+                    c.title,
+                    c.description,
+                    c.diff,
+                    c.file_path,
+                    c.risk.as_str(),
+                    c.claimed_risk,
+                    serde_json::to_string(&c.options).expect("strings serialise"),
+                    c.status.as_str(),
+                    c.delivery.as_str(),
+                    c.requested_at.millis(),
+                ],
+            )?;
+        }
+        Entry::ClearanceDecided { id, status, by, at, reason, option } => swap(
+            run(
+                "UPDATE clearances SET status = ?2, delivery = 'pending', decided_by = ?3, decided_at = ?4, reason = ?5,
+                     option = ?6 WHERE id = ?1 AND status = 'pending'",
+                params![id.to_string(), status.as_str(), by, at.millis(), reason, option],
+            )?,
+            id,
+        )?,
+        Entry::ClearanceClosed { id, status, at, reason } => swap(
+            run(
+                "UPDATE clearances SET status = ?2, decided_at = ?3, reason = ?4 WHERE id = ?1 AND status = 'pending'",
+                params![id.to_string(), status.as_str(), at.millis(), reason],
+            )?,
+            id,
+        )?,
+        Entry::ClearanceDelivery { id, delivery, at } => {
+            let at = (*delivery == Delivery::Delivered).then_some(at.millis());
+            run(
+                "UPDATE clearances SET delivery = ?2, delivery_cause = ?3, delivered_at = ?4 WHERE id = ?1",
+                params![id.to_string(), delivery.as_str(), delivery.cause(), at],
+            )?;
+        }
+        Entry::QuestionOpened(q) => {
+            run(
+                "INSERT INTO questions (id, session, generation, request, text, sort, status, asked_at, delivery)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                params![
+                    q.id.to_string(),
+                    session,
+                    q.generation,
+                    q.request.as_json(),
+                    q.text,
+                    q.sort,
+                    q.status.as_str(),
+                    q.asked_at.millis(),
+                    q.delivery.as_str(),
+                ],
+            )?;
+        }
+        Entry::QuestionAnswered { id, decision, instruction, by, at } => swap(
+            run(
+                "UPDATE questions SET status = 'answered', delivery = 'pending', decision = ?2, instruction = ?3,
+                     answered_by = ?4, answered_at = ?5 WHERE id = ?1 AND status = 'pending'",
+                params![id.to_string(), decision.as_str(), instruction, by, at.millis()],
+            )?,
+            id,
+        )?,
+        Entry::QuestionClosed { id, status, at, reason } => swap(
+            run(
+                "UPDATE questions SET status = ?2, answered_at = ?3, reason = ?4 WHERE id = ?1 AND status = 'pending'",
+                params![id.to_string(), status.as_str(), at.millis(), reason],
+            )?,
+            id,
+        )?,
+        Entry::QuestionDelivery { id, delivery, at } => {
+            let at = (*delivery == Delivery::Delivered).then_some(at.millis());
+            run(
+                "UPDATE questions SET delivery = ?2, delivery_cause = ?3, delivered_at = ?4 WHERE id = ?1",
+                params![id.to_string(), delivery.as_str(), delivery.cause(), at],
+            )?;
+        }
+        Entry::PromptAdded(p) => {
+            run(
+                "INSERT INTO prompts (id, session, text, state, by, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![p.id.to_string(), session, p.text, p.state.as_str(), p.by, p.at.millis()],
+            )?;
+        }
+        Entry::PromptChanged { id, state, at } => {
+            let at = (*state == PromptState::Delivered).then_some(at.millis());
+            run(
+                "UPDATE prompts SET state = ?2, cause = ?3, delivered_at = ?4 WHERE id = ?1",
+                params![id.to_string(), state.as_str(), state.cause(), at],
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn swap(changed: usize, id: &impl std::fmt::Display) -> Result<(), StoreError> {
+    if changed == 1 { Ok(()) } else { Err(StoreError::Conflict(id.to_string())) }
+}
+
+impl Store {
+    /// By id or a unique prefix of one.
+    pub async fn clearance(&self, typed: String) -> Result<Found<Clearance>, StoreError> {
+        self.read(move |connection| {
+            find(connection, CLEARANCE, "c", ClearanceId::PREFIX, &typed, clearance, |c| c.id.to_string())
+        })
+        .await
+    }
+
+    pub async fn question(&self, typed: String) -> Result<Found<Question>, StoreError> {
+        self.read(move |connection| {
+            find(connection, QUESTION, "q", QuestionId::PREFIX, &typed, question, |q| q.id.to_string())
+        })
+        .await
+    }
+
+    pub async fn prompt(&self, typed: String) -> Result<Found<Prompt>, StoreError> {
+        self.read(move |connection| {
+            find(connection, PROMPT, "p", PromptId::PREFIX, &typed, prompt, |p| p.id.to_string())
+        })
+        .await
+    }
+
+    pub async fn clearances(
+        &self,
+        filter: ClearanceFilter,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Page<Clearance>, StoreError> {
+        let filter = (filter.status.map(ClearanceStatus::as_str), filter.session);
+        self.read(move |connection| {
+            page(connection, CLEARANCE, "c", "status", filter, before, limit, clearance)
+        })
+        .await
+    }
+
+    pub async fn questions(
+        &self,
+        filter: QuestionFilter,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Page<Question>, StoreError> {
+        let filter = (filter.status.map(QuestionStatus::as_str), filter.session);
+        self.read(move |connection| {
+            page(connection, QUESTION, "q", "status", filter, before, limit, question)
+        })
+        .await
+    }
+
+    pub async fn prompts(
+        &self,
+        session: SessionId,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Page<Prompt>, StoreError> {
+        self.read(move |connection| {
+            page(connection, PROMPT, "p", "state", (None, Some(session)), before, limit, prompt)
+        })
+        .await
+    }
+}
+
+fn clearance(row: &Row<'_>) -> Result<(Clearance, i64), StoreError> {
+    let corrupt = || StoreError::Corrupt { what: "a clearance" };
+    let options: String = row.get(10)?;
+    let delivery: String = row.get(12)?;
+    let found = Clearance {
+        id: text_id(row, 0)?,
+        session: text_id(row, 1)?,
+        generation: row.get(2)?,
+        request: RequestId::parse(&row.get::<_, String>(3)?).ok_or_else(corrupt)?,
+        title: row.get(4)?,
+        description: row.get(5)?,
+        diff: row.get(6)?,
+        file_path: row.get(7)?,
+        risk: Risk::parse(&row.get::<_, String>(8)?).ok_or_else(corrupt)?,
+        claimed_risk: row.get(9)?,
+        options: serde_json::from_str::<Vec<Choice>>(&options).map_err(|_| corrupt())?,
+        status: ClearanceStatus::parse(&row.get::<_, String>(11)?).ok_or_else(corrupt)?,
+        delivery: Delivery::from_parts(&delivery, row.get(13)?).ok_or_else(corrupt)?,
+        requested_at: Time::from_millis(row.get(14)?),
+        decided_by: row.get(15)?,
+        decided_at: row.get::<_, Option<i64>>(16)?.map(Time::from_millis),
+        reason: row.get(17)?,
+        option: row.get(18)?,
+        delivered_at: row.get::<_, Option<i64>>(19)?.map(Time::from_millis),
+        outcome: row.get(20)?,
+    };
+    Ok((found, row.get(21)?))
+}
+
+fn question(row: &Row<'_>) -> Result<(Question, i64), StoreError> {
+    let corrupt = || StoreError::Corrupt { what: "a question" };
+    let decision: Option<String> = row.get(7)?;
+    let delivery: String = row.get(13)?;
+    let found = Question {
+        id: text_id(row, 0)?,
+        session: text_id(row, 1)?,
+        generation: row.get(2)?,
+        request: RequestId::parse(&row.get::<_, String>(3)?).ok_or_else(corrupt)?,
+        text: row.get(4)?,
+        sort: row.get(5)?,
+        status: QuestionStatus::parse(&row.get::<_, String>(6)?).ok_or_else(corrupt)?,
+        decision: decision.map(|text| Answer::parse(&text).ok_or_else(corrupt)).transpose()?,
+        instruction: row.get(8)?,
+        asked_at: Time::from_millis(row.get(9)?),
+        answered_by: row.get(10)?,
+        answered_at: row.get::<_, Option<i64>>(11)?.map(Time::from_millis),
+        reason: row.get(12)?,
+        delivery: Delivery::from_parts(&delivery, row.get(14)?).ok_or_else(corrupt)?,
+        delivered_at: row.get::<_, Option<i64>>(15)?.map(Time::from_millis),
+    };
+    Ok((found, row.get(16)?))
+}
+
+fn prompt(row: &Row<'_>) -> Result<(Prompt, i64), StoreError> {
+    let state: String = row.get(3)?;
+    let found = Prompt {
+        id: text_id(row, 0)?,
+        session: text_id(row, 1)?,
+        text: row.get(2)?,
+        state: PromptState::from_parts(&state, row.get(4)?)
+            .ok_or(StoreError::Corrupt { what: "a prompt" })?,
+        by: row.get(5)?,
+        at: Time::from_millis(row.get(6)?),
+        delivered_at: row.get::<_, Option<i64>>(7)?.map(Time::from_millis),
+    };
+    Ok((found, row.get(8)?))
+}

@@ -1,0 +1,96 @@
+//! Retention and backup.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, params};
+
+use super::{Store, StoreError, schema};
+use crate::domain::Time;
+
+/// How many events one transaction deletes, so that nobody waits long for the writer.
+const CHUNK: i64 = 5000;
+const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
+
+/// What retention removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    pub sessions: usize,
+    pub events: usize,
+}
+
+impl Store {
+    /// Removes ended sessions older than `days` and, oldest first, as many as it takes to hold at most `max_bytes` of
+    /// events (0: no limit). A session goes as a whole and at once for readers; its events are deleted in pieces.
+    pub async fn sweep(&self, days: u64, max_bytes: u64, now: Time) -> Result<Swept, StoreError> {
+        let mut swept = Swept::default();
+        swept.sessions = self.transact(move |connection| condemn(connection, days, max_bytes, now)).await?;
+        loop {
+            let deleted = self.transact(delete_some).await?;
+            swept.events += deleted;
+            if deleted == 0 {
+                return Ok(swept);
+            }
+        }
+    }
+
+    /// A consistent copy of everything, made while the daemon works on. Returns its size in bytes.
+    pub async fn backup(&self, to: &Path) -> Result<u64, StoreError> {
+        let (from, to) = (self.path().to_owned(), to.to_owned());
+        tokio::task::spawn_blocking(move || {
+            let source = schema::open_reader(&from)?;
+            let mut target = Connection::open(&to)?;
+            let backup = rusqlite::backup::Backup::new(&source, &mut target)?;
+            backup.run_to_completion(1000, Duration::from_millis(1), None)?;
+            drop(backup);
+            // One file that stands for itself: no side files beside it.
+            target.pragma_update(None, "journal_mode", "delete")?;
+            let pages: i64 = target.pragma_query_value(None, "page_count", |row| row.get(0))?;
+            let size: i64 = target.pragma_query_value(None, "page_size", |row| row.get(0))?;
+            Ok(u64::try_from(pages * size).unwrap_or(0))
+        })
+        .await
+        .unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+fn condemn(connection: &Connection, days: u64, max_bytes: u64, now: Time) -> Result<usize, StoreError> {
+    let mut doomed: Vec<i64> = Vec::new();
+    let mut total: i64 =
+        connection.query_row("SELECT coalesce(sum(bytes), 0) FROM sessions", [], |row| row.get(0))?;
+    let limit = if max_bytes == 0 { i64::MAX } else { i64::try_from(max_bytes).unwrap_or(i64::MAX) };
+    let age = i64::try_from(days).unwrap_or(i64::MAX).saturating_mul(DAY_MILLIS);
+    let oldest = if days == 0 { i64::MIN } else { now.millis().saturating_sub(age) };
+    let mut statement = connection.prepare(
+        "SELECT key, ended_at, bytes FROM sessions WHERE ended_at IS NOT NULL ORDER BY ended_at, key",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (key, ended_at, bytes): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        if ended_at >= oldest && total <= limit {
+            break;
+        }
+        total -= bytes;
+        doomed.push(key);
+    }
+    for key in &doomed {
+        connection.execute("INSERT INTO trash VALUES (?1)", [key])?;
+        for table in ["clearances", "questions", "prompts", "outbox"] {
+            connection.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
+        }
+        connection.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
+    }
+    Ok(doomed.len())
+}
+
+fn delete_some(connection: &Connection) -> Result<usize, StoreError> {
+    let deleted = connection.execute(
+        "DELETE FROM events WHERE seq IN (
+             SELECT e.seq FROM trash t JOIN events e ON e.session = t.session LIMIT ?1)",
+        params![CHUNK],
+    )?;
+    if deleted == 0 {
+        connection.execute("DELETE FROM trash", [])?;
+    }
+    Ok(deleted)
+}

@@ -1,0 +1,56 @@
+//! Connections for reading: a few, opened when needed, used from blocking threads.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use super::{Store, StoreError, schema};
+
+/// How many reads run at the same time; the others wait.
+const READERS: usize = 4;
+
+#[derive(Debug, Clone)]
+pub(super) struct Readers(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    turns: Semaphore,
+    /// Guards the list for the moment of a push or a pop.
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub(super) fn new(path: &Path) -> Self {
+        let (turns, idle) = (Semaphore::new(READERS), Mutex::default());
+        Self(Arc::new(Shared { path: path.to_owned(), turns, idle }))
+    }
+}
+
+impl Store {
+    /// Runs `query` on a connection of its own; it sees what is committed, and only that.
+    pub(super) async fn read<T, F>(&self, query: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let shared = Arc::clone(&self.readers.0);
+        let turn = Arc::clone(&self.readers.0);
+        let turn = turn.turns.acquire().await.map_err(|_| StoreError::Closed)?;
+        let result = tokio::task::spawn_blocking(move || {
+            let idle = shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let connection = match idle {
+                Some(connection) => connection,
+                None => schema::open_reader(&shared.path)?,
+            };
+            let result = query(&connection);
+            shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            result
+        })
+        .await;
+        drop(turn);
+        result.unwrap_or(Err(StoreError::Closed))
+    }
+}

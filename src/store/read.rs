@@ -1,0 +1,298 @@
+//! Reading: sessions, events, and the pages and look-ups that all tables share.
+
+use std::str::FromStr;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{Store, StoreError};
+use crate::domain::{Event, Exit, Json, Phase, SessionId, SessionRecord, Time, Turn};
+
+/// A page of events holds at most this much data, so that a thousand huge lines do not fill the memory.
+const MAX_PAGE_BYTES: usize = 4 << 20;
+
+const SESSION: &str = "s.id, s.name, s.agent, s.protocol, s.workspace, s.phase, s.why, s.pid, s.generation, s.turn,
+    s.turn_started_at, s.pending_clearances, s.pending_questions, s.queue, s.stderr_tail, s.created_at, s.started_at,
+    s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.key FROM sessions s";
+
+/// A look-up by what a person typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found<T> {
+    One(T),
+    None,
+    /// Several begin like this.
+    Ambiguous(Vec<String>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<i64>,
+}
+
+/// Everything below is gone: the oldest seq that is still there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    pub oldest: u64,
+}
+
+impl Store {
+    /// By id, by name (a live session's first), or by a unique prefix of an id.
+    pub async fn session(&self, typed: String) -> Result<Found<SessionRecord>, StoreError> {
+        self.read(move |connection| {
+            for scope in ["s.phase NOT IN ('ended', 'parked')", "1"] {
+                let sql =
+                    format!("SELECT {SESSION} WHERE s.name = ?1 AND {scope} ORDER BY s.key DESC LIMIT 6");
+                let named = rows(connection, &sql, params![typed], session)?;
+                if !named.is_empty() {
+                    return Ok(one_of(named, |record| record.id.to_string()));
+                }
+            }
+            find(connection, SESSION, "s", SessionId::PREFIX, &typed, session, |record| record.id.to_string())
+        })
+        .await
+    }
+
+    /// Newest first; without `all`, only those that have not ended.
+    pub async fn sessions(
+        &self,
+        all: bool,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Page<SessionRecord>, StoreError> {
+        self.read(move |connection| {
+            let scope = if all { "1" } else { "s.phase NOT IN ('ended', 'parked')" };
+            let sql = format!("SELECT {SESSION} WHERE {scope} AND s.key < ?1 ORDER BY s.key DESC LIMIT ?2");
+            let found =
+                rows(connection, &sql, params![before.unwrap_or(i64::MAX), signed(limit + 1)], session)?;
+            Ok(cut(found, limit))
+        })
+        .await
+    }
+
+    /// How many sessions there are: live, and all.
+    pub async fn count_sessions(&self) -> Result<(i64, i64), StoreError> {
+        self.read(|connection| {
+            let live = "SELECT count(*) FROM sessions s WHERE s.phase NOT IN ('ended', 'parked')";
+            let live = connection.prepare_cached(live)?.query_row([], |row| row.get(0))?;
+            let all = connection
+                .prepare_cached("SELECT count(*) FROM sessions")?
+                .query_row([], |row| row.get(0))?;
+            Ok((live, all))
+        })
+        .await
+    }
+
+    /// The state machine's snapshot and how the session was launched.
+    pub async fn snapshot(&self, id: SessionId) -> Result<Option<(String, String)>, StoreError> {
+        self.read(move |connection| {
+            let row = connection
+                .prepare_cached("SELECT state, launch FROM sessions WHERE id = ?1")?
+                .query_row([id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+            Ok(row)
+        })
+        .await
+    }
+
+    /// Sessions that were live when the store was last written: their ids and which process they had.
+    pub async fn live(&self) -> Result<Vec<(SessionId, Option<String>)>, StoreError> {
+        self.read(|connection| {
+            let sql = "SELECT s.id, s.process FROM sessions s WHERE s.phase NOT IN ('ended', 'parked')";
+            rows(connection, sql, [], |row| Ok((text_id(row, 0)?, row.get(1)?)))
+        })
+        .await
+    }
+
+    /// Events after `after`, oldest first; `Err(Cut)` if some of them are gone.
+    pub async fn events(
+        &self,
+        after: Option<u64>,
+        session: Option<SessionId>,
+        limit: usize,
+    ) -> Result<Result<Vec<Event>, Cut>, StoreError> {
+        self.read(move |connection| {
+            let from = i64::try_from(after.unwrap_or(0)).unwrap_or(i64::MAX);
+            let Some(session) = session else {
+                if after.is_some() {
+                    let oldest = oldest(connection)?;
+                    if from + 1 < oldest {
+                        return Ok(Err(Cut { oldest: u64::try_from(oldest).unwrap_or(0) }));
+                    }
+                }
+                let sql = "SELECT e.seq, s.id, e.at, e.kind, e.data FROM events e JOIN sessions s ON s.key = e.session
+                    WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2";
+                return Ok(Ok(bounded(connection, sql, params![from, signed(limit)])?));
+            };
+            // A session's events go all at once with the session: what is there is complete.
+            let sql = "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
+                WHERE e.seq > ?1 AND s.id = ?3 ORDER BY e.seq LIMIT ?2";
+            Ok(Ok(bounded(connection, sql, params![from, signed(limit), session.to_string()])?))
+        })
+        .await
+    }
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn oldest(connection: &Connection) -> Result<i64, StoreError> {
+    let oldest: Option<i64> =
+        connection.prepare_cached("SELECT min(seq) FROM events")?.query_row([], |row| row.get(0))?;
+    Ok(match oldest {
+        Some(oldest) => oldest,
+        None => connection
+            .prepare_cached("SELECT value FROM meta WHERE key = 'next_seq'")?
+            .query_row([], |row| row.get(0))?,
+    })
+}
+
+/// Events until the page is full, by count or by size; at least one if there is one.
+fn bounded(
+    connection: &Connection,
+    sql: &str,
+    values: impl rusqlite::Params,
+) -> Result<Vec<Event>, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query(values)?;
+    let (mut events, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = found.next()? {
+        let data: String = row.get(4)?;
+        bytes += data.len();
+        if bytes > MAX_PAGE_BYTES && !events.is_empty() {
+            break;
+        }
+        events.push(Event {
+            seq: u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0),
+            session: text_id(row, 1)?,
+            at: Time::from_millis(row.get(2)?),
+            kind: row.get(3)?,
+            data: Json::trusted(data),
+        });
+    }
+    Ok(events)
+}
+
+pub(super) fn text_id<T: FromStr>(row: &Row<'_>, column: usize) -> Result<T, StoreError> {
+    let text: String = row.get(column)?;
+    text.parse().map_err(|_| StoreError::Corrupt { what: "an id" })
+}
+
+fn rows<T>(
+    connection: &Connection,
+    sql: &str,
+    values: impl rusqlite::Params,
+    make: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query(values)?;
+    let mut out = Vec::new();
+    while let Some(row) = found.next()? {
+        out.push(make(row)?);
+    }
+    Ok(out)
+}
+
+/// By a whole id or a unique prefix of one, typed with or without what all ids of its type begin with.
+pub(super) fn find<T>(
+    connection: &Connection,
+    select: &str,
+    table: &str,
+    prefix: &str,
+    typed: &str,
+    make: impl Fn(&Row<'_>) -> Result<(T, i64), StoreError>,
+    id: impl Fn(&T) -> String,
+) -> Result<Found<T>, StoreError> {
+    let tail = typed.strip_prefix(prefix).unwrap_or(typed).to_ascii_lowercase();
+    // Also keeps `%` and `_` out of what is compared below.
+    if tail.is_empty() || !tail.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Ok(Found::None);
+    }
+    let sql = format!(
+        "SELECT {select} WHERE {table}.id >= ?1 AND {table}.id < ?2 ORDER BY {table}.key DESC LIMIT 6"
+    );
+    let low = format!("{prefix}{tail}");
+    let high = format!("{low}~");
+    Ok(one_of(rows(connection, &sql, params![low, high], make)?, id))
+}
+
+fn one_of<T>(mut found: Vec<(T, i64)>, id: impl Fn(&T) -> String) -> Found<T> {
+    if found.len() > 1 {
+        return Found::Ambiguous(found.iter().map(|(item, _)| id(item)).collect());
+    }
+    found.pop().map_or(Found::None, |(item, _)| Found::One(item))
+}
+
+/// One page of a ledger table, newest first.
+#[expect(clippy::too_many_arguments, reason = "one query with its parts, used by three tables")]
+pub(super) fn page<T>(
+    connection: &Connection,
+    select: &str,
+    table: &str,
+    state: &str,
+    (wanted, session): (Option<&str>, Option<SessionId>),
+    before: Option<i64>,
+    limit: usize,
+    make: impl Fn(&Row<'_>) -> Result<(T, i64), StoreError>,
+) -> Result<Page<T>, StoreError> {
+    let mut sql = format!("SELECT {select} WHERE {table}.key < ?1");
+    if let Some(wanted) = wanted {
+        // One of our own words, and written out so that the partial index on pending rows is used.
+        sql += &format!(" AND {table}.{state} = '{wanted}'");
+    }
+    if session.is_some() {
+        sql += &format!(" AND {table}.session = (SELECT key FROM sessions WHERE id = ?3)");
+    }
+    sql += &format!(" ORDER BY {table}.key DESC LIMIT ?2");
+    let before = before.unwrap_or(i64::MAX);
+    let found = match session {
+        Some(session) => {
+            rows(connection, &sql, params![before, signed(limit + 1), session.to_string()], make)?
+        }
+        None => rows(connection, &sql, params![before, signed(limit + 1)], make)?,
+    };
+    Ok(cut(found, limit))
+}
+
+/// One row more than asked for was read, to know whether there is a next page.
+fn cut<T>(mut found: Vec<(T, i64)>, limit: usize) -> Page<T> {
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next = if more { found.last().map(|(_, key)| *key) } else { None };
+    Page { items: found.into_iter().map(|(item, _)| item).collect(), next }
+}
+
+fn session(row: &Row<'_>) -> Result<(SessionRecord, i64), StoreError> {
+    let corrupt = || StoreError::Corrupt { what: "a session" };
+    let turn: Option<String> = row.get(9)?;
+    let turn = match (turn, row.get::<_, Option<i64>>(10)?) {
+        (Some(id), Some(at)) => {
+            Some(Turn { id: id.parse().map_err(|_| corrupt())?, started_at: Time::from_millis(at) })
+        }
+        _ => None,
+    };
+    let (code, signal): (Option<i32>, Option<i32>) = (row.get(18)?, row.get(19)?);
+    let record = SessionRecord {
+        id: text_id(row, 0)?,
+        name: row.get(1)?,
+        agent: row.get(2)?,
+        protocol: row.get(3)?,
+        workspace: row.get::<_, String>(4)?.into(),
+        phase: Phase::parse(&row.get::<_, String>(5)?).ok_or_else(corrupt)?,
+        why: row.get(6)?,
+        pid: row.get(7)?,
+        generation: row.get(8)?,
+        turn,
+        pending_clearances: row.get(11)?,
+        pending_questions: row.get(12)?,
+        queue: row.get(13)?,
+        stderr_tail: row.get(14)?,
+        created_at: Time::from_millis(row.get(15)?),
+        started_at: row.get::<_, Option<i64>>(16)?.map(Time::from_millis),
+        ended_at: row.get::<_, Option<i64>>(17)?.map(Time::from_millis),
+        exit: (code.is_some() || signal.is_some()).then_some(Exit { code, signal }),
+        end_reason: row.get(20)?,
+    };
+    Ok((record, row.get(21)?))
+}

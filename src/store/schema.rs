@@ -1,0 +1,204 @@
+//! The tables and how they came to be. Migrations run in order by `user_version`; one that has landed is never edited.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::StoreError;
+
+/// The schema this program writes.
+pub const VERSION: i64 = MIGRATIONS.len() as i64;
+
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE meta (
+        key TEXT PRIMARY KEY,
+        value INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO meta VALUES ('next_seq', 1);
+
+    CREATE TABLE sessions (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        name TEXT,
+        agent TEXT,
+        protocol TEXT NOT NULL,
+        workspace TEXT NOT NULL,
+        phase TEXT NOT NULL,
+        why TEXT NOT NULL,
+        pid INTEGER,
+        generation INTEGER NOT NULL,
+        turn TEXT,
+        turn_started_at INTEGER,
+        pending_clearances INTEGER NOT NULL,
+        pending_questions INTEGER NOT NULL,
+        queue INTEGER NOT NULL,
+        stderr_tail TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        started_at INTEGER,
+        ended_at INTEGER,
+        exit_code INTEGER,
+        exit_signal INTEGER,
+        end_reason TEXT,
+        launch TEXT NOT NULL,
+        process TEXT,
+        state TEXT NOT NULL,
+        consumed INTEGER NOT NULL DEFAULT 0,
+        bytes INTEGER NOT NULL DEFAULT 0
+    ) STRICT;
+    CREATE INDEX sessions_name ON sessions (name) WHERE name IS NOT NULL;
+    CREATE INDEX sessions_live ON sessions (key) WHERE phase NOT IN ('ended', 'parked');
+    CREATE INDEX sessions_ended ON sessions (ended_at) WHERE ended_at IS NOT NULL;
+
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        data TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX events_session ON events (session);
+
+    CREATE TABLE clearances (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        session INTEGER NOT NULL,
+        generation INTEGER NOT NULL,
+        request TEXT NOT NULL,
+        title TEXT NOT NULL,
+        description TEXT,
+        diff TEXT,
+        file_path TEXT,
+        risk TEXT NOT NULL,
+        claimed_risk TEXT,
+        options TEXT NOT NULL,
+        status TEXT NOT NULL,
+        delivery TEXT NOT NULL,
+        delivery_cause TEXT,
+        requested_at INTEGER NOT NULL,
+        decided_by TEXT,
+        decided_at INTEGER,
+        reason TEXT,
+        option TEXT,
+        delivered_at INTEGER,
+        outcome TEXT
+    ) STRICT;
+    CREATE INDEX clearances_session ON clearances (session);
+    CREATE INDEX clearances_pending ON clearances (key) WHERE status = 'pending';
+
+    CREATE TABLE questions (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        session INTEGER NOT NULL,
+        generation INTEGER NOT NULL,
+        request TEXT NOT NULL,
+        text TEXT NOT NULL,
+        sort TEXT,
+        status TEXT NOT NULL,
+        decision TEXT,
+        instruction TEXT,
+        asked_at INTEGER NOT NULL,
+        answered_by TEXT,
+        answered_at INTEGER,
+        reason TEXT,
+        delivery TEXT NOT NULL,
+        delivery_cause TEXT,
+        delivered_at INTEGER
+    ) STRICT;
+    CREATE INDEX questions_session ON questions (session);
+    CREATE INDEX questions_pending ON questions (key) WHERE status = 'pending';
+
+    CREATE TABLE prompts (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        session INTEGER NOT NULL,
+        text TEXT NOT NULL,
+        state TEXT NOT NULL,
+        cause TEXT,
+        by TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        delivered_at INTEGER
+    ) STRICT;
+    CREATE INDEX prompts_session ON prompts (session);
+
+    CREATE TABLE outbox (
+        session INTEGER NOT NULL,
+        generation INTEGER NOT NULL,
+        n INTEGER NOT NULL,
+        message BLOB NOT NULL,
+        PRIMARY KEY (session, generation, n)
+    ) STRICT, WITHOUT ROWID;
+
+    -- Sessions that retention has removed and whose events are still being deleted, a piece at a time.
+    CREATE TABLE trash (session INTEGER PRIMARY KEY) STRICT;
+
+    CREATE TABLE idempotency (
+        key TEXT PRIMARY KEY,
+        fingerprint TEXT NOT NULL,
+        status INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        at INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX idempotency_at ON idempotency (at);
+"];
+
+/// Opens the database for writing, created 0600 if it is new, and migrates it.
+pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
+    let mut connection = Connection::open(path)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    // Decisions, events and offsets share transactions: what was acknowledged must survive a power cut.
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "wal_autocheckpoint", 4000)?;
+    connection.pragma_update(None, "foreign_keys", false)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    migrate(&mut connection, path)?;
+    Ok(connection)
+}
+
+/// Opens it for reading only. The database must be there.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
+    // Without a write flag a WAL database whose side files are gone could not be opened at all.
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.pragma_update(None, "query_only", true)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if found > VERSION {
+        return Err(StoreError::Newer { path: path.to_owned(), found, known: VERSION });
+    }
+    for (version, migration) in (1i64..).zip(MIGRATIONS).skip(usize::try_from(found).unwrap_or(0)) {
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(migration)?;
+        transaction.pragma_update(None, "user_version", version)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_of_a_newer_version_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("intercom.db");
+        open(&path).unwrap().pragma_update(None, "user_version", VERSION + 1).unwrap();
+        let error = open(&path).unwrap_err().to_string();
+        assert!(error.contains(&format!("schema version {}", VERSION + 1)), "{error}");
+    }
+
+    #[test]
+    fn opening_twice_migrates_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("intercom.db");
+        drop(open(&path).unwrap());
+        let connection = open(&path).unwrap();
+        let next: i64 = connection
+            .query_row("SELECT value FROM meta WHERE key = 'next_seq'", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(next, 1);
+    }
+}

@@ -1,0 +1,155 @@
+//! One session's share of a transaction.
+
+use rusqlite::{Connection, OptionalExtension, named_params, params};
+
+use super::StoreError;
+use crate::domain::{Entry, Fact, SessionId, SessionRecord};
+
+/// Everything that changes together.
+#[derive(Debug)]
+pub struct Write {
+    pub session: SessionId,
+    pub generation: u32,
+    pub facts: Vec<Fact>,
+    pub ledger: Vec<Entry>,
+    pub outgoing: Vec<Outgoing>,
+    pub snapshot: Option<Box<Snapshot>>,
+    /// Bytes of the agent's output that these facts were made from, counted from the start of its generation.
+    pub consumed: Option<u64>,
+    /// Somebody waits for it: it goes before bulk output of other sessions.
+    pub urgent: bool,
+}
+
+/// A change to the list of messages on their way to the agent.
+#[derive(Debug)]
+pub enum Outgoing {
+    Sent {
+        n: u64,
+        message: Vec<u8>,
+    },
+    Settled {
+        n: u64,
+    },
+    /// The process is gone: nothing is on its way any more.
+    Cleared,
+}
+
+/// A session as it is now.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub record: SessionRecord,
+    /// The state machine's own form, opaque to the store.
+    pub state: String,
+    /// How to start it again; only at its creation.
+    pub launch: Option<String>,
+    /// Which process it is, opaque to the store: enough for the host to find it again.
+    pub process: Option<String>,
+}
+
+impl Write {
+    pub(super) fn apply(&self, connection: &Connection, next: &mut u64) -> Result<(), StoreError> {
+        if let Some(snapshot) = &self.snapshot {
+            snapshot.save(connection)?;
+        }
+        let key: i64 = connection
+            .prepare_cached("SELECT key FROM sessions WHERE id = ?1")?
+            .query_row([self.session.to_string()], |row| row.get(0))
+            .optional()?
+            .ok_or(StoreError::Corrupt { what: "a session's row" })?;
+        self.append(connection, key, next)?;
+        for entry in &self.ledger {
+            super::ledger::apply(connection, key, entry)?;
+        }
+        for outgoing in &self.outgoing {
+            outgoing.apply(connection, key, self.generation)?;
+        }
+        Ok(())
+    }
+
+    fn append(&self, connection: &Connection, key: i64, next: &mut u64) -> Result<(), StoreError> {
+        let mut insert = connection.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        let mut bytes = 0;
+        for Fact { at, kind, data } in &self.facts {
+            let seq = i64::try_from(*next).unwrap_or(i64::MAX);
+            insert.execute(params![seq, key, at.millis(), kind.as_str(), data.as_str()])?;
+            bytes += data.as_str().len();
+            *next += 1;
+        }
+        if bytes > 0 || self.consumed.is_some() {
+            let consumed = self.consumed.map(|offset| i64::try_from(offset).unwrap_or(i64::MAX));
+            connection
+                .prepare_cached(
+                    "UPDATE sessions SET bytes = bytes + ?2, consumed = coalesce(?3, consumed) WHERE key = ?1",
+                )?
+                .execute(params![key, i64::try_from(bytes).unwrap_or(i64::MAX), consumed])?;
+        }
+        Ok(())
+    }
+}
+
+impl Snapshot {
+    fn save(&self, connection: &Connection) -> Result<(), StoreError> {
+        let r = &self.record;
+        connection
+            .prepare_cached(
+                "INSERT INTO sessions (id, name, agent, protocol, workspace, phase, why, pid, generation, turn,
+                     turn_started_at, pending_clearances, pending_questions, queue, stderr_tail, created_at,
+                     started_at, ended_at, exit_code, exit_signal, end_reason, launch, process, state)
+                 VALUES (:id, :name, :agent, :protocol, :workspace, :phase, :why, :pid, :generation, :turn,
+                     :turn_started_at, :pending_clearances, :pending_questions, :queue, :stderr_tail, :created_at,
+                     :started_at, :ended_at, :exit_code, :exit_signal, :end_reason, coalesce(:launch, '{}'),
+                     :process, :state)
+                 ON CONFLICT (id) DO UPDATE SET phase = :phase, why = :why, pid = :pid, generation = :generation,
+                     turn = :turn, turn_started_at = :turn_started_at, pending_clearances = :pending_clearances,
+                     pending_questions = :pending_questions, queue = :queue, stderr_tail = :stderr_tail,
+                     started_at = :started_at, ended_at = :ended_at, exit_code = :exit_code,
+                     exit_signal = :exit_signal, end_reason = :end_reason, launch = coalesce(:launch, launch),
+                     process = :process, state = :state",
+            )?
+            .execute(named_params! {
+                ":id": r.id.to_string(),
+                ":name": r.name,
+                ":agent": r.agent,
+                ":protocol": r.protocol,
+                ":workspace": r.workspace.to_string_lossy(),
+                ":phase": r.phase.as_str(),
+                ":why": r.why,
+                ":pid": r.pid,
+                ":generation": r.generation,
+                ":turn": r.turn.as_ref().map(|turn| turn.id.to_string()),
+                ":turn_started_at": r.turn.as_ref().map(|turn| turn.started_at.millis()),
+                ":pending_clearances": r.pending_clearances,
+                ":pending_questions": r.pending_questions,
+                ":queue": r.queue,
+                ":stderr_tail": r.stderr_tail,
+                ":created_at": r.created_at.millis(),
+                ":started_at": r.started_at.map(|time| time.millis()),
+                ":ended_at": r.ended_at.map(|time| time.millis()),
+                ":exit_code": r.exit.as_ref().and_then(|exit| exit.code),
+                ":exit_signal": r.exit.as_ref().and_then(|exit| exit.signal),
+                ":end_reason": r.end_reason,
+                ":launch": self.launch,
+                ":process": self.process,
+                ":state": self.state,
+            })?;
+        Ok(())
+    }
+}
+
+impl Outgoing {
+    fn apply(&self, connection: &Connection, key: i64, generation: u32) -> Result<(), StoreError> {
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        match self {
+            Self::Sent { n, message } => connection
+                .prepare_cached("INSERT INTO outbox VALUES (?1, ?2, ?3, ?4)")?
+                .execute(params![key, generation, signed(*n), message])?,
+            Self::Settled { n } => connection
+                .prepare_cached("DELETE FROM outbox WHERE session = ?1 AND generation = ?2 AND n = ?3")?
+                .execute(params![key, generation, signed(*n)])?,
+            Self::Cleared => {
+                connection.prepare_cached("DELETE FROM outbox WHERE session = ?1")?.execute([key])?
+            }
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,287 @@
+//! The one writer: a thread that commits whatever waits, in groups.
+//!
+//! Fair by construction: a session has at most one write waiting (its task waits for the answer), so taking them in
+//! order is taking turns. Commands and clearances have a lane of their own that is emptied first.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::write::Write;
+use super::{Store, StoreError};
+use crate::bus::Bell;
+
+/// How much goes into one transaction, so that an urgent write never waits for long. One write may exceed it.
+const MAX_ROWS: usize = 2000;
+
+/// Something to be done inside a transaction, and told its result after the commit.
+trait Job: Send {
+    fn rows(&self) -> usize;
+    fn run(&mut self, connection: &Connection, seq: &mut u64) -> Result<(), StoreError>;
+    fn done(self: Box<Self>, result: Result<(), StoreError>);
+}
+
+/// Waiting jobs. Bounded by who may wait: one per session in either lane, and one per request of the API.
+#[derive(Default)]
+struct Lanes {
+    urgent: VecDeque<Box<dyn Job>>,
+    normal: VecDeque<Box<dyn Job>>,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Guards the two queues for the few lines that push or take.
+    lanes: Mutex<Lanes>,
+    bell: Condvar,
+}
+
+impl Shared {
+    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+        // No code panics while it holds the lock; if it did, the queues would still be whole.
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    pub(super) fn start(connection: Connection, bell: Bell) -> Result<Self, StoreError> {
+        let shared = Arc::new(Shared::default());
+        let next = read_seq(&connection)?;
+        bell.ring(next - 1);
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || run(connection, next, &theirs, &bell))
+            .expect("the system can start one thread");
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    pub(super) async fn write(&self, write: Write) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let urgent = write.urgent;
+        self.push(Box::new(SessionJob { write, reply }), urgent)?;
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    fn push(&self, job: Box<dyn Job>, urgent: bool) -> Result<(), StoreError> {
+        let mut lanes = self.shared.lanes();
+        if lanes.closed {
+            return Err(StoreError::Closed);
+        }
+        let lane = if urgent { &mut lanes.urgent } else { &mut lanes.normal };
+        lane.push_back(job);
+        drop(lanes);
+        self.shared.bell.notify_one();
+        Ok(())
+    }
+}
+
+impl Drop for Writer {
+    /// Everything that waits is committed first.
+    fn drop(&mut self) {
+        self.shared.lanes().closed = true;
+        self.shared.bell.notify_one();
+        if let Some(thread) = self.thread.take() {
+            thread.join().ok(); // it does not panic, and if it did there is nothing left to do
+        }
+    }
+}
+
+impl Store {
+    /// Runs `task` in a transaction of the writer and answers after the commit.
+    pub(super) async fn transact<T, F>(&self, task: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        self.writer.push(Box::new(TaskJob { task: Some(task), value: None, reply }), true)?;
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+struct SessionJob {
+    write: Write,
+    reply: oneshot::Sender<Result<(), StoreError>>,
+}
+
+impl Job for SessionJob {
+    fn rows(&self) -> usize {
+        self.write.facts.len() + 1
+    }
+
+    fn run(&mut self, connection: &Connection, seq: &mut u64) -> Result<(), StoreError> {
+        self.write.apply(connection, seq)
+    }
+
+    fn done(self: Box<Self>, result: Result<(), StoreError>) {
+        self.reply.send(result).ok(); // the session's task may have gone
+    }
+}
+
+struct TaskJob<T, F> {
+    task: Option<F>,
+    value: Option<T>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, F> Job for TaskJob<T, F>
+where
+    T: Send,
+    F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
+{
+    fn rows(&self) -> usize {
+        1
+    }
+
+    fn run(&mut self, connection: &Connection, _: &mut u64) -> Result<(), StoreError> {
+        let task = self.task.take().ok_or(StoreError::Closed)?;
+        self.value = Some(task(connection)?);
+        Ok(())
+    }
+
+    fn done(self: Box<Self>, result: Result<(), StoreError>) {
+        let Self { value, reply, .. } = *self;
+        let result = result.and_then(|()| value.ok_or(StoreError::Closed));
+        reply.send(result).ok(); // the caller may have gone
+    }
+}
+
+fn run(mut connection: Connection, mut next: u64, shared: &Shared, bell: &Bell) {
+    while let Some(jobs) = take(shared) {
+        match commit(&mut connection, next, jobs) {
+            Ok((after, finished)) => {
+                if after > next {
+                    next = after;
+                    bell.ring(next - 1);
+                }
+                for (job, result) in finished {
+                    job.done(result);
+                }
+            }
+            Err((error, jobs)) => {
+                tracing::error!(%error, "a transaction was not committed");
+                let code = error.sqlite_error_code();
+                for job in jobs {
+                    job.done(Err(StoreError::Unavailable(copy(&error, code))));
+                }
+            }
+        }
+    }
+}
+
+/// A `rusqlite::Error` cannot be cloned, and each waiting job needs one.
+fn copy(error: &rusqlite::Error, code: Option<rusqlite::ErrorCode>) -> rusqlite::Error {
+    let extended = error.sqlite_error().map_or(0, |error| error.extended_code);
+    let code = code.unwrap_or(rusqlite::ErrorCode::Unknown);
+    rusqlite::Error::SqliteFailure(
+        rusqlite::ffi::Error { code, extended_code: extended },
+        Some(error.to_string()),
+    )
+}
+
+/// Waits for work; `None` when the store is closed and everything is done.
+fn take(shared: &Shared) -> Option<Vec<Box<dyn Job>>> {
+    let mut lanes = shared.lanes();
+    loop {
+        let (mut jobs, mut rows) = (Vec::new(), 0);
+        while rows < MAX_ROWS {
+            let Some(job) = lanes.urgent.pop_front().or_else(|| lanes.normal.pop_front()) else { break };
+            rows += job.rows();
+            jobs.push(job);
+        }
+        if !jobs.is_empty() {
+            return Some(jobs);
+        }
+        if lanes.closed {
+            return None;
+        }
+        lanes = shared.bell.wait(lanes).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+type Finished = Vec<(Box<dyn Job>, Result<(), StoreError>)>;
+type Failed = (rusqlite::Error, Vec<Box<dyn Job>>);
+
+/// One transaction. A job that fails by itself is undone by itself; if the commit fails, all are.
+fn commit(
+    connection: &mut Connection,
+    first: u64,
+    jobs: Vec<Box<dyn Job>>,
+) -> Result<(u64, Finished), Failed> {
+    let mut next = first;
+    let mut finished: Finished = Vec::with_capacity(jobs.len());
+    let mut jobs = jobs.into_iter();
+    let result = (|| -> Result<(), rusqlite::Error> {
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        for mut job in jobs.by_ref() {
+            let before = next;
+            let outcome = savepoint(connection, || job.run(connection, &mut next));
+            if outcome.is_err() {
+                next = before;
+            }
+            finished.push((job, outcome));
+            if connection.is_autocommit() {
+                // A full disk or an I/O error makes SQLite roll back by itself.
+                return Err(rolled_back(&mut finished));
+            }
+        }
+        if next > first {
+            connection
+                .prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'next_seq'")?
+                .execute([i64::try_from(next).unwrap_or(i64::MAX)])?;
+        }
+        connection.execute_batch("COMMIT")
+    })();
+    match result {
+        Ok(()) => Ok((next, finished)),
+        Err(error) => {
+            if !connection.is_autocommit() {
+                connection.execute_batch("ROLLBACK").ok(); // it is rolled back at the latest by the next BEGIN
+            }
+            Err((error, finished.into_iter().map(|(job, _)| job).chain(jobs).collect()))
+        }
+    }
+}
+
+fn rolled_back(finished: &mut Finished) -> rusqlite::Error {
+    match finished.last_mut().map(|(_, outcome)| std::mem::replace(outcome, Ok(()))) {
+        Some(Err(StoreError::Unavailable(error))) => error,
+        _ => rusqlite::Error::InvalidQuery,
+    }
+}
+
+fn savepoint(
+    connection: &Connection,
+    job: impl FnOnce() -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    connection.prepare_cached("SAVEPOINT job")?.execute([])?;
+    let outcome = job();
+    if outcome.is_err() && !connection.is_autocommit() {
+        connection.prepare_cached("ROLLBACK TO job")?.execute([])?;
+    }
+    if !connection.is_autocommit() {
+        connection.prepare_cached("RELEASE job")?.execute([])?;
+    }
+    outcome
+}
+
+fn read_seq(connection: &Connection) -> Result<u64, StoreError> {
+    let next: i64 =
+        connection.query_row("SELECT value FROM meta WHERE key = 'next_seq'", [], |row| row.get(0))?;
+    u64::try_from(next).map_err(|_| StoreError::Corrupt { what: "the sequence counter" })
+}
