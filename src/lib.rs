@@ -4,11 +4,17 @@
 //! `cli, bridge → supervisor → session → driver, host, store → wire → domain`.
 //! `docs/ARCHITECTURE.md` is the map.
 
+pub mod bridge;
 pub mod bus;
+pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod domain;
 pub mod driver;
+pub mod host;
+pub mod lifecycle;
 pub mod session;
 pub mod store;
+pub mod supervisor;
+pub mod telemetry;
 pub mod wire;

@@ -1,8 +1,11 @@
 //! One session: a pure state machine, and the task that owns it.
 
-//pub mod actor;
-//pub mod handle;
+pub mod actor;
+mod commit;
+pub mod handle;
+pub mod recover;
 pub mod state;
 
-//pub use handle::{CommandError, Handle};
-pub use state::{How, Refused, State};
+pub use actor::{Actor, Plan, StartError};
+pub use handle::{CommandError, Handle, Stopped};
+pub use state::{About, How, Input, Refused, State};

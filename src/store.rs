@@ -26,11 +26,11 @@ pub use write::{Outgoing, Snapshot, Write};
 
 use crate::bus::Bell;
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// Nothing was changed; the same call may succeed later.
-    #[error("the store cannot be written: {0}")]
-    Unavailable(#[from] rusqlite::Error),
+    #[error("the database does not work at the moment: {0}")]
+    Unavailable(String),
     /// A compare-and-set found something else than expected; nothing was changed.
     #[error("{0} is not pending any more")]
     Conflict(String),
@@ -40,6 +40,12 @@ pub enum StoreError {
     Newer { path: PathBuf, found: i64, known: i64 },
     #[error("the store is closed")]
     Closed,
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Unavailable(error.to_string())
+    }
 }
 
 /// A handle to the database; clones share it.
@@ -61,8 +67,8 @@ impl Store {
         })
     }
 
-    /// Commits one session's share. On `Err` nothing of it is there.
-    pub async fn write(&self, write: Write) -> Result<(), StoreError> {
+    /// Commits one session's share. On `Err` nothing of it is there, and the same write may be tried again.
+    pub async fn write(&self, write: Arc<Write>) -> Result<(), StoreError> {
         self.writer.write(write).await
     }
 

@@ -23,6 +23,7 @@ pub enum Said {
     },
     TurnEnd {
         stop_reason: String,
+        params: Json,
     },
     /// Valid, but not known to us: kept whole, and answered with an error if it was a request.
     Unknown {

@@ -78,9 +78,10 @@ fn said(message: Inbound<'_>, text: &str) -> Said {
             sort: known.sort.map(Into::into),
             params: Json::raw(params),
         },
-        Inbound::TurnEnd { stop_reason } => {
-            Said::TurnEnd { stop_reason: stop_reason.map_or_else(|| "end_turn".to_owned(), Into::into) }
-        }
+        Inbound::TurnEnd { stop_reason, params } => Said::TurnEnd {
+            stop_reason: stop_reason.map_or_else(|| "end_turn".to_owned(), Into::into),
+            params: params.map_or_else(empty, Json::raw),
+        },
         Inbound::Unknown { method, id } => Said::Unknown {
             message: whole(text),
             fault: id.map(|id| fault(id, FaultCode::UnknownMethod, &format!("unknown method `{method}`"))),

@@ -117,6 +117,7 @@ pub enum Input {
     Launch {
         by: String,
         command: String,
+        prompt: Option<String>,
     },
     Resume {
         by: String,
@@ -278,7 +279,7 @@ impl State {
                 self.said(*said, out);
                 return Ok(());
             }
-            Input::Launch { by, command } => self.launch(&by, &command, out),
+            Input::Launch { by, command, prompt } => self.launch(by, &command, prompt, out)?,
             Input::Resume { by } => self.resume(&by, out)?,
             Input::Spawned { pid } => self.spawned(pid, out),
             Input::SpawnFailed { cause } => self.spawn_failed(&cause, out),
@@ -351,6 +352,14 @@ impl State {
         let data = serde_json::json!({ "turn": turn.id, "stop_reason": stop_reason });
         out.record(Kind::TurnEnded, Json::of(&data));
         self.dirty = true;
+    }
+
+    /// The agent says so itself: kept whole, also if no turn was running.
+    fn end_turn_as_told(&mut self, stop_reason: &str, params: &Json, out: &mut Out<'_, '_>) {
+        let turn = self.turn.take().map(|turn| turn.id);
+        let data = serde_json::json!({ "turn": turn, "stop_reason": stop_reason, "params": params });
+        out.record(Kind::TurnEnded, Json::of(&data));
+        self.dirty |= turn.is_some();
     }
 
     /// Only what runs can be steered.

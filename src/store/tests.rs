@@ -62,16 +62,20 @@ fn fact(text: &str) -> Fact {
 }
 
 impl Db {
+    async fn put(&self, write: Write) -> Result<(), StoreError> {
+        self.store.write(Arc::new(write)).await
+    }
+
     async fn create(&self, record: SessionRecord) -> SessionId {
         let id = record.id;
         let snapshot = Snapshot { record, state: "{}".into(), launch: Some("{}".into()), process: None };
-        self.store.write(Write { snapshot: Some(Box::new(snapshot)), ..write(id) }).await.unwrap();
+        self.put(Write { snapshot: Some(Box::new(snapshot)), ..write(id) }).await.unwrap();
         id
     }
 
     async fn say(&self, session: SessionId, texts: &[&str]) {
         let facts = texts.iter().map(|text| fact(text)).collect();
-        self.store.write(Write { facts, ..write(session) }).await.unwrap();
+        self.put(Write { facts, ..write(session) }).await.unwrap();
     }
 
     async fn seqs(&self, after: Option<u64>, session: Option<SessionId>) -> Result<Vec<u64>, Cut> {
@@ -116,7 +120,7 @@ async fn seqs_have_no_gaps_also_after_a_write_that_failed() {
     let ses = db.create(record(SessionId::mint())).await;
     db.say(ses, &["a", "b"]).await;
     let ghost = Write { facts: vec![fact("lost")], ..write(SessionId::mint()) };
-    assert!(matches!(db.store.write(ghost).await, Err(StoreError::Corrupt { .. })));
+    assert!(matches!(db.put(ghost).await, Err(StoreError::Corrupt { .. })));
     db.say(ses, &["c"]).await;
     assert_eq!(db.seqs(None, None).await, Ok(vec![1, 2, 3]));
 }
@@ -144,9 +148,9 @@ async fn a_clearance_has_one_winner_and_the_loser_changes_nothing() {
     let clr = clearance(ses);
     let id = clr.id;
     let open = Write { ledger: vec![Entry::ClearanceOpened(Box::new(clr))], ..write(ses) };
-    db.store.write(open).await.unwrap();
+    db.put(open).await.unwrap();
     let decide = |by: &str| Write { facts: vec![fact(by)], ledger: vec![decided(id, by)], ..write(ses) };
-    let (ana, bob) = tokio::join!(db.store.write(decide("ana")), db.store.write(decide("bob")));
+    let (ana, bob) = tokio::join!(db.put(decide("ana")), db.put(decide("bob")));
     assert_eq!(usize::from(ana.is_ok()) + usize::from(bob.is_ok()), 1);
     assert_eq!(db.seqs(None, None).await, Ok(vec![1]), "the loser's event is not there");
     let Found::One(found) = db.store.clearance(id.to_string()).await.unwrap() else { panic!() };
@@ -221,8 +225,7 @@ async fn retention_takes_whole_ended_sessions_oldest_first_and_readers_are_told(
     db.say(live, &["c"]).await;
     let recent = db.create(ended(9 * DAY)).await;
     db.say(recent, &["d"]).await;
-    db.store
-        .write(Write { ledger: vec![Entry::ClearanceOpened(Box::new(clearance(old)))], ..write(old) })
+    db.put(Write { ledger: vec![Entry::ClearanceOpened(Box::new(clearance(old)))], ..write(old) })
         .await
         .unwrap();
 
@@ -253,7 +256,7 @@ async fn a_full_disk_fails_whole_writes_and_the_next_one_succeeds() {
     limit("1").await.unwrap();
     let big = "x".repeat(200_000);
     let facts = vec![fact("first"), fact(&big)];
-    let failed = db.store.write(Write { facts, ..write(ses) }).await;
+    let failed = db.put(Write { facts, ..write(ses) }).await;
     assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
     assert_eq!(db.seqs(None, None).await, Ok(vec![1]));
     limit("1000000").await.unwrap();

@@ -70,7 +70,7 @@ impl Writer {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    pub(super) async fn write(&self, write: Write) -> Result<(), StoreError> {
+    pub(super) async fn write(&self, write: Arc<Write>) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         let urgent = write.urgent;
         self.push(Box::new(SessionJob { write, reply }), urgent)?;
@@ -115,7 +115,7 @@ impl Store {
 }
 
 struct SessionJob {
-    write: Write,
+    write: Arc<Write>,
     reply: oneshot::Sender<Result<(), StoreError>>,
 }
 
@@ -175,23 +175,12 @@ fn run(mut connection: Connection, mut next: u64, shared: &Shared, bell: &Bell) 
             }
             Err((error, jobs)) => {
                 tracing::error!(%error, "a transaction was not committed");
-                let code = error.sqlite_error_code();
                 for job in jobs {
-                    job.done(Err(StoreError::Unavailable(copy(&error, code))));
+                    job.done(Err(error.clone()));
                 }
             }
         }
     }
-}
-
-/// A `rusqlite::Error` cannot be cloned, and each waiting job needs one.
-fn copy(error: &rusqlite::Error, code: Option<rusqlite::ErrorCode>) -> rusqlite::Error {
-    let extended = error.sqlite_error().map_or(0, |error| error.extended_code);
-    let code = code.unwrap_or(rusqlite::ErrorCode::Unknown);
-    rusqlite::Error::SqliteFailure(
-        rusqlite::ffi::Error { code, extended_code: extended },
-        Some(error.to_string()),
-    )
 }
 
 /// Waits for work; `None` when the store is closed and everything is done.
@@ -215,7 +204,7 @@ fn take(shared: &Shared) -> Option<Vec<Box<dyn Job>>> {
 }
 
 type Finished = Vec<(Box<dyn Job>, Result<(), StoreError>)>;
-type Failed = (rusqlite::Error, Vec<Box<dyn Job>>);
+type Failed = (StoreError, Vec<Box<dyn Job>>);
 
 /// One transaction. A job that fails by itself is undone by itself; if the commit fails, all are.
 fn commit(
@@ -226,7 +215,7 @@ fn commit(
     let mut next = first;
     let mut finished: Finished = Vec::with_capacity(jobs.len());
     let mut jobs = jobs.into_iter();
-    let result = (|| -> Result<(), rusqlite::Error> {
+    let result = (|| -> Result<(), StoreError> {
         connection.execute_batch("BEGIN IMMEDIATE")?;
         for mut job in jobs.by_ref() {
             let before = next;
@@ -234,10 +223,11 @@ fn commit(
             if outcome.is_err() {
                 next = before;
             }
-            finished.push((job, outcome));
+            finished.push((job, outcome.clone()));
             if connection.is_autocommit() {
-                // A full disk or an I/O error makes SQLite roll back by itself.
-                return Err(rolled_back(&mut finished));
+                // A full disk or an I/O error makes SQLite roll back by itself, whatever came before.
+                return outcome
+                    .and(Err(StoreError::Unavailable("the transaction was rolled back".to_owned())));
             }
         }
         if next > first {
@@ -245,7 +235,7 @@ fn commit(
                 .prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'next_seq'")?
                 .execute([i64::try_from(next).unwrap_or(i64::MAX)])?;
         }
-        connection.execute_batch("COMMIT")
+        Ok(connection.execute_batch("COMMIT")?)
     })();
     match result {
         Ok(()) => Ok((next, finished)),
@@ -255,13 +245,6 @@ fn commit(
             }
             Err((error, finished.into_iter().map(|(job, _)| job).chain(jobs).collect()))
         }
-    }
-}
-
-fn rolled_back(finished: &mut Finished) -> rusqlite::Error {
-    match finished.last_mut().map(|(_, outcome)| std::mem::replace(outcome, Ok(()))) {
-        Some(Err(StoreError::Unavailable(error))) => error,
-        _ => rusqlite::Error::InvalidQuery,
     }
 }
 

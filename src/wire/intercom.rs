@@ -17,7 +17,7 @@ pub enum Inbound<'a> {
     StatusUpdate { params: &'a RawValue },
     PromptForward { id: RequestId, known: PromptForward<'a>, params: &'a RawValue },
     Heartbeat { progress: Vec<Step<'a>>, params: Option<&'a RawValue> },
-    TurnEnd { stop_reason: Option<Cow<'a, str>> },
+    TurnEnd { stop_reason: Option<Cow<'a, str>>, params: Option<&'a RawValue> },
     Unknown { method: String, id: Option<RequestId> },
 }
 
@@ -102,7 +102,7 @@ pub fn parse(text: &str) -> Result<Inbound<'_>, Bad> {
         "turn/end" => {
             let fields = Params::new("turn/end", id.as_ref(), params)?;
             let stop_reason = optional("turn/end", "stop_reason", fields.stop_reason, id.as_ref())?;
-            Ok(Inbound::TurnEnd { stop_reason })
+            Ok(Inbound::TurnEnd { stop_reason, params })
         }
         _ => Ok(Inbound::Unknown { method: method.into_owned(), id }),
     }

@@ -29,7 +29,7 @@ impl State {
             Said::Question { request, text, sort, params } => {
                 self.open_question(request, text, sort, &params, out);
             }
-            Said::TurnEnd { stop_reason } => self.end_turn(&stop_reason, out),
+            Said::TurnEnd { stop_reason, params } => self.end_turn_as_told(&stop_reason, &params, out),
             Said::Unknown { message, fault } => {
                 out.record(Kind::Unknown, Json::of(&json!({ "message": message })));
                 self.fault(fault, out);

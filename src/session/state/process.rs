@@ -9,7 +9,14 @@ use crate::domain::{ClearanceStatus, Entry, Json, Kind, QuestionStatus};
 const STREAM_CLOSED: &str = "write failed: stream closed";
 
 impl State {
-    pub(super) fn launch(&mut self, by: &str, command: &str, out: &mut Out<'_, '_>) {
+    /// A first prompt waits in the queue until the process runs.
+    pub(super) fn launch(
+        &mut self,
+        by: String,
+        command: &str,
+        prompt: Option<String>,
+        out: &mut Out<'_, '_>,
+    ) -> Result<(), Refused> {
         let about = &self.about;
         let data = json!({
             "name": about.name, "agent": about.agent, "protocol": about.protocol,
@@ -17,7 +24,11 @@ impl State {
         });
         out.record(Kind::SessionCreated, Json::of(&data));
         self.stage = Stage::Starting;
+        if let Some(text) = prompt {
+            self.prompt(text, by, out)?;
+        }
         out.effects.push(Effect::Spawn);
+        Ok(())
     }
 
     /// The next generation: new numbers, new turn, what waits in the queue stays there.

@@ -1,0 +1,4 @@
+//! Ways in and out for operators. A bridge shows what is in the log and passes commands to the supervisor; it never
+//! touches a driver.
+
+pub mod api;

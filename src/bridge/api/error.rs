@@ -1,0 +1,130 @@
+//! Errors as callers see them: `{"error": {code, message, hint}}`.
+
+use axum::Json;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::session::{CommandError, Refused};
+use crate::store::StoreError;
+use crate::supervisor::StartRefused;
+
+#[derive(Debug)]
+pub(super) struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    hint: Option<String>,
+    /// Beside `error` in the body.
+    extra: Option<(&'static str, Value)>,
+}
+
+impl ApiError {
+    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), hint: None, extra: None }
+    }
+
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad_request", message)
+    }
+
+    pub(super) fn unprocessable(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
+    }
+
+    pub(super) fn conflict(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, message)
+    }
+
+    pub(super) fn not_found(what: &str, typed: &str) -> Self {
+        let message = format!("no {what} is known as `{typed}`");
+        Self::new(StatusCode::NOT_FOUND, "not_found", message)
+    }
+
+    pub(super) fn ambiguous(what: &str, typed: &str, ids: &[String]) -> Self {
+        let message = format!("`{typed}` could be several {what}s");
+        Self::conflict("ambiguous_id", message).hint(format!("type more of it: {}", ids.join(", ")))
+    }
+
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(super) fn with(mut self, key: &'static str, value: Value) -> Self {
+        self.extra = Some((key, value));
+        self
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let error = json!({ "code": self.code, "message": self.message, "hint": self.hint });
+        let mut body = json!({ "error": error });
+        if let Some((key, value)) = self.extra {
+            body[key] = value;
+        }
+        (self.status, Json(body)).into_response()
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        tracing::warn!(%error, "a request failed");
+        match error {
+            StoreError::Corrupt { .. } => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
+            }
+            _ => Self::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", error.to_string())
+                .hint("nothing was changed; look at the free disk space and try again"),
+        }
+    }
+}
+
+impl From<CommandError> for ApiError {
+    fn from(error: CommandError) -> Self {
+        let message = error.to_string();
+        match error {
+            CommandError::Store(error) => error.into(),
+            CommandError::Overloaded => Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", message),
+            CommandError::Refused(refused) => match refused {
+                Refused::Ended => Self::conflict("ended", message).hint("`intercom resume` starts it again"),
+                Refused::Stopping => Self::conflict("ended", message),
+                Refused::Running => Self::conflict("running", message),
+                Refused::NotOpen => Self::conflict("already_decided", message),
+                Refused::NotQueued => Self::conflict("already_sent", message),
+                Refused::QueueFull(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", message)
+                    .hint("take prompts back with `intercom prompts SESSION --remove PROMPT`"),
+            },
+        }
+    }
+}
+
+impl From<StartRefused> for ApiError {
+    fn from(refused: StartRefused) -> Self {
+        let message = refused.to_string();
+        match refused {
+            StartRefused::Invalid(_) => Self::bad_request(message),
+            StartRefused::TooMany(_) => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_sessions", message)
+                    .hint("stop one, or raise max_sessions under [limits] in the configuration")
+            }
+            StartRefused::NameTaken(_) => Self::conflict("name_taken", message),
+            StartRefused::Closing => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message),
+            StartRefused::SpawnFailed { id, .. } => {
+                Self::unprocessable("spawn_failed", message).with("session", json!(id))
+            }
+            StartRefused::Command(error) => error.into(),
+            StartRefused::Store(error) => error.into(),
+        }
+    }
+}
+
+pub(super) async fn no_such_path(uri: Uri) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", format!("there is nothing at {}", uri.path()))
+}
+
+pub(super) async fn no_such_method(method: Method, uri: Uri) -> ApiError {
+    let message = format!("{} does not take {method}", uri.path());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+}

@@ -1,0 +1,128 @@
+//! The log: as a live stream, or a page at a time.
+//!
+//! A stream reads the store at its reader's own pace and sleeps until the bell rings. A slow reader costs nobody
+//! anything: nothing is queued for it.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Api;
+use super::error::ApiError;
+use super::extract::{Query, limit};
+use super::view;
+use crate::bus::Ear;
+use crate::domain::{Event, SessionId};
+use crate::store::Cut;
+
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Events read from the store in one go.
+const BATCH: usize = 500;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventsQuery {
+    after: Option<u64>,
+    session: Option<String>,
+    limit: Option<usize>,
+}
+
+pub(super) async fn events(
+    State(api): State<Api>,
+    headers: HeaderMap,
+    Query(query): Query<EventsQuery>,
+) -> Result<Response, ApiError> {
+    let session = match &query.session {
+        Some(typed) => Some(api.session(typed).await?.id),
+        None => None,
+    };
+    let last = match headers.get("last-event-id") {
+        None => None,
+        Some(value) => {
+            let seq = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
+            Some(seq.ok_or_else(|| ApiError::bad_request("Last-Event-ID must be a seq"))?)
+        }
+    };
+    let after = last.or(query.after);
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accept.contains("application/json") {
+        return page(&api, after, session, limit(query.limit)?).await;
+    }
+    // The first look tells whether what is asked for is still there.
+    let mut ear = api.bell().listen();
+    ear.newest();
+    let first = api.store().events(after, session, BATCH).await?.map_err(trimmed)?;
+    let follow = Follow { api, ear, session, after: after.unwrap_or(0), batch: first.into_iter() };
+    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
+    Ok(Sse::new(follow.stream()).keep_alive(keep_alive).into_response())
+}
+
+async fn page(
+    api: &Api,
+    after: Option<u64>,
+    session: Option<SessionId>,
+    limit: usize,
+) -> Result<Response, ApiError> {
+    let events = api.store().events(after, session, limit).await?.map_err(trimmed)?;
+    // Whether there are more is known only by asking: a page that is not empty has a next one.
+    let next = events.last().map(|event| event.seq);
+    let items: Vec<_> = events.into_iter().map(view::event).collect();
+    Ok(Json(json!({ "items": items, "next": next })).into_response())
+}
+
+fn trimmed(Cut { oldest }: Cut) -> ApiError {
+    let message = format!("events before {oldest} were removed by retention");
+    ApiError::new(StatusCode::GONE, "trimmed", message)
+        .hint(format!("read on with after={}", oldest.saturating_sub(1)))
+        .with("oldest", json!(oldest))
+}
+
+struct Follow {
+    api: Api,
+    ear: Ear,
+    session: Option<SessionId>,
+    after: u64,
+    batch: std::vec::IntoIter<Event>,
+}
+
+impl Follow {
+    fn stream(self) -> impl Stream<Item = Result<SseEvent, Infallible>> {
+        stream::unfold(self, |mut follow| async move {
+            let event = follow.next().await?;
+            let id = event.seq.to_string();
+            let data = serde_json::to_string(&view::event(event)).ok()?;
+            Some((Ok(SseEvent::default().id(id).data(data)), follow))
+        })
+    }
+
+    /// `None` ends the stream: the daemon stops, or the store does not answer. The reader comes back with its last id.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.batch.next() {
+                self.after = event.seq;
+                return Some(event);
+            }
+            let closing = self.api.0.closing.clone();
+            let batch = match self.api.store().events(Some(self.after), self.session, BATCH).await.ok()? {
+                Ok(batch) => batch,
+                // What was removed meanwhile had not been read: go on behind it.
+                Err(Cut { oldest }) => {
+                    self.after = oldest.saturating_sub(1);
+                    continue;
+                }
+            };
+            if batch.is_empty() && !closing.run_until_cancelled(self.ear.hear()).await? {
+                return None;
+            }
+            self.batch = batch.into_iter();
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Bodies and queries, strictly: an unknown field is a 400 that names it.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request, rejection::BytesRejection};
+use axum::http::{StatusCode, request::Parts};
+use serde::de::DeserializeOwned;
+
+use super::error::ApiError;
+use crate::store::Found;
+
+/// Lists hold this many items unless told otherwise.
+const DEFAULT_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 1000;
+
+/// A JSON body; an empty one counts as `{}`.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let bytes = Bytes::from_request(request, state).await.map_err(unreadable)?;
+        let bytes: &[u8] = if bytes.trim_ascii().is_empty() { b"{}" } else { &bytes };
+        // A list would be taken for a struct's fields in order.
+        if bytes.trim_ascii_start().first() != Some(&b'{') {
+            return Err(ApiError::bad_request("the body must be a JSON object"));
+        }
+        serde_json::from_slice(bytes)
+            .map(Self)
+            .map_err(|error| ApiError::bad_request(format!("body: {error}")))
+    }
+}
+
+/// A body that cannot be read: too large is its own status.
+pub(super) fn unreadable(rejection: BytesRejection) -> ApiError {
+    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body is over max_body_bytes")
+    } else {
+        ApiError::bad_request(rejection.body_text())
+    }
+}
+
+/// A query string.
+pub(super) struct Query<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        axum::extract::Query::try_from_uri(&parts.uri)
+            .map(|axum::extract::Query(value)| Self(value))
+            .map_err(|rejection| ApiError::bad_request(rejection.body_text()))
+    }
+}
+
+pub(super) fn limit(asked: Option<usize>) -> Result<usize, ApiError> {
+    match asked {
+        None => Ok(DEFAULT_LIMIT),
+        Some(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
+        Some(_) => Err(ApiError::bad_request(format!("limit must be 1 to {MAX_LIMIT}"))),
+    }
+}
+
+/// The one thing a person meant, or an error that helps.
+pub(super) fn the<T>(what: &str, typed: &str, found: Found<T>) -> Result<T, ApiError> {
+    match found {
+        Found::One(item) => Ok(item),
+        Found::None => Err(ApiError::not_found(what, typed)),
+        Found::Ambiguous(ids) => Err(ApiError::ambiguous(what, typed, &ids)),
+    }
+}

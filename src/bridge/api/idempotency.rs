@@ -1,0 +1,84 @@
+//! `Idempotency-Key`: a POST that is repeated with the same key gets the first answer and does nothing again.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::Api;
+use super::error::ApiError;
+use crate::domain::Time;
+use crate::store::Remembered;
+
+const MAX_KEY: usize = 255;
+/// Answers are small; one that is not is not remembered.
+const MAX_ANSWER: usize = 8 << 20;
+
+/// Keys whose first request is being worked on: a second one waits for it.
+#[derive(Debug, Default)]
+pub(super) struct Keys(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
+
+impl Keys {
+    fn turn(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(keys.entry(key.to_owned()).or_default())
+    }
+}
+
+pub(super) async fn honour(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let Some(key) = request.headers().get("idempotency-key").cloned() else { return next.run(request).await };
+    if request.method() != Method::POST {
+        return next.run(request).await;
+    }
+    match honoured(&api, &key, request, next).await {
+        Ok(response) => response,
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn honoured(api: &Api, key: &HeaderValue, request: Request, next: Next) -> Result<Response, ApiError> {
+    let key = key.to_str().ok().filter(|key| (1..=MAX_KEY).contains(&key.len()));
+    let key =
+        key.ok_or_else(|| ApiError::bad_request("Idempotency-Key must have 1 to 255 visible characters"))?;
+    let limit = api.supervisor().config().limits.max_body_bytes;
+    let (parts, body) = request.into_parts();
+    let body = to_bytes(body, limit).await.map_err(|_| {
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body is over max_body_bytes")
+    })?;
+    let mut hasher = DefaultHasher::new();
+    body.hash(&mut hasher);
+    let fingerprint = format!("{} {:016x}", parts.uri.path(), hasher.finish());
+
+    let turn = api.0.idempotency.turn(key);
+    let _turn = turn.lock().await;
+    if let Some(first) = api.store().recall(key.to_owned(), Time::now()).await? {
+        if first.fingerprint != fingerprint {
+            let message = "this Idempotency-Key was used for another request";
+            return Err(ApiError::unprocessable("idempotency_key_reused", message));
+        }
+        return Ok(answer(first.status, first.body));
+    }
+    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+    let status = response.status();
+    let body = to_bytes(response.into_body(), MAX_ANSWER).await.map_err(|_| {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer could not be read")
+    })?;
+    let body = String::from_utf8_lossy(&body).into_owned();
+    // A fault of ours is no answer: the next try may do better.
+    if !status.is_server_error() {
+        let remembered = Remembered { fingerprint, status: status.as_u16(), body: body.clone() };
+        api.store().remember(key.to_owned(), remembered, Time::now()).await?;
+    }
+    Ok(answer(status.as_u16(), body))
+}
+
+fn answer(status: u16, body: String) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}

@@ -1,0 +1,77 @@
+//! Prompts: send, list, take back.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
+
+use super::Api;
+use super::delivery::Arrival;
+use super::error::ApiError;
+use super::extract::{Body, Query, limit, the};
+use super::peer::Operator;
+use super::view::{self, List, PromptView};
+use crate::domain::{Prompt, PromptState};
+use crate::session::{CommandError, Input, Refused};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    limit: Option<usize>,
+    cursor: Option<i64>,
+}
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<List<PromptView>>, ApiError> {
+    let session = api.session(&id).await?.id;
+    let page = api.store().prompts(session, query.cursor, limit(query.limit)?).await?;
+    Ok(Json(List::of(page, view::prompt)))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Send {
+    text: String,
+}
+
+pub(super) async fn send(
+    State(api): State<Api>,
+    Operator(by): Operator,
+    Path(id): Path<String>,
+    Body(send): Body<Send>,
+) -> Result<(StatusCode, Json<PromptView>), ApiError> {
+    if send.text.trim().is_empty() {
+        return Err(ApiError::bad_request("text must not be empty"));
+    }
+    let session = api.session(&id).await?.id;
+    let arrival = Arrival::of(&api);
+    let prompt = api.supervisor().command(session, Input::Prompt { text: send.text, by }).await?;
+    let id = prompt.map(|id| id.to_string()).unwrap_or_default();
+    let prompt = arrival.wait(|| api.prompt(&id), |prompt| prompt.state == PromptState::Sending).await?;
+    Ok((StatusCode::ACCEPTED, Json(view::prompt(prompt))))
+}
+
+pub(super) async fn take_back(
+    State(api): State<Api>,
+    Operator(by): Operator,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let prompt = api.prompt(&id).await?;
+    if prompt.state == PromptState::Withdrawn {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    if prompt.state != PromptState::Queued {
+        return Err(CommandError::Refused(Refused::NotQueued).into());
+    }
+    api.supervisor().command(prompt.session, Input::TakeBack { prompt: prompt.id, by }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+impl Api {
+    async fn prompt(&self, typed: &str) -> Result<Prompt, ApiError> {
+        the("prompt", typed, self.store().prompt(typed.to_owned()).await?)
+    }
+}

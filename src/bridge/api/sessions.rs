@@ -1,0 +1,191 @@
+//! Sessions: list, start, show, steer, stop.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Api;
+use super::error::ApiError;
+use super::extract::{Body, Query, limit, the};
+use super::peer::Operator;
+use super::view::{self, List, SessionView};
+use crate::config::Protocol;
+use crate::domain::{SessionId, SessionRecord};
+use crate::session::{How, Input};
+use crate::supervisor::StartRequest;
+
+const NUDGE: &str = "You seem to have stopped. Please go on with the current task from where you left it.";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    #[serde(default)]
+    all: bool,
+    limit: Option<usize>,
+    cursor: Option<i64>,
+}
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<List<SessionView>>, ApiError> {
+    let page = api.store().sessions(query.all, query.cursor, limit(query.limit)?).await?;
+    Ok(Json(List::of(page, |record| {
+        let stderr = api.supervisor().stderr_tail(record.id);
+        view::session(record, stderr)
+    })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Start {
+    agent: Option<String>,
+    command: Option<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    workspace: String,
+    protocol: Option<Protocol>,
+    prompt: Option<String>,
+    name: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+}
+
+pub(super) async fn start(
+    State(api): State<Api>,
+    Operator(by): Operator,
+    Body(start): Body<Start>,
+) -> Result<(StatusCode, Json<SessionView>), ApiError> {
+    if start.agent.is_some() && start.protocol.is_some() {
+        return Err(ApiError::bad_request("`protocol` goes with `command`; a profile has its own"));
+    }
+    check_env(&start.env)?;
+    let request = StartRequest {
+        agent: start.agent,
+        command: start.command,
+        args: start.args,
+        workspace: start.workspace,
+        prompt: start.prompt,
+        name: start.name,
+        env: start.env,
+        by,
+    };
+    let id = api.supervisor().start(request).await?;
+    Ok((StatusCode::CREATED, Json(api.view(id).await?)))
+}
+
+fn check_env(env: &BTreeMap<String, String>) -> Result<(), ApiError> {
+    let bad = |name: &String, value: &String| {
+        name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') || name.starts_with("INTERCOM_")
+    };
+    match env.iter().find(|(name, value)| bad(name, value)) {
+        Some((name, _)) => Err(ApiError::bad_request(format!("env: `{name}` cannot be set"))),
+        None => Ok(()),
+    }
+}
+
+pub(super) async fn show(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+) -> Result<Json<SessionView>, ApiError> {
+    let record = api.session(&id).await?;
+    let stderr = api.supervisor().stderr_tail(record.id);
+    Ok(Json(view::session(record, stderr)))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nudge {
+    message: Option<String>,
+}
+
+pub(super) async fn nudge(
+    State(api): State<Api>,
+    Operator(by): Operator,
+    Path(id): Path<String>,
+    Body(nudge): Body<Nudge>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let record = api.session(&id).await?;
+    let message = nudge.message.unwrap_or_else(|| NUDGE.to_owned());
+    let answer = json!({ "session": record.id, "message": message });
+    api.supervisor().command(record.id, Input::Nudge { message, by }).await?;
+    Ok((StatusCode::ACCEPTED, Json(answer)))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Interrupt {
+    reason: Option<String>,
+}
+
+pub(super) async fn interrupt(
+    State(api): State<Api>,
+    Operator(by): Operator,
+    Path(id): Path<String>,
+    Body(interrupt): Body<Interrupt>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let record = api.session(&id).await?;
+    let reason = interrupt.reason.unwrap_or_else(|| format!("interrupted by {by}"));
+    let answer = json!({ "session": record.id, "reason": reason });
+    api.supervisor().command(record.id, Input::Interrupt { reason, by }).await?;
+    Ok((StatusCode::ACCEPTED, Json(answer)))
+}
+
+/// Stop and kill take no fields.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
+pub(super) async fn stop(
+    State(api): State<Api>,
+    Operator(by): Operator,
+    Path(id): Path<String>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<Value>, ApiError> {
+    api.end(&id, How::Stop, by).await
+}
+
+pub(super) async fn kill(
+    State(api): State<Api>,
+    Operator(by): Operator,
+    Path(id): Path<String>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<Value>, ApiError> {
+    api.end(&id, How::Kill, by).await
+}
+
+pub(super) async fn resume(
+    State(api): State<Api>,
+    Operator(by): Operator,
+    Path(id): Path<String>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<SessionView>, ApiError> {
+    let record = api.session(&id).await?;
+    api.supervisor().resume(&record, by).await?;
+    Ok(Json(api.view(record.id).await?))
+}
+
+impl Api {
+    /// The session that a person meant.
+    pub(super) async fn session(&self, typed: &str) -> Result<SessionRecord, ApiError> {
+        the("session", typed, self.store().session(typed.to_owned()).await?)
+    }
+
+    async fn view(&self, id: SessionId) -> Result<SessionView, ApiError> {
+        let record = self.session(&id.to_string()).await?;
+        Ok(view::session(record, self.supervisor().stderr_tail(id)))
+    }
+
+    async fn end(&self, typed: &str, how: How, by: String) -> Result<Json<Value>, ApiError> {
+        let record = self.session(typed).await?;
+        let stopped = self.supervisor().stop(record.id, how, by).await?;
+        let record = self.session(&record.id.to_string()).await?;
+        Ok(Json(json!({
+            "session": record.id, "phase": record.phase, "steps": stopped.steps, "killed": stopped.killed,
+        })))
+    }
+}

@@ -1,0 +1,48 @@
+//! The unix socket: bound, guarded, found, also where its path is longer than the system takes.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tokio::net::{UnixListener, UnixStream};
+
+/// The address of a unix socket holds 108 bytes with its end.
+const MAX_PATH: usize = 107;
+
+/// A path that fits, and the directory that must stay open while it is used.
+fn short(path: &Path) -> io::Result<(PathBuf, Option<OwnedFd>)> {
+    if path.as_os_str().len() <= MAX_PATH {
+        return Ok((path.to_owned(), None));
+    }
+    let invalid =
+        || io::Error::new(io::ErrorKind::InvalidInput, "the socket's path has no directory or name");
+    let (dir, name) = (path.parent().ok_or_else(invalid)?, path.file_name().ok_or_else(invalid)?);
+    let dir: OwnedFd = std::fs::File::open(dir)?.into();
+    let through = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name);
+    Ok((through, Some(dir)))
+}
+
+/// Listens there. A socket file that nobody listens on is replaced; one in use is an error.
+pub async fn listen(path: &Path) -> io::Result<UnixListener> {
+    if connect(path).await.is_ok() {
+        let message = format!("another process listens on {}", path.display());
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let (address, dir) = short(path)?;
+    let listener = UnixListener::bind(&address)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    drop(dir);
+    Ok(listener)
+}
+
+pub async fn connect(path: &Path) -> io::Result<UnixStream> {
+    let (address, dir) = short(path)?;
+    let stream = UnixStream::connect(&address).await?;
+    drop(dir);
+    Ok(stream)
+}

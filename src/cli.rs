@@ -1,0 +1,245 @@
+//! The command line. One file per verb; every verb but `serve` is a client of the daemon's API like any other.
+//!
+//! stdout is data and stderr is talk. Exit codes: 0 done, 1 failed, 2 wrong usage or wrong configuration.
+
+mod agents;
+mod answer;
+mod approve;
+mod backup;
+mod checks;
+mod clearances;
+mod client;
+mod completions;
+mod decide;
+mod deny;
+mod diff;
+mod doctor;
+mod failure;
+mod interrupt;
+mod kill;
+mod logs;
+mod ls;
+mod model;
+mod nudge;
+mod out;
+mod overview;
+mod prompts;
+mod questions;
+mod render;
+mod resume;
+mod run;
+mod send;
+mod serve;
+mod show;
+mod sse;
+mod stop;
+mod stream;
+mod table;
+mod terminal;
+mod text;
+mod time;
+mod url;
+mod wait;
+mod watch;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use self::client::{Answer, Client};
+use self::failure::Failure;
+use self::table::Table;
+use self::terminal::Paint;
+use crate::config::{Flags, Paths};
+
+/// Hosts headless coding agents and connects them to the people who run them.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, after_help = AFTER_HELP)]
+struct Cli {
+    #[arg(
+        long,
+        global = true,
+        help_heading = GLOBAL,
+        value_name = "FILE",
+        help = "The configuration file; none is needed [env: INTERCOM_CONFIG]"
+    )]
+    config: Option<PathBuf>,
+    #[arg(
+        long,
+        global = true,
+        help_heading = GLOBAL,
+        value_name = "DIR",
+        help = "Where the daemon keeps its state [env: INTERCOM_STATE_DIR]"
+    )]
+    state_dir: Option<PathBuf>,
+    #[arg(
+        long,
+        global = true,
+        help_heading = GLOBAL,
+        value_name = "FILE",
+        help = "The daemon's unix socket [env: INTERCOM_SOCKET]"
+    )]
+    socket: Option<PathBuf>,
+    /// Print the daemon's answer as JSON
+    #[arg(long, global = true, help_heading = GLOBAL)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const GLOBAL: &str = "Global options";
+const AFTER_HELP: &str = "\
+Sessions go by name, id, or any unique beginning of an id, with or without `ses_`; clearances, questions and \
+prompts by their ids in the same way.
+
+Try it: `intercom serve --demo`, then `intercom clearances` in a second terminal.";
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Serve(serve::Args),
+    #[command(flatten)]
+    Remote(Remote),
+    Completions(completions::Args),
+}
+
+/// The verbs that talk to the daemon.
+#[derive(Debug, Subcommand)]
+enum Remote {
+    Run(run::Args),
+    Ls(ls::Args),
+    Show(show::Args),
+    Logs(logs::Args),
+    Watch(watch::Args),
+    Wait(wait::Args),
+    Send(send::Args),
+    Prompts(prompts::Args),
+    Clearances(clearances::Args),
+    Approve(approve::Args),
+    Deny(deny::Args),
+    Questions(questions::Args),
+    Answer(answer::Args),
+    Nudge(nudge::Args),
+    Interrupt(interrupt::Args),
+    Stop(stop::Args),
+    Kill(kill::Args),
+    Resume(resume::Args),
+    Agents(agents::Args),
+    Doctor(doctor::Args),
+    Backup(backup::Args),
+}
+
+/// What every verb needs to know.
+#[derive(Debug)]
+struct Context {
+    paths: Paths,
+    json: bool,
+    paint: Paint,
+    client: Client,
+}
+
+impl Context {
+    /// `--json` prints what the daemon said, anything else what the verb makes of it.
+    fn answer(&self, answer: &Answer, human: impl FnOnce() -> anyhow::Result<String>) -> anyhow::Result<()> {
+        if self.json { out::print(&answer.body) } else { out::print(&human()?) }
+    }
+
+    /// A table, or a word about its absence.
+    fn table(&self, table: &Table, nothing: &str) -> anyhow::Result<()> {
+        if table.is_empty() {
+            out::talk(nothing);
+            return Ok(());
+        }
+        out::print(&table.render(terminal::stdout_size().map(|size| size.columns), self.paint))
+    }
+}
+
+/// Runs one command line.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            error.print().ok(); // there is nobody left to tell
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    match dispatch(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::report(&error, Paint::for_stderr()),
+    }
+}
+
+fn dispatch(cli: Cli) -> anyhow::Result<()> {
+    if let Verb::Completions(args) = cli.verb {
+        return completions::run(&args, &mut Cli::command()); // needs no home, no files and no daemon
+    }
+    let flags = Flags { config: cli.config, state_dir: cli.state_dir, socket: cli.socket };
+    let cwd = std::env::current_dir().unwrap_or_default(); // it may be gone; `resolve` says so if it needs it
+    let paths = Paths::resolve(flags, &|key| std::env::var_os(key), &cwd)
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    let client = Client::new(&paths.socket);
+    let cx = Context { paths, json: cli.json, paint: Paint::for_stdout(), client };
+    match cli.verb {
+        Verb::Serve(args) => serve::run(&args, cx.paths),
+        Verb::Remote(verb) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(remote(verb, &cx))
+        }
+        Verb::Completions(_) => Ok(()), // done above
+    }
+}
+
+async fn remote(verb: Remote, cx: &Context) -> anyhow::Result<()> {
+    match verb {
+        Remote::Run(args) => run::run(args, cx).await,
+        Remote::Ls(args) => ls::run(args, cx).await,
+        Remote::Show(args) => show::run(args, cx).await,
+        Remote::Logs(args) => logs::run(args, cx).await,
+        Remote::Watch(args) => watch::run(args, cx).await,
+        Remote::Wait(args) => wait::run(args, cx).await,
+        Remote::Send(args) => send::run(args, cx).await,
+        Remote::Prompts(args) => prompts::run(args, cx).await,
+        Remote::Clearances(args) => clearances::run(args, cx).await,
+        Remote::Approve(args) => approve::run(args, cx).await,
+        Remote::Deny(args) => deny::run(args, cx).await,
+        Remote::Questions(args) => questions::run(args, cx).await,
+        Remote::Answer(args) => answer::run(args, cx).await,
+        Remote::Nudge(args) => nudge::run(args, cx).await,
+        Remote::Interrupt(args) => interrupt::run(args, cx).await,
+        Remote::Stop(args) => stop::run(args, cx).await,
+        Remote::Kill(args) => kill::run(args, cx).await,
+        Remote::Resume(args) => resume::run(args, cx).await,
+        Remote::Agents(args) => agents::run(args, cx).await,
+        Remote::Doctor(args) => doctor::run(args, cx).await,
+        Remote::Backup(args) => backup::run(args, cx).await,
+    }
+}
+
+/// An id, a part of one, or a name: anything but nothing.
+fn id() -> NonEmptyStringValueParser {
+    NonEmptyStringValueParser::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_says_what_it_does() {
+        for verb in Cli::command().get_subcommands() {
+            assert!(verb.get_about().is_some(), "{} has no sentence", verb.get_name());
+        }
+    }
+
+    #[test]
+    fn json_and_the_paths_are_taken_before_and_after_the_verb() {
+        let cli = Cli::try_parse_from(["intercom", "--json", "ls", "--socket", "/s"]).unwrap();
+        assert!(cli.json && cli.socket == Some("/s".into()));
+    }
+}

@@ -1,0 +1,72 @@
+//! `intercom answer`: says how an agent that asked shall go on.
+
+use clap::ValueEnum;
+use serde_json::{Map, Value};
+
+use super::failure::Failure;
+use super::model::Question;
+use super::text::{clean, short};
+use super::url::url;
+use super::{Context, decide, send};
+
+/// Answer an agent's question
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  intercom answer 3f9q continue
+  intercom answer 3f9q refine \"only the parser, leave the tests\"")]
+pub(super) struct Args {
+    /// A question; see `intercom questions`
+    #[arg(value_name = "QST", value_parser = super::id())]
+    question: String,
+    /// How the agent shall go on
+    decision: Decision,
+    /// What it shall do instead; `-` reads it from stdin
+    instruction: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Decision {
+    /// Go on as proposed
+    Continue,
+    /// Go on, but differently: needs an instruction
+    Refine,
+    /// Do not go on
+    Stop,
+}
+
+impl Decision {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Continue => "continue",
+            Self::Refine => "refine",
+            Self::Stop => "stop",
+        }
+    }
+}
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    if args.decision == Decision::Refine && args.instruction.is_none() {
+        let hint = "intercom answer QST refine \"what to do instead\"";
+        return Err(Failure::usage("`refine` needs an instruction").hint(hint).into());
+    }
+    let mut body = Map::new();
+    body.insert("decision".to_owned(), args.decision.word().into());
+    if let Some(instruction) = args.instruction {
+        body.insert("instruction".to_owned(), Value::from(send::text(instruction)?));
+    }
+    let answer = cx.client.post(&url(&["questions", &args.question, "answer"], &[]), &body.into()).await?;
+    let question: Question = answer.parse()?;
+    let delivery = question.delivery();
+    cx.answer(&answer, || {
+        let decision = question.decision.as_deref().unwrap_or(args.decision.word());
+        Ok(format!(
+            "{} {}: {} ({})",
+            clean(&question.status),
+            short(&question.id),
+            clean(decision),
+            clean(&delivery.describe())
+        ))
+    })?;
+    decide::settle(&delivery)
+}

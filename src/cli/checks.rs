@@ -1,0 +1,270 @@
+//! The checks of `intercom doctor`. None of them needs a daemon, and none changes anything.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::bridge::api::socket;
+use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::statvfs::statvfs;
+use nix::unistd::{Uid, User};
+use serde::{Deserialize, Serialize};
+
+use super::Context;
+use super::failure::Failure;
+use super::url::url;
+use crate::config::{self, Config, Paths};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Status {
+    Ok,
+    Warning,
+    Wrong,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Check {
+    pub(super) name: String,
+    pub(super) status: Status,
+    pub(super) detail: String,
+    pub(super) hint: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &str, detail: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), status: Status::Ok, detail: detail.into(), hint: None }
+    }
+
+    fn warning(name: &str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { status: Status::Warning, hint: Some(hint.into()), ..Self::ok(name, detail) }
+    }
+
+    fn wrong(name: &str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { status: Status::Wrong, ..Self::warning(name, detail, hint) }
+    }
+}
+
+pub(super) fn configuration(paths: &Paths) -> (Option<Config>, Check) {
+    let file = paths.config.display();
+    match config::load(Some(&paths.config), paths.config_explicit) {
+        Ok(config) if paths.config.exists() => {
+            (Some(config), Check::ok("configuration", format!("{file} is valid")))
+        }
+        Ok(config) => {
+            (Some(config), Check::ok("configuration", format!("{file} does not exist; none is needed")))
+        }
+        Err(error) => {
+            (None, Check::wrong("configuration", error.to_string(), "the daemon does not start with this"))
+        }
+    }
+}
+
+pub(super) fn state_dir(dir: &Path) -> Check {
+    let shown = dir.display();
+    let meta = match dir.metadata() {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Check::ok("state", format!("{shown} does not exist yet; the daemon makes it"));
+        }
+        Err(error) => {
+            return Check::wrong("state", format!("{shown}: {error}"), "the daemon needs this directory");
+        }
+    };
+    let mode = meta.permissions().mode() & 0o7777;
+    if !meta.is_dir() {
+        Check::wrong("state", format!("{shown} is not a directory"), "move it away, or use --state-dir")
+    } else if meta.uid() != Uid::effective().as_raw() {
+        Check::wrong(
+            "state",
+            format!("{shown} belongs to {}", user(meta.uid())),
+            "use a directory of your own",
+        )
+    } else if mode != 0o700 {
+        Check::wrong("state", format!("{shown} has mode {mode:04o}"), format!("chmod 700 {shown}"))
+    } else {
+        Check::ok("state", format!("{shown}, mode 0700"))
+    }
+}
+
+pub(super) async fn daemon(cx: &Context) -> Check {
+    #[derive(Deserialize)]
+    struct Health {
+        status: Option<String>,
+        version: Option<String>,
+    }
+    let socket = cx.paths.socket.display();
+    let stream = match socket::connect(&cx.paths.socket).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            let detail = format!("none at {socket} ({error})");
+            return match error.kind() {
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
+                    Check::warning("daemon", detail, "start one with `intercom serve`")
+                }
+                _ => Check::wrong("daemon", detail, "is this your socket?"),
+            };
+        }
+    };
+    let whose = stream.peer_cred().map_or_else(
+        |_| "of an unknown user".to_owned(),
+        |peer| {
+            let pid = peer.pid().map(|pid| format!(", pid {pid}")).unwrap_or_default();
+            format!("of {}{pid}", user(peer.uid()))
+        },
+    );
+    drop(stream);
+    let asked = tokio::time::timeout(Duration::from_secs(5), cx.client.get(&url(&["health"], &[]))).await;
+    let health = match asked {
+        Ok(Ok(answer)) => answer.parse::<Health>(),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(Failure::failed("it does not answer").into()),
+    };
+    let ours = env!("CARGO_PKG_VERSION");
+    match health {
+        Ok(health) => {
+            let version = health.version.unwrap_or_else(|| "of unknown version".to_owned());
+            let status = health.status.unwrap_or_default();
+            let detail = format!("{version} {whose}, at {socket}: {status}");
+            if version == ours {
+                Check::ok("daemon", detail)
+            } else {
+                Check::warning(
+                    "daemon",
+                    detail,
+                    format!("this command is {ours}; restart the daemon to run the same"),
+                )
+            }
+        }
+        Err(error) => Check::wrong("daemon", format!("{whose}, at {socket}: {error:#}"), "look into its log"),
+    }
+}
+
+pub(super) fn database(file: &Path) -> Check {
+    let shown = file.display();
+    if !file.exists() {
+        return Check::ok("database", format!("{shown} does not exist yet; the daemon makes it"));
+    }
+    match schema_version(file) {
+        Ok(version) => Check::ok("database", format!("{shown}, schema version {version}")),
+        Err(error) => {
+            Check::wrong("database", format!("{shown}: {error}"), "restore a backup, if it is damaged")
+        }
+    }
+}
+
+/// Reads what the store wrote, without a daemon and without changing anything.
+fn schema_version(file: &Path) -> rusqlite::Result<i64> {
+    use rusqlite::{Connection, OpenFlags};
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, flags)?;
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+/// Each session takes a handful of descriptors.
+pub(super) fn descriptors() -> Check {
+    match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok((soft, hard)) if soft < 1024 => {
+            let hint = format!("each session takes about ten; `ulimit -n {hard}` raises it");
+            Check::warning("descriptors", format!("{soft} (at most {hard})"), hint)
+        }
+        Ok((soft, hard)) => Check::ok("descriptors", format!("{soft} (at most {hard})")),
+        Err(error) => Check::warning("descriptors", error.to_string(), "the limit could not be read"),
+    }
+}
+
+#[allow(clippy::useless_conversion, reason = "a count of blocks has 32 bits on some systems")]
+pub(super) fn disk(dir: &Path) -> Check {
+    const MIB: u64 = 1024 * 1024;
+    let place = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
+    let free = match statvfs(place) {
+        Ok(stat) => u64::from(stat.blocks_available()).saturating_mul(stat.fragment_size()) / MIB,
+        Err(error) => return Check::warning("disk", error.to_string(), "the free space could not be read"),
+    };
+    let detail = format!("{free} MiB free at {}", place.display());
+    match free {
+        ..100 => Check::wrong("disk", detail, "the daemon stops reading from agents when the disk is full"),
+        100..1024 => Check::warning("disk", detail, "the log of busy agents grows quickly"),
+        _ => Check::ok("disk", detail),
+    }
+}
+
+pub(super) fn agents(config: &Config) -> impl Iterator<Item = Check> {
+    config.agents.iter().map(|(name, profile)| {
+        let check = format!("agent {name}");
+        let command = Path::new(&profile.command);
+        match find(command, std::env::var_os("PATH").as_deref()) {
+            Some(found) => Check::ok(&check, found.display().to_string()),
+            None => Check::wrong(
+                &check,
+                format!("the command {} was not found", command.display()),
+                "install it, or give its full path in the profile",
+            ),
+        }
+    })
+}
+
+/// As a shell would: a path as it is, a bare name on the search path.
+fn find(command: &Path, search: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
+    let runs = |file: &PathBuf| {
+        file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    if command.components().count() > 1 {
+        return Some(command.to_owned()).filter(runs);
+    }
+    std::env::split_paths(search?).map(|dir| dir.join(command)).find(runs)
+}
+
+fn user(uid: u32) -> String {
+    match User::from_uid(Uid::from_raw(uid)) {
+        Ok(Some(user)) => user.name,
+        _ => format!("user {uid}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_directory_that_others_can_read_is_wrong() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode =
+            |mode| std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o755);
+        let check = state_dir(dir.path());
+        assert_eq!(check.status, Status::Wrong);
+        assert!(check.detail.ends_with("has mode 0755"), "{}", check.detail);
+        mode(0o700);
+        assert_eq!(state_dir(dir.path()).status, Status::Ok);
+        assert_eq!(state_dir(&dir.path().join("none")).status, Status::Ok);
+    }
+
+    #[test]
+    fn the_schema_version_is_read_and_garbage_is_wrong() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("db");
+        assert_eq!(database(&file).status, Status::Ok);
+        rusqlite::Connection::open(&file)
+            .unwrap()
+            .execute_batch("CREATE TABLE t (x); PRAGMA user_version = 7")
+            .unwrap();
+        assert!(database(&file).detail.ends_with("schema version 7"));
+        std::fs::write(&file, "garbage ".repeat(1000)).unwrap();
+        assert_eq!(database(&file).status, Status::Wrong);
+    }
+
+    #[test]
+    fn commands_are_found_as_a_shell_finds_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("agent");
+        std::fs::write(&file, "").unwrap();
+        let search = Some(dir.path().as_os_str());
+        assert_eq!(find(Path::new("agent"), search), None, "it is not executable");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(find(Path::new("agent"), search), Some(file.clone()));
+        assert_eq!(find(&file, None), Some(file));
+        assert_eq!(find(Path::new("none"), search), None);
+    }
+}

@@ -1,0 +1,188 @@
+//! `intercom clearances`: what waits for a decision, and what somebody should see before deciding.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+
+use super::model::{Choice, Clearance, risk_style, status_style};
+use super::table::{Cell, Table};
+use super::terminal::{Paint, Style};
+use super::text::{clean, indented, short};
+use super::time::{age, date_time};
+use super::url::url;
+use super::{Context, diff, out, render};
+
+/// List the clearances that wait for a decision, or show one in full with its diff
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  intercom clearances
+  intercom clearances 7k2m
+  intercom clearances --session shop --all")]
+pub(super) struct Args {
+    /// A clearance to show in full
+    #[arg(value_name = "CLR", value_parser = super::id(), conflicts_with_all = ["all", "session"])]
+    clearance: Option<String>,
+    /// Also the decided and closed ones
+    #[arg(long, short)]
+    all: bool,
+    /// Only those of this session
+    #[arg(long, short, value_name = "SES", value_parser = super::id())]
+    session: Option<String>,
+    /// Show each in full, with its diff
+    #[arg(long)]
+    diff: bool,
+}
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    let now = Timestamp::now();
+    if let Some(id) = args.clearance {
+        let answer = cx.client.get(&url(&["clearances", &id], &[])).await?;
+        return cx.answer(&answer, || Ok(detail(&answer.parse()?, cx.paint, now)));
+    }
+    let mut query = Vec::new();
+    query.extend((!args.all).then_some(("status", "pending")));
+    query.extend(args.session.as_deref().map(|session| ("session", session)));
+    let list = cx.client.list(&["clearances"], &query).await?;
+    if cx.json {
+        return out::print(&list.body);
+    }
+    let clearances: Vec<Clearance> = list.items()?;
+    let nothing = if args.all { "no clearances" } else { "nothing waits for a decision" };
+    if args.diff && !clearances.is_empty() {
+        let shown: Vec<String> =
+            clearances.iter().map(|clearance| detail(clearance, cx.paint, now)).collect();
+        return out::print(&shown.join("\n"));
+    }
+    cx.table(&table(&clearances, now), nothing)
+}
+
+fn table(clearances: &[Clearance], now: Timestamp) -> Table {
+    let mut table = Table::new(&["ID", "SESSION", "RISK", "STATUS", "AGE", "TITLE", "FILE"]);
+    for clearance in clearances {
+        table.row([
+            Cell::new(&short(&clearance.id)),
+            Cell::new(&short(&clearance.session)),
+            Cell::styled(risk_style(clearance.risk()), clearance.risk()),
+            Cell::styled(status_style(&clearance.status), &clearance.status),
+            Cell::new(&age(clearance.requested_at.as_deref(), now)),
+            Cell::new(&clearance.title),
+            Cell::new(clearance.file_path.as_deref().unwrap_or_default()),
+        ]);
+    }
+    table
+}
+
+/// Everything that somebody should see before deciding.
+fn detail(clearance: &Clearance, paint: Paint, now: Timestamp) -> String {
+    let risk = match &clearance.claimed_risk {
+        Some(claimed) if claimed != clearance.risk() => {
+            format!("{} (the agent says {claimed})", clearance.risk())
+        }
+        _ => clearance.risk().to_owned(),
+    };
+    let when = |at: &Option<String>| {
+        at.as_deref().map(|at| format!("{} UTC ({} ago)", date_time(at), age(Some(at), now)))
+    };
+    let decided = clearance.decided_by.as_ref().map(|by| {
+        let at = when(&clearance.decided_at).map(|at| format!(", {at}")).unwrap_or_default();
+        format!("by {by}{at}")
+    });
+    let open = clearance.status == "pending";
+    let fields = [
+        ("id", Style::Plain, Some(clearance.id.clone())),
+        ("session", Style::Plain, Some(clearance.session.clone())),
+        ("title", Style::Bold, Some(clearance.title.clone())),
+        ("risk", risk_style(clearance.risk()), Some(risk)),
+        ("file", Style::Plain, clearance.file_path.clone()),
+        ("asked", Style::Plain, when(&clearance.requested_at)),
+        ("status", status_style(&clearance.status), Some(clearance.status.clone())),
+        ("decided", Style::Plain, decided),
+        ("reason", Style::Plain, clearance.reason.clone()),
+        ("delivery", Style::Plain, (!open).then(|| clearance.delivery().describe())),
+        ("outcome", Style::Plain, clearance.outcome.clone()),
+        ("options", Style::Plain, clearance.options.as_deref().map(choices)),
+    ];
+    let mut text = String::new();
+    for (key, style, value) in fields {
+        let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
+        let key = paint.style(Style::Dim, &format!("{key:<10}"));
+        writeln!(text, "{key}{}", paint.style(style, &clean(&value))).expect("a string takes every write");
+    }
+    if let Some(description) = clearance.description.as_deref().filter(|text| !text.trim().is_empty()) {
+        text.push('\n');
+        text.push_str(&indented(description));
+    }
+    if let Some(diff) = clearance.diff.as_deref().filter(|diff| !diff.is_empty()) {
+        let size = format!("diff {}", render::diff_size(diff));
+        write!(text, "\n{}\n{}", paint.style(Style::Dim, &size), diff::show(diff, paint))
+            .expect("a string takes every write");
+    }
+    text
+}
+
+/// `allow (Allow once, allow_once)`.
+pub(super) fn choices(choices: &[Choice]) -> String {
+    let shown: Vec<String> = choices
+        .iter()
+        .map(|choice| {
+            let about: Vec<&str> =
+                [&choice.name, &choice.kind].into_iter().flatten().map(String::as_str).collect();
+            if about.is_empty() { choice.id.clone() } else { format!("{} ({})", choice.id, about.join(", ")) }
+        })
+        .collect();
+    shown.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn clearance() -> Clearance {
+        serde_json::from_value(json!({
+            "id": "clr_0123456789abcdef", "session": "ses_abcdef0123456789", "title": "Delete\u{202e} things",
+            "description": "Because\n\tof that", "diff": "--- a\n+++ b\n-x\n", "file_path": "src/a.rs", "risk": "high",
+            "claimed_risk": "low", "options": [{"id": "a", "name": "Allow", "kind": "allow_once"}],
+            "status": "denied", "delivery": "failed", "delivery_cause": "stream closed",
+            "requested_at": "2026-03-04T11:57:00.000Z", "decided_by": "ana", "decided_at": "2026-03-04T11:58:00.000Z",
+            "reason": "no", "delivered_at": null, "outcome": null}))
+        .unwrap()
+    }
+
+    #[test]
+    fn one_clearance_is_shown_in_full() {
+        let now = "2026-03-04T12:00:00.000Z".parse().unwrap();
+        insta::assert_snapshot!(detail(&clearance(), Paint::OFF, now), @r"
+        id        clr_0123456789abcdef
+        session   ses_abcdef0123456789
+        title     Delete<U+202E> things
+        risk      high (the agent says low)
+        file      src/a.rs
+        asked     2026-03-04 11:57:00 UTC (3m ago)
+        status    denied
+        decided   by ana, 2026-03-04 11:58:00 UTC (2m ago)
+        reason    no
+        delivery  not delivered: stream closed
+        options   a (Allow, allow_once)
+
+          Because
+              of that
+
+        diff +0 -1
+        --- a
+        +++ b
+        -x
+        ");
+    }
+
+    #[test]
+    fn clearances_are_listed_for_people() {
+        let now = "2026-03-04T12:00:00.000Z".parse().unwrap();
+        insta::assert_snapshot!(table(&[clearance()], now).render(Some(80), Paint::OFF), @r"
+        ID            SESSION       RISK  STATUS  AGE  TITLE                  FILE
+        clr_01234567  ses_abcdef01  high  denied  3m   Delete<U+202E> things  src/a.rs
+        ");
+    }
+}

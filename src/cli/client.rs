@@ -1,0 +1,264 @@
+//! Talks to the daemon: HTTP/1.1 over its unix socket, one connection per request.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::bridge::api::socket;
+use anyhow::Context as _;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::task::JoinSet;
+
+use super::failure::{Failure, Refusal};
+use super::url::url;
+
+/// A daemon that takes longer to answer a question is not well. What a command takes is not limited.
+const READ_LIMIT: Duration = Duration::from_secs(30);
+const PAGE: &str = "1000";
+
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    socket: PathBuf,
+}
+
+/// What the daemon answered, unchanged.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: String,
+}
+
+impl Answer {
+    pub(super) fn parse<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
+        parse(&self.body)
+    }
+}
+
+pub(super) fn parse<T: DeserializeOwned>(body: &str) -> anyhow::Result<T> {
+    serde_json::from_str(body).context("the daemon's answer is not what this version expects")
+}
+
+/// A whole list, over as many pages as there are.
+#[derive(Debug)]
+pub(super) struct List {
+    pub(super) body: String,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Page {
+    items: Vec<Box<RawValue>>,
+    next: Option<Value>,
+}
+
+impl List {
+    pub(super) fn items<T: DeserializeOwned>(&self) -> anyhow::Result<Vec<T>> {
+        parse::<Page>(&self.body)?.items.iter().map(|item| parse(item.get())).collect()
+    }
+}
+
+/// The head of an answer whose body is still to come. The connection lives as long as this does.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) body: Incoming,
+    status: u16,
+    _connection: JoinSet<()>,
+}
+
+impl Client {
+    pub(super) fn new(socket: &Path) -> Self {
+        Self { socket: socket.to_owned() }
+    }
+
+    pub(super) async fn get(&self, url: &str) -> anyhow::Result<Answer> {
+        tokio::time::timeout(READ_LIMIT, self.call(Method::GET, url, None)).await.map_err(|_| {
+            Failure::failed(format!("the daemon did not answer within {}s", READ_LIMIT.as_secs()))
+        })?
+    }
+
+    pub(super) async fn post(&self, url: &str, body: &Value) -> anyhow::Result<Answer> {
+        self.call(Method::POST, url, Some(body)).await
+    }
+
+    pub(super) async fn delete(&self, url: &str) -> anyhow::Result<Answer> {
+        self.call(Method::DELETE, url, None).await
+    }
+
+    /// All pages of a list. One page stays as it came; several are joined, their items unchanged.
+    pub(super) async fn list(&self, segments: &[&str], query: &[(&str, &str)]) -> anyhow::Result<List> {
+        let first = self.get(&url(segments, &[query, &[("limit", PAGE)]].concat())).await?;
+        let Page { mut items, next } = first.parse()?;
+        let Some(mut next) = cursor(next) else { return Ok(List { body: first.body }) };
+        loop {
+            let query = [query, &[("limit", PAGE), ("cursor", &next)]].concat();
+            let page: Page = self.get(&url(segments, &query)).await?.parse()?;
+            items.extend(page.items);
+            match cursor(page.next) {
+                Some(further) => next = further,
+                None => break,
+            }
+        }
+        Ok(List { body: serde_json::to_string(&Page { items, next: None })? })
+    }
+
+    /// Sends, and reads the whole answer; a refusal is an error.
+    async fn call(&self, method: Method, url: &str, body: Option<&Value>) -> anyhow::Result<Answer> {
+        let mut request = Request::builder().method(method).uri(url).header(ACCEPT, "application/json");
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
+        let reply = self.send(request, body).await?;
+        let answer = reply.read().await?;
+        if (200..300).contains(&answer.status) {
+            Ok(answer)
+        } else {
+            Err(Refusal::new(answer.status, answer.body).into())
+        }
+    }
+
+    /// Sends, and returns as soon as the head of the answer is here.
+    pub(super) async fn send(
+        &self,
+        request: hyper::http::request::Builder,
+        body: Bytes,
+    ) -> anyhow::Result<Reply> {
+        let stream = socket::connect(&self.socket).await.map_err(|error| self.unreachable(&error))?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|_| gone())?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            connection.await.ok(); // the request fails too, and says so
+        });
+        let request = request.header(HOST, "intercom").body(Full::new(body))?;
+        let response: Response<Incoming> = sender.send_request(request).await.map_err(|_| gone())?;
+        let status = response.status().as_u16();
+        Ok(Reply { status, body: response.into_body(), _connection: tasks })
+    }
+
+    fn unreachable(&self, error: &io::Error) -> anyhow::Error {
+        let socket = self.socket.display();
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                Failure::failed("no daemon is running; start one with `intercom serve`")
+                    .hint(format!("looked for its socket at {socket}"))
+                    .into()
+            }
+            io::ErrorKind::PermissionDenied => Failure::failed("you may not talk to this daemon")
+                .hint(format!("its socket {socket} belongs to another user"))
+                .into(),
+            _ => Failure::failed(format!("could not reach the daemon at {socket}: {error}")).into(),
+        }
+    }
+}
+
+impl Reply {
+    pub(super) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    pub(super) async fn read(self) -> anyhow::Result<Answer> {
+        let body = self.body.collect().await.map_err(|_| gone())?.to_bytes();
+        Ok(Answer { status: self.status, body: String::from_utf8_lossy(&body).into_owned() })
+    }
+}
+
+/// The connection broke between the request and the end of the answer.
+fn gone() -> anyhow::Error {
+    Failure::failed("the daemon closed the connection before it had answered")
+        .hint("what you asked for may or may not have been done; look before you ask again")
+        .into()
+}
+
+fn cursor(next: Option<Value>) -> Option<String> {
+    match next? {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        other => Some(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    /// Answers one connection after the other with the given bytes, and tells what it was asked.
+    fn fake(
+        answers: &'static [&'static str],
+    ) -> (tempfile::TempDir, Client, mpsc::Receiver<String>, JoinSet<()>) {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(dir.path().join("sock")).unwrap();
+        let client = Client::new(&dir.path().join("sock"));
+        let (sender, asked) = mpsc::channel();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = vec![0; 65536];
+                let length = stream.read(&mut request).await.unwrap();
+                sender.send(String::from_utf8(request[..length].to_vec()).unwrap()).unwrap();
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        (dir, client, asked, tasks)
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_kept_as_it_came() {
+        let (_dir, client, asked, _tasks) =
+            fake(&["HTTP/1.1 201 Created\r\ncontent-length: 9\r\n\r\n{\"b\": 1}\n"]);
+        let answer = client.post("/api/v1/sessions", &serde_json::json!({"agent": "demo"})).await.unwrap();
+        assert_eq!((answer.status, answer.body.as_str()), (201, "{\"b\": 1}\n"));
+        let request = asked.recv().unwrap();
+        assert!(request.starts_with("POST /api/v1/sessions HTTP/1.1\r\n"), "{request}");
+        assert!(request.ends_with("{\"agent\":\"demo\"}"), "{request}");
+    }
+
+    #[tokio::test]
+    async fn the_pages_of_a_list_are_joined() {
+        let (_dir, client, asked, _tasks) = fake(&[
+            "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"items\":[1.10],\"next\":\"a b\"}",
+            "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"items\":[{\"z\":1,\"a\":2}],\"next\":null}",
+        ]);
+        let list = client.list(&["sessions"], &[("all", "true")]).await.unwrap();
+        assert_eq!(list.body, r#"{"items":[1.10,{"z":1,"a":2}],"next":null}"#);
+        assert!(asked.recv().unwrap().starts_with("GET /api/v1/sessions?all=true&limit=1000 HTTP"));
+        assert!(
+            asked.recv().unwrap().starts_with("GET /api/v1/sessions?all=true&limit=1000&cursor=a%20b HTTP")
+        );
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_an_error_with_the_daemons_words() {
+        let (_dir, client, _asked, _tasks) = fake(&[
+            "HTTP/1.1 409 Conflict\r\nconnection: close\r\n\r\n{\"error\":{\"code\":\"ended\",\"message\":\"it has ended\",\"hint\":null}}",
+        ]);
+        let error = client.get("/api/v1/x").await.unwrap_err();
+        let refusal = error.downcast_ref::<Refusal>().unwrap();
+        assert_eq!((refusal.status, refusal.code.as_str()), (409, "ended"));
+        assert_eq!(error.to_string(), "it has ended");
+    }
+
+    #[tokio::test]
+    async fn a_missing_daemon_and_a_dying_one_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Client::new(&dir.path().join("none")).get("/api/v1/health").await.unwrap_err();
+        assert_eq!(error.to_string(), "no daemon is running; start one with `intercom serve`");
+        let (_dir, client, _asked, _tasks) = fake(&[""]);
+        let error = client.get("/api/v1/health").await.unwrap_err();
+        assert_eq!(error.to_string(), "the daemon closed the connection before it had answered");
+    }
+}

@@ -1,0 +1,20 @@
+//! `intercom completions`: needs neither a daemon nor a home.
+
+use clap_complete::Shell;
+
+use super::out;
+
+/// Print the completions for a shell
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example:\n  intercom completions bash > ~/.local/share/bash-completion/completions/intercom"
+)]
+pub(super) struct Args {
+    shell: Shell,
+}
+
+pub(super) fn run(args: &Args, command: &mut clap::Command) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, command, "intercom", &mut script);
+    out::print(&String::from_utf8_lossy(&script))
+}

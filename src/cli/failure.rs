@@ -1,0 +1,136 @@
+//! What went wrong, what the person can do about it, and the exit code that says so.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use serde::Deserialize;
+
+use super::out::{self, ReaderGone};
+use super::terminal::{Paint, Style};
+use super::text::clean;
+
+/// Something that we found wrong ourselves.
+#[derive(Debug)]
+pub(super) struct Failure {
+    message: String,
+    hint: Option<String>,
+    exit: u8,
+}
+
+impl Failure {
+    /// The thing could not be done: exit 1.
+    pub(super) fn failed(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None, exit: 1 }
+    }
+
+    /// The command line or the configuration is wrong: exit 2.
+    pub(super) fn usage(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None, exit: 2 }
+    }
+
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The daemon's refusal. The body is kept whole: some refusals carry more than the error.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: u16,
+    pub(super) code: String,
+    pub(super) body: String,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Refusal {
+    /// Reads `{"error": {code, message, hint}}`, and makes the best of any other body.
+    pub(super) fn new(status: u16, body: String) -> Self {
+        #[derive(Deserialize)]
+        struct Wrapped {
+            error: Inner,
+        }
+        #[derive(Deserialize)]
+        struct Inner {
+            code: String,
+            message: String,
+            hint: Option<String>,
+        }
+        if let Ok(Wrapped { error: Inner { code, message, hint } }) = serde_json::from_str(&body) {
+            return Self { status, code, body, message, hint };
+        }
+        let mut message = format!("the daemon answered with status {status}");
+        let said = clean(body.trim());
+        if !said.is_empty() {
+            message = format!("{message}: {said}");
+        }
+        Self { status, code: String::new(), body, message, hint: None }
+    }
+
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Tells the person, and picks the exit code. A reader that went away is not a failure.
+pub(super) fn report(error: &anyhow::Error, paint: Paint) -> ExitCode {
+    if error.is::<ReaderGone>() {
+        return ExitCode::SUCCESS;
+    }
+    let (hint, exit) = if let Some(failure) = error.downcast_ref::<Failure>() {
+        (failure.hint.as_deref(), failure.exit)
+    } else if let Some(refusal) = error.downcast_ref::<Refusal>() {
+        (refusal.hint.as_deref(), 1)
+    } else {
+        (None, 1)
+    };
+    out::talk(&format!("{} {}", paint.style(Style::Red, "error:"), clean(&format!("{error:#}"))));
+    if let Some(hint) = hint {
+        out::talk(&format!("{} {}", paint.style(Style::Cyan, "hint:"), clean(hint)));
+    }
+    ExitCode::from(exit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_read_from_the_error_body() {
+        let body = r#"{"error":{"code":"ended","message":"it ended","hint":null},"session":1}"#;
+        let refusal = Refusal::new(409, body.to_owned());
+        assert_eq!((refusal.code.as_str(), refusal.to_string().as_str()), ("ended", "it ended"));
+        assert_eq!(refusal.body, body);
+    }
+
+    #[test]
+    fn an_unexpected_error_body_is_shown_cleaned() {
+        let refusal = Refusal::new(500, "oh\u{1b}[2J".to_owned());
+        assert_eq!(refusal.to_string(), "the daemon answered with status 500: oh<U+001B>[2J");
+        assert_eq!(Refusal::new(502, " ".to_owned()).to_string(), "the daemon answered with status 502");
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_a_quiet_success() {
+        let code = report(&anyhow::Error::new(ReaderGone), Paint::OFF);
+        assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::SUCCESS));
+    }
+}

@@ -1,0 +1,23 @@
+//! `intercom nudge`: a word to an agent that seems to sleep.
+
+use serde_json::json;
+
+use super::Context;
+use super::text::clean;
+use super::url::url;
+
+/// Remind an agent to go on
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A session
+    #[arg(value_name = "SES", value_parser = super::id())]
+    session: String,
+    /// What to tell it
+    message: Option<String>,
+}
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    let body = args.message.map_or_else(|| json!({}), |message| json!({"message": message}));
+    let answer = cx.client.post(&url(&["sessions", &args.session, "nudge"], &[]), &body).await?;
+    cx.answer(&answer, || Ok(format!("{} nudged", clean(&args.session))))
+}

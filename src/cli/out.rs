@@ -1,0 +1,78 @@
+//! The one place that writes: data to stdout, talk to stderr.
+
+use std::fmt;
+use std::io::{self, Write};
+
+/// Whoever read our stdout has closed it (`intercom logs … | head`). That ends the command, quietly and well.
+#[derive(Debug)]
+pub(super) struct ReaderGone;
+
+impl fmt::Display for ReaderGone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("stdout was closed")
+    }
+}
+
+impl std::error::Error for ReaderGone {}
+
+/// Prints lines of data; a missing last line feed is added, an empty text prints nothing.
+pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    write_to(&mut io::stdout().lock(), text)
+}
+
+/// Writes to the terminal as it is, without adding a line feed.
+pub(super) fn draw(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    settle(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// Tells the person something that is not data.
+pub(super) fn talk(text: &str) {
+    writeln!(io::stderr().lock(), "{text}").ok(); // there is nobody left to tell
+}
+
+fn write_to(target: &mut impl Write, text: &str) -> anyhow::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
+    settle(
+        target.write_all(text.as_bytes()).and_then(|()| target.write_all(end)).and_then(|()| target.flush()),
+    )
+}
+
+fn settle(written: io::Result<()>) -> anyhow::Result<()> {
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => anyhow::Error::new(ReaderGone),
+        _ => anyhow::Error::new(error).context("could not write to stdout"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_feed_is_added_once() {
+        for (text, expected) in [("", ""), ("a", "a\n"), ("a\n", "a\n"), ("a\nb", "a\nb\n")] {
+            let mut target = Vec::new();
+            write_to(&mut target, text).unwrap();
+            assert_eq!(target, expected.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_closed_reader_is_told_apart_from_other_errors() {
+        struct Broken(io::ErrorKind);
+        impl Write for Broken {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(self.0.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        assert!(write_to(&mut Broken(io::ErrorKind::BrokenPipe), "x").unwrap_err().is::<ReaderGone>());
+        assert!(!write_to(&mut Broken(io::ErrorKind::StorageFull), "x").unwrap_err().is::<ReaderGone>());
+    }
+}

@@ -1,0 +1,45 @@
+//! `intercom prompts`: what was said to an agent, and what still waits to be said.
+
+use jiff::Timestamp;
+
+use super::model::{Prompt, status_style};
+use super::table::{Cell, Table};
+use super::text::clean;
+use super::text::short;
+use super::time::age;
+use super::url::url;
+use super::{Context, out};
+
+/// List the prompts of a session, or take one back
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A session
+    #[arg(value_name = "SES", value_parser = super::id())]
+    session: String,
+    /// Take back this prompt, if it has not been delivered
+    #[arg(long, value_name = "PRM", value_parser = super::id())]
+    remove: Option<String>,
+}
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    if let Some(prompt) = args.remove {
+        let answer = cx.client.delete(&url(&["prompts", &prompt], &[])).await?;
+        return cx.answer(&answer, || Ok(format!("{} taken back", clean(&prompt))));
+    }
+    let list = cx.client.list(&["sessions", &args.session, "prompts"], &[]).await?;
+    if cx.json {
+        return out::print(&list.body);
+    }
+    let now = Timestamp::now();
+    let mut table = Table::new(&["ID", "STATE", "AGE", "BY", "TEXT"]);
+    for prompt in list.items::<Prompt>()? {
+        table.row([
+            Cell::new(&short(&prompt.id)),
+            Cell::styled(status_style(&prompt.state), &prompt.state),
+            Cell::new(&age(prompt.at.as_deref(), now)),
+            Cell::new(prompt.by.as_deref().unwrap_or("-")),
+            Cell::new(prompt.text.as_deref().unwrap_or_default()),
+        ]);
+    }
+    cx.table(&table, "no prompts")
+}

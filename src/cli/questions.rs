@@ -1,0 +1,93 @@
+//! `intercom questions`: what agents want to know.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+
+use super::model::{Question, status_style};
+use super::table::{Cell, Table};
+use super::terminal::{self, Paint};
+use super::text::{indented, short};
+use super::time::age;
+use super::{Context, out};
+
+/// List the questions that wait for an answer
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Also the answered and closed ones
+    #[arg(long, short)]
+    all: bool,
+}
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    let query: &[_] = if args.all { &[] } else { &[("status", "pending")] };
+    let list = cx.client.list(&["questions"], query).await?;
+    if cx.json {
+        return out::print(&list.body);
+    }
+    let questions: Vec<Question> = list.items()?;
+    if questions.is_empty() {
+        out::talk(if args.all { "no questions" } else { "nothing waits for an answer" });
+        return Ok(());
+    }
+    let width = terminal::stdout_size().map(|size| size.columns);
+    out::print(&show(&questions, width, cx.paint, Timestamp::now()))
+}
+
+/// A line each, and the whole text below it: nobody answers half a question.
+fn show(questions: &[Question], width: Option<usize>, paint: Paint, now: Timestamp) -> String {
+    let mut table = Table::new(&["ID", "SESSION", "STATUS", "AGE", "TYPE", "ANSWER"]);
+    for question in questions {
+        table.row([
+            Cell::new(&short(&question.id)),
+            Cell::new(&short(&question.session)),
+            Cell::styled(status_style(&question.status), &question.status),
+            Cell::new(&age(question.asked_at.as_deref(), now)),
+            Cell::new(question.sort.as_deref().unwrap_or("-")),
+            Cell::new(&answered(question)),
+        ]);
+    }
+    let lines = table.lines(width, paint);
+    let mut text = format!("{}\n", lines[0]);
+    for (line, question) in lines[1..].iter().zip(questions) {
+        writeln!(text, "{line}").expect("a string takes every write");
+        text.push_str(&indented(&question.text));
+    }
+    text
+}
+
+fn answered(question: &Question) -> String {
+    let Some(decision) = &question.decision else { return String::new() };
+    let by = question.answered_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+    let instruction = question.instruction.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
+    format!("{decision}{by}{instruction} ({})", question.delivery().describe())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn questions_are_listed_with_their_whole_text() {
+        let questions: Vec<Question> = serde_json::from_value(json!([
+            {"id": "qst_0123456789abcdef", "session": "ses_abcdef0123456789", "text": "Shall I go on?\n\nReally?\u{1b}",
+             "type": "continuation", "status": "pending", "asked_at": "2026-03-04T11:57:00.000Z"},
+            {"id": "qst_abcdef0123456789", "session": "ses_abcdef0123456789", "text": "How?", "type": null,
+             "status": "answered", "decision": "refine", "instruction": "slowly", "answered_by": "ana",
+             "delivery": "delivered"},
+        ]))
+        .unwrap();
+        let now = "2026-03-04T12:00:00.000Z".parse().unwrap();
+        insta::assert_snapshot!(show(&questions, None, Paint::OFF, now), @r"
+        ID            SESSION       STATUS    AGE  TYPE          ANSWER
+        qst_01234567  ses_abcdef01  pending   3m   continuation
+          Shall I go on?
+
+          Really?<U+001B>
+        qst_abcdef01  ses_abcdef01  answered       -             refine by ana: slowly (delivered)
+          How?
+        ");
+    }
+}

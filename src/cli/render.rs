@@ -1,0 +1,521 @@
+//! Events as people read them. A kind that we do not know is shown with its data, never left out.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::model::{Event, risk_style, status_style};
+use super::terminal::{Paint, Style};
+use super::text::{clean, clean_block, plural, short};
+
+/// One event: a line, and what belongs below it. Both are clean.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) style: Style,
+    pub(super) head: String,
+    pub(super) below: String,
+}
+
+impl Shown {
+    fn new(style: Style, head: impl Into<String>) -> Self {
+        Self { style, head: head.into(), below: String::new() }
+    }
+
+    /// Text of any length: its first line goes into the head, the rest below.
+    fn with_text(style: Style, head: &str, text: &str) -> Self {
+        let text = clean_block(text.trim_end());
+        let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+        Self { style, head: format!("{head}{first}"), below: rest.to_owned() }
+    }
+
+    /// With everything below indented, so that no text can pass for a line of its own.
+    pub(super) fn lines(&self, lead: &str, paint: Paint) -> String {
+        let mut lines = format!("{lead}{}\n", paint.style(self.style, &self.head));
+        for line in self.below.lines() {
+            writeln!(lines, "    {} {line}", paint.style(Style::Dim, "│"))
+                .expect("a string takes every write");
+        }
+        lines
+    }
+}
+
+pub(super) fn event(event: &Event) -> Shown {
+    let data = Data(&event.data);
+    session_event(&event.kind, &data)
+        .or_else(|| talk_event(&event.kind, &data))
+        .or_else(|| clearance_event(&event.kind, &data))
+        .or_else(|| question_event(&event.kind, &data))
+        .unwrap_or_else(|| {
+            let data = if event.data.is_null() { String::new() } else { clean(&event.data.to_string()) };
+            Shown::new(Style::Plain, format!("{} {data}", clean(&event.kind)).trim_end())
+        })
+}
+
+fn session_event(kind: &str, data: &Data) -> Option<Shown> {
+    Some(match kind {
+        "session.created" => {
+            let agent =
+                data.get("agent").or_else(|| data.get("command")).unwrap_or_else(|| "an agent".to_owned());
+            let named = data.part(" ", "name", "");
+            let (within, by) = (data.part(" in ", "workspace", ""), data.part(", by ", "by", ""));
+            Shown::new(Style::Bold, format!("session{named} created: {agent}{within}{by}"))
+        }
+        "agent.spawned" => {
+            Shown::new(Style::Plain, format!("agent started{}{}", data.part(", pid ", "pid", ""), life(data)))
+        }
+        "agent.ready" => Shown::new(Style::Plain, "agent is ready"),
+        "turn.started" => Shown::new(Style::Plain, format!("turn started{}", data.part(": ", "cause", ""))),
+        "turn.ended" => Shown::new(Style::Plain, format!("turn ended{}", data.part(": ", "stop_reason", ""))),
+        "session.stopping" => {
+            let (how, by) = (data.part(" (", "how", ")"), data.part(", by ", "by", ""));
+            Shown::new(Style::Yellow, format!("stopping{how}{by}"))
+        }
+        "session.resumed" => {
+            Shown::new(Style::Bold, format!("resumed{}{}", life(data), data.part(", by ", "by", "")))
+        }
+        "session.ended" => Shown::new(Style::Bold, format!("session ended{}", data.part(": ", "reason", ""))),
+        "agent.exited" => exited(data),
+        "line.rejected" => {
+            let of = data.part(" of ", "method", "") + &data.part(", field ", "field", "");
+            let (why, bytes) = (data.part(": ", "reason", ""), data.part(" (", "bytes", " bytes)"));
+            let mut shown = Shown::new(Style::Red, format!("a line{of} was rejected{why}{bytes}"));
+            shown.below = data.get("excerpt").unwrap_or_default();
+            shown
+        }
+        "unknown" => Shown::new(Style::Dim, format!("unknown message {}", data.get("message")?)),
+        _ => return None,
+    })
+}
+
+fn talk_event(kind: &str, data: &Data) -> Option<Shown> {
+    let by = data.part(" by ", "by", "");
+    Some(match kind {
+        "status" => Shown::with_text(Style::Plain, "", data.text("message")?),
+        "heartbeat" => Shown::new(Style::Dim, format!("heartbeat{}", progress(data.0.get("progress")))),
+        "prompt.queued" => {
+            let prompt = data.id("prompt");
+            Shown::with_text(
+                Style::Cyan,
+                &format!("prompt{prompt}{by}: "),
+                data.text("text").unwrap_or_default(),
+            )
+        }
+        "prompt.delivered" => Shown::new(Style::Dim, format!("prompt{} delivered", data.id("prompt"))),
+        "prompt.undelivered" => undelivered("prompt", data),
+        "prompt.withdrawn" => Shown::new(Style::Dim, format!("prompt{} taken back{by}", data.id("prompt"))),
+        "nudge" => Shown::with_text(
+            Style::Cyan,
+            &format!("nudged{by}{}", colon(data, "message")),
+            data.text("message").unwrap_or_default(),
+        ),
+        "interrupt" => Shown::with_text(
+            Style::Yellow,
+            &format!("interrupted{by}{}", colon(data, "reason")),
+            data.text("reason").unwrap_or_default(),
+        ),
+        _ => return None,
+    })
+}
+
+fn clearance_event(kind: &str, data: &Data) -> Option<Shown> {
+    let id = data.id("clearance");
+    Some(match kind {
+        "clearance.requested" => {
+            let risk = data.get("risk").unwrap_or_else(|| "?".to_owned());
+            let file = data.part(" (", "file_path", ")");
+            let lines = data.text("diff").map(|diff| format!(" {}", diff_size(diff))).unwrap_or_default();
+            let title = data.get("title").unwrap_or_default();
+            Shown::new(risk_style(&risk), format!("asks for clearance{id} [{risk}]: {title}{file}{lines}"))
+        }
+        "clearance.decided" => {
+            let status = data.get("status").unwrap_or_else(|| "decided".to_owned());
+            let by = data.part(" by ", "by", "") + &data.part(", option ", "option", "");
+            Shown::new(
+                status_style(&status),
+                format!("clearance{id} {status}{by}{}", data.part(": ", "reason", "")),
+            )
+        }
+        "clearance.delivered" => {
+            Shown::new(Style::Dim, format!("the decision on clearance{id} was delivered"))
+        }
+        "clearance.undelivered" => undelivered("the decision on clearance", data),
+        "clearance.closed" => closed("clearance", data),
+        _ => return None,
+    })
+}
+
+fn question_event(kind: &str, data: &Data) -> Option<Shown> {
+    let id = data.id("question");
+    Some(match kind {
+        "question.asked" => {
+            Shown::with_text(Style::Yellow, &format!("asks{id}: "), data.text("text").unwrap_or_default())
+        }
+        "question.answered" => {
+            let by = data.part(" by ", "by", "");
+            let decision = data.get("decision").unwrap_or_else(|| "answered".to_owned());
+            let head = format!("question{id} answered{by}: {decision}{}", colon(data, "instruction"));
+            Shown::with_text(Style::Green, &head, data.text("instruction").unwrap_or_default())
+        }
+        "question.delivered" => Shown::new(Style::Dim, format!("the answer to question{id} was delivered")),
+        "question.undelivered" => undelivered("the answer to question", data),
+        "question.closed" => closed("question", data),
+        _ => return None,
+    })
+}
+
+fn exited(data: &Data) -> Shown {
+    let how = match (data.get("code"), data.get("signal")) {
+        (Some(code), _) => format!(" with code {code}"),
+        (None, Some(signal)) => format!(" by signal {signal}"),
+        (None, None) => String::new(),
+    };
+    let steps = list(data.0.get("steps")).map(|steps| format!(" after {steps}")).unwrap_or_default();
+    let killed = match data.0.get("killed") {
+        Some(Value::Bool(true)) => ", killed".to_owned(),
+        Some(Value::Number(count)) if count.as_u64() != Some(0) => format!(", {count} killed"),
+        _ => String::new(),
+    };
+    let well = data.get("code").is_some_and(|code| code == "0");
+    let mut shown =
+        Shown::new(if well { Style::Plain } else { Style::Red }, format!("agent exited{how}{steps}{killed}"));
+    shown.below = data.text("stderr_tail").map(|tail| clean_block(tail.trim_end())).unwrap_or_default();
+    shown
+}
+
+fn undelivered(what: &str, data: &Data) -> Shown {
+    let id = data.id(what.rsplit(' ').next().unwrap_or(what));
+    Shown::new(Style::Red, format!("{what}{id} was NOT delivered{}", data.part(": ", "cause", "")))
+}
+
+fn closed(what: &str, data: &Data) -> Shown {
+    let status = data.get("status").unwrap_or_else(|| "closed".to_owned());
+    Shown::new(Style::Dim, format!("{what}{} {status}{}", data.id(what), data.part(": ", "reason", "")))
+}
+
+fn life(data: &Data) -> String {
+    match data.0.get("generation").and_then(Value::as_u64) {
+        None | Some(..2) => String::new(),
+        Some(generation) => format!(", generation {generation}"),
+    }
+}
+
+fn colon(data: &Data, key: &str) -> &'static str {
+    if data.text(key).is_some() { ": " } else { "" }
+}
+
+/// `[x] done, [>] doing, [ ] to do`.
+fn progress(progress: Option<&Value>) -> String {
+    let Some(Value::Array(items)) = progress else { return String::new() };
+    let items: Vec<String> = items
+        .iter()
+        .map(|item| {
+            let item = Data(item);
+            let mark = match item.text("status") {
+                Some("completed") => "[x]".to_owned(),
+                Some("in_progress") => "[>]".to_owned(),
+                Some("pending") | None => "[ ]".to_owned(),
+                Some(other) => format!("[{}]", clean(other)),
+            };
+            format!("{mark} {}", item.get("label").unwrap_or_default())
+        })
+        .collect();
+    if items.is_empty() { String::new() } else { format!(": {}", items.join(", ")) }
+}
+
+/// `+3 -1`, without the file headers.
+pub(super) fn diff_size(diff: &str) -> String {
+    let count = |sign: char, header: &str| {
+        diff.lines().filter(|line| line.starts_with(sign) && !line.starts_with(header)).count()
+    };
+    format!("+{} -{}", count('+', "+++ "), count('-', "--- "))
+}
+
+/// The elements of a list of words, or of anything.
+pub(super) fn list(value: Option<&Value>) -> Option<String> {
+    match value? {
+        Value::Array(items) if items.is_empty() => None,
+        Value::Array(items) => Some(items.iter().map(plain).collect::<Vec<_>>().join(", ")),
+        Value::Null => None,
+        other => Some(plain(other)),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => clean(text),
+        other => clean(&other.to_string()),
+    }
+}
+
+/// The data of an event: whatever the agent or the daemon put there, and perhaps not what we expect.
+struct Data<'a>(&'a Value);
+
+impl Data<'_> {
+    /// Clean, on one line; `None` if absent, null or empty.
+    fn get(&self, key: &str) -> Option<String> {
+        match self.0.get(key)? {
+            Value::Null => None,
+            value => Some(plain(value)).filter(|text| !text.is_empty()),
+        }
+    }
+
+    /// As it came: to be cleaned by whoever shows it.
+    fn text(&self, key: &str) -> Option<&str> {
+        self.0.get(key)?.as_str().filter(|text| !text.is_empty())
+    }
+
+    fn part(&self, before: &str, key: &str, after: &str) -> String {
+        self.get(key).map(|value| format!("{before}{value}{after}")).unwrap_or_default()
+    }
+
+    fn id(&self, key: &str) -> String {
+        self.text(key).map(|id| format!(" {}", short(id))).unwrap_or_default()
+    }
+}
+
+/// `2 clearances, 1 question`, or nothing.
+pub(super) fn waiting(clearances: usize, questions: usize) -> String {
+    let mut parts = Vec::new();
+    if clearances > 0 {
+        parts.push(plural(clearances, "clearance"));
+    }
+    if questions > 0 {
+        parts.push(plural(questions, "question"));
+    }
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn show(kind: &str, data: Value) -> String {
+        let event_ = Event {
+            seq: 1,
+            session: "ses_1".into(),
+            at: String::new(),
+            kind: kind.into(),
+            data,
+            raw: String::new(),
+        };
+        event(&event_).lines("", Paint::OFF)
+    }
+
+    #[test]
+    fn the_life_of_a_session() {
+        let lines = [
+            show(
+                "session.created",
+                json!({"name": "fix", "agent": "demo", "protocol": "intercom", "workspace": "/w", "by": "ana"}),
+            ),
+            show(
+                "session.created",
+                json!({"name": null, "agent": null, "command": "./agent", "workspace": "/w"}),
+            ),
+            show("agent.spawned", json!({"pid": 7, "generation": 1})),
+            show("agent.ready", json!({"generation": 1})),
+            show("turn.started", json!({"turn": "trn_1", "cause": "prompt"})),
+            show("turn.ended", json!({"turn": "trn_1", "stop_reason": "done"})),
+            show("session.stopping", json!({"how": "stop", "by": "ana"})),
+            show(
+                "agent.exited",
+                json!({"code": null, "signal": 9, "steps": ["interrupt", "SIGKILL"], "killed": true, "stderr_tail": "a\nb\n"}),
+            ),
+            show(
+                "agent.exited",
+                json!({"code": 0, "signal": null, "steps": [], "killed": false, "stderr_tail": ""}),
+            ),
+            show("session.ended", json!({"reason": "stream closed"})),
+            show("session.resumed", json!({"generation": 2, "by": "ana"})),
+        ];
+        insta::assert_snapshot!(lines.concat(), @r"
+        session fix created: demo in /w, by ana
+        session created: ./agent in /w
+        agent started, pid 7
+        agent is ready
+        turn started: prompt
+        turn ended: done
+        stopping (stop), by ana
+        agent exited by signal 9 after interrupt, SIGKILL, killed
+            │ a
+            │ b
+        agent exited with code 0
+        session ended: stream closed
+        resumed, generation 2, by ana
+        ");
+    }
+
+    #[test]
+    fn what_is_said() {
+        let lines = [
+            show("status", json!({"message": "Running tests\nline two"})),
+            show(
+                "heartbeat",
+                json!({"progress": [{"label": "a", "status": "completed"}, {"label": "b", "status": "in_progress"}, {"label": "c", "status": "pending"}, {"label": "d", "status": "odd"}]}),
+            ),
+            show("heartbeat", json!({})),
+            show("prompt.queued", json!({"prompt": "prm_0123456789", "text": "do it", "by": "ana"})),
+            show("prompt.delivered", json!({"prompt": "prm_0123456789"})),
+            show("prompt.undelivered", json!({"prompt": "prm_0123456789", "cause": "stream closed"})),
+            show("prompt.withdrawn", json!({"prompt": "prm_0123456789", "by": "ana"})),
+            show("nudge", json!({"message": "go on", "by": "ana"})),
+            show("interrupt", json!({"reason": null, "by": "ana"})),
+            show(
+                "line.rejected",
+                json!({"reason": "malformed JSON", "excerpt": "{oops", "bytes": 5, "method": null, "field": null}),
+            ),
+            show(
+                "line.rejected",
+                json!({"reason": "missing field", "excerpt": "", "bytes": 9, "method": "status/update", "field": "message"}),
+            ),
+            show("unknown", json!({"message": {"method": "new/thing"}})),
+        ];
+        insta::assert_snapshot!(lines.concat(), @r#"
+        Running tests
+            │ line two
+        heartbeat: [x] a, [>] b, [ ] c, [odd] d
+        heartbeat
+        prompt prm_01234567 by ana: do it
+        prompt prm_01234567 delivered
+        prompt prm_01234567 was NOT delivered: stream closed
+        prompt prm_01234567 taken back by ana
+        nudged by ana: go on
+        interrupted by ana
+        a line was rejected: malformed JSON (5 bytes)
+            │ {oops
+        a line of status/update, field message was rejected: missing field (9 bytes)
+        unknown message {"method":"new/thing"}
+        "#);
+    }
+
+    #[test]
+    fn clearances_and_questions() {
+        let lines = [
+            show(
+                "clearance.requested",
+                json!({"clearance": "clr_0123456789", "title": "Edit", "diff": "--- a\n+++ b\n-x\n+y\n+z\n", "file_path": "src/a.rs", "risk": "high"}),
+            ),
+            show(
+                "clearance.decided",
+                json!({"clearance": "clr_0123456789", "status": "denied", "by": "ana", "reason": "no", "option": null}),
+            ),
+            show("clearance.delivered", json!({"clearance": "clr_0123456789"})),
+            show("clearance.undelivered", json!({"clearance": "clr_0123456789", "cause": "stream closed"})),
+            show(
+                "clearance.closed",
+                json!({"clearance": "clr_0123456789", "status": "withdrawn", "reason": "the agent exited"}),
+            ),
+            show(
+                "question.asked",
+                json!({"question": "qst_0123456789", "text": "Go on?\nReally?", "type": "continuation"}),
+            ),
+            show(
+                "question.answered",
+                json!({"question": "qst_0123456789", "decision": "refine", "instruction": "slower", "by": "ana"}),
+            ),
+            show(
+                "question.answered",
+                json!({"question": "qst_0123456789", "decision": "continue", "instruction": null, "by": "ana"}),
+            ),
+            show("question.delivered", json!({"question": "qst_0123456789"})),
+            show("question.undelivered", json!({"question": "qst_0123456789", "cause": "exited"})),
+            show(
+                "question.closed",
+                json!({"question": "qst_0123456789", "status": "withdrawn", "reason": null}),
+            ),
+        ];
+        insta::assert_snapshot!(lines.concat(), @r"
+        asks for clearance clr_01234567 [high]: Edit (src/a.rs) +2 -1
+        clearance clr_01234567 denied by ana: no
+        the decision on clearance clr_01234567 was delivered
+        the decision on clearance clr_01234567 was NOT delivered: stream closed
+        clearance clr_01234567 withdrawn: the agent exited
+        asks qst_01234567: Go on?
+            │ Really?
+        question qst_01234567 answered by ana: refine: slower
+        question qst_01234567 answered by ana: continue
+        the answer to question qst_01234567 was delivered
+        the answer to question qst_01234567 was NOT delivered: exited
+        question qst_01234567 withdrawn
+        ");
+    }
+
+    #[test]
+    fn unknown_kinds_and_odd_data_are_shown_not_dropped() {
+        assert_eq!(show("stall.nudged", json!({"level": 2})), "stall.nudged {\"level\":2}\n");
+        assert_eq!(show("later", Value::Null), "later\n");
+        assert_eq!(show("status", json!({"text": 5})), "status {\"text\":5}\n");
+        assert_eq!(show("status", json!([1])), "status [1]\n");
+    }
+
+    #[test]
+    fn nothing_an_agent_says_reaches_the_terminal_raw() {
+        let evil = "\x1b]0;x\x07\u{202e}\u{200b}\r";
+        let fields = [
+            "name",
+            "agent",
+            "workspace",
+            "by",
+            "cause",
+            "stop_reason",
+            "message",
+            "text",
+            "prompt",
+            "clearance",
+            "title",
+            "file_path",
+            "diff",
+            "risk",
+            "status",
+            "reason",
+            "option",
+            "question",
+            "decision",
+            "instruction",
+            "excerpt",
+            "method",
+            "field",
+            "how",
+            "code",
+            "stderr_tail",
+            "steps",
+        ];
+        let data: Value = fields
+            .iter()
+            .map(|field| ((*field).to_owned(), json!(evil)))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        for kind in [
+            "session.created",
+            "agent.spawned",
+            "turn.started",
+            "turn.ended",
+            "session.stopping",
+            "session.ended",
+            "agent.exited",
+            "line.rejected",
+            "unknown",
+            "status",
+            "heartbeat",
+            "prompt.queued",
+            "prompt.undelivered",
+            "prompt.withdrawn",
+            "nudge",
+            "interrupt",
+            "clearance.requested",
+            "clearance.decided",
+            "clearance.undelivered",
+            "clearance.closed",
+            "question.asked",
+            "question.answered",
+            "question.undelivered",
+            "question.closed",
+            evil,
+        ] {
+            let shown = show(kind, data.clone());
+            assert!(!shown.contains(['\x1b', '\x07', '\u{202e}', '\u{200b}', '\r']), "{kind}: {shown:?}");
+        }
+    }
+}

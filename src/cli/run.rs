@@ -1,0 +1,187 @@
+//! `intercom run`: turns a command line into a session.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::failure::Failure;
+use super::model::Session;
+use super::text::clean;
+use super::url::url;
+use super::{Context, out, send};
+
+/// Start an agent in a workspace and print the id of its session
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  intercom run --agent demo \"Tidy up the error handling\"
+  intercom run --workspace ~/src/shop --name shop --agent demo
+  intercom run \"Fix the tests\" -- ./my-agent --verbose
+  id=$(intercom run --agent demo - < task.md) && intercom wait $id --for ended")]
+pub(super) struct Args {
+    /// A profile of the configuration; see `intercom agents`
+    #[arg(long, value_name = "NAME", conflicts_with = "command")]
+    agent: Option<String>,
+    /// A directory, or the name of a configured workspace [default: the current directory]
+    #[arg(long, short, value_name = "DIR|NAME")]
+    workspace: Option<String>,
+    /// The protocol that the agent speaks
+    #[arg(long, value_parser = ["intercom", "acp"])]
+    protocol: Option<String>,
+    /// What you want to call the session
+    #[arg(long, short)]
+    name: Option<String>,
+    /// A variable for the agent's environment; may be given several times
+    #[arg(long, value_name = "K=V", value_parser = variable)]
+    env: Vec<(String, String)>,
+    /// What the agent shall do; `-` reads it from stdin
+    prompt: Option<String>,
+    /// The agent's command and its arguments, instead of a profile
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    if args.agent.is_none() && args.command.is_empty() {
+        let hint = profiles(cx).await;
+        return Err(Failure::usage("name an agent with --agent NAME, or a command after `--`")
+            .hint(hint)
+            .into());
+    }
+    let body = request(args, &std::env::current_dir()?)?;
+    let answer = cx.client.post(&url(&["sessions"], &[]), &body).await?;
+    let session: Session = answer.parse()?;
+    cx.answer(&answer, || Ok(clean(&session.id)))?;
+    if std::io::stderr().is_terminal() && !cx.json {
+        out::talk(&format!("next: intercom logs -f {}", clean(&session.label())));
+    }
+    Ok(())
+}
+
+fn request(args: Args, cwd: &Path) -> anyhow::Result<Value> {
+    let mut body = Map::new();
+    body.insert("workspace".to_owned(), workspace(args.workspace, cwd)?.into());
+    if let Some((command, arguments)) = args.command.split_first() {
+        body.insert("command".to_owned(), program(command, cwd).into());
+        body.insert("args".to_owned(), json!(arguments));
+    }
+    if !args.env.is_empty() {
+        body.insert(
+            "env".to_owned(),
+            args.env.into_iter().map(|(k, v)| (k, v.into())).collect::<Map<_, _>>().into(),
+        );
+    }
+    let prompt = args.prompt.map(send::text).transpose()?;
+    let rest = [("agent", args.agent), ("protocol", args.protocol), ("name", args.name), ("prompt", prompt)];
+    for (key, value) in rest {
+        body.extend(value.map(|value| (key.to_owned(), value.into())));
+    }
+    Ok(body.into())
+}
+
+/// A directory becomes absolute; anything else is a name that the daemon may know.
+fn workspace(typed: Option<String>, cwd: &Path) -> anyhow::Result<String> {
+    let Some(typed) = typed else { return text(cwd.to_owned()) };
+    let path = cwd.join(&typed);
+    if path.is_dir() {
+        return text(std::path::absolute(path)?);
+    }
+    if typed.is_empty() || typed.contains('/') {
+        return Err(Failure::failed(format!("the workspace {typed:?} is not a directory")).into());
+    }
+    Ok(typed)
+}
+
+/// The daemon works elsewhere, so a path that means a file here must be made absolute.
+fn program(typed: &str, cwd: &Path) -> String {
+    let here = cwd.join(typed);
+    match here.to_str() {
+        Some(absolute) if typed.contains('/') && here.is_file() => absolute.to_owned(),
+        _ => typed.to_owned(),
+    }
+}
+
+fn text(path: PathBuf) -> anyhow::Result<String> {
+    path.into_os_string().into_string().ok().context("the path of the workspace is not UTF-8")
+}
+
+fn variable(typed: &str) -> Result<(String, String), String> {
+    match typed.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected NAME=VALUE".to_owned()),
+    }
+}
+
+async fn profiles(cx: &Context) -> String {
+    #[derive(Deserialize)]
+    struct Profile {
+        name: String,
+    }
+    let listed = cx.client.list(&["agents"], &[]).await.and_then(|list| list.items::<Profile>());
+    match listed {
+        Ok(profiles) if !profiles.is_empty() => {
+            let names: Vec<String> = profiles.into_iter().map(|profile| profile.name).collect();
+            format!("agents: {}", names.join(", "))
+        }
+        _ => "`intercom run --help` has examples".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::super::{Cli, Remote, Verb};
+    use super::*;
+
+    fn parse(line: &[&str]) -> Result<Args, clap::Error> {
+        let cli = Cli::try_parse_from(["intercom", "run"].iter().chain(line))?;
+        match cli.verb {
+            Verb::Remote(Remote::Run(args)) => Ok(args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_profile_and_a_prompt() {
+        let dir = tempfile::tempdir().unwrap();
+        let args = parse(&["--agent", "demo", "--env", "A=b=c", "--name", "n", "do it"]).unwrap();
+        let expected = json!({"workspace": dir.path(), "agent": "demo", "env": {"A": "b=c"}, "name": "n", "prompt": "do it"});
+        assert_eq!(request(args, dir.path()).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_command_after_the_dashes() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("agent"), "").unwrap();
+        let args = parse(&["-w", "shop", "do it", "--", "./agent", "--flag", "-x"]).unwrap();
+        let body = request(args, dir.path()).unwrap();
+        let command = dir.path().join("./agent");
+        assert_eq!(
+            body,
+            json!({"workspace": "shop", "prompt": "do it", "command": command, "args": ["--flag", "-x"]})
+        );
+        let args = parse(&["--", "python3"]).unwrap();
+        assert_eq!(request(args, dir.path()).unwrap()["command"], "python3");
+    }
+
+    #[test]
+    fn a_profile_and_a_command_exclude_each_other() {
+        assert_eq!(parse(&["--agent", "demo", "--", "x"]).unwrap_err().exit_code(), 2);
+        assert_eq!(parse(&["--env", "novalue"]).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn a_directory_is_made_absolute_and_a_missing_one_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("sub")).unwrap();
+        let of = |typed: &str| workspace(Some(typed.to_owned()), dir.path());
+        assert_eq!(of("sub").unwrap(), dir.path().join("sub").to_str().unwrap());
+        assert_eq!(of(".").unwrap(), dir.path().to_str().unwrap());
+        assert_eq!(of("name").unwrap(), "name");
+        assert_eq!(of("./none").unwrap_err().to_string(), "the workspace \"./none\" is not a directory");
+    }
+}

@@ -1,0 +1,113 @@
+//! `intercom show`: one session in full.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+
+use super::Context;
+use super::model::{Exit, Session};
+use super::render::waiting;
+use super::terminal::{Paint, Style};
+use super::text::{clean, indented};
+use super::time::{age, date_time};
+use super::url::url;
+
+/// Show one session in full, with the end of what its agent wrote to stderr
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A session
+    #[arg(value_name = "SES", value_parser = super::id())]
+    session: String,
+}
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    let answer = cx.client.get(&url(&["sessions", &args.session], &[])).await?;
+    cx.answer(&answer, || Ok(detail(&answer.parse()?, cx.paint, Timestamp::now())))
+}
+
+fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
+    let when = |at: &Option<String>| {
+        at.as_deref().map(|at| format!("{} UTC ({} ago)", date_time(at), age(Some(at), now)))
+    };
+    let pending = waiting(session.pending_clearances(), session.pending_questions());
+    let queued = session.queued();
+    let turn = session.turn.as_ref().map(|turn| {
+        let since = age(turn.started_at.as_deref(), now);
+        if since.is_empty() { turn.id.clone() } else { format!("{}, for {since}", turn.id) }
+    });
+    let fields = [
+        ("id", Some(session.id.clone())),
+        ("name", session.name.clone()),
+        ("agent", session.agent.clone()),
+        ("protocol", session.protocol.clone()),
+        ("workspace", session.workspace.clone()),
+        ("phase", Some(session.phase.clone())),
+        ("why", session.why.clone()),
+        ("waiting", (!pending.is_empty()).then_some(pending)),
+        ("turn", turn),
+        ("queued", (queued > 0).then(|| super::text::plural(queued, "prompt"))),
+        ("pid", session.pid.map(|pid| pid.to_string())),
+        ("generation", session.generation.map(|generation| generation.to_string())),
+        ("started", when(&session.started_at)),
+        ("ended", when(&session.ended_at)),
+        ("exit", session.exit.as_ref().map(exit)),
+    ];
+    let mut text = String::new();
+    for (key, value) in fields {
+        let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
+        let style = if key == "phase" { session.phase_style() } else { Style::Plain };
+        let key = paint.style(Style::Dim, &format!("{key:<11}"));
+        writeln!(text, "{key}{}", paint.style(style, &clean(&value))).expect("a string takes every write");
+    }
+    if let Some(tail) = session.stderr_tail.as_deref().filter(|tail| !tail.trim().is_empty()) {
+        text.push_str(&paint.style(Style::Dim, "stderr"));
+        text.push('\n');
+        text.push_str(&indented(tail));
+    }
+    text
+}
+
+fn exit(exit: &Exit) -> String {
+    let how = match (exit.code, &exit.signal) {
+        (Some(code), _) => format!("code {code}"),
+        (None, Some(serde_json::Value::String(signal))) => format!("signal {signal}"),
+        (None, Some(signal)) if !signal.is_null() => format!("signal {signal}"),
+        _ => "status unknown".to_owned(),
+    };
+    exit.reason.as_ref().map_or(how.clone(), |reason| format!("{how} ({reason})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_session_is_shown_in_full() {
+        let session = serde_json::from_value(json!({
+            "id": "ses_0123456789abcdef", "name": null, "agent": "demo", "protocol": "intercom", "workspace": "/w",
+            "phase": "ended", "why": "the agent exited", "pid": null, "generation": 2, "turn": null,
+            "pending": {"clearances": 0, "questions": 0}, "queue": 1, "stderr_tail": "boom\u{7}\nbang\n",
+            "started_at": "2026-03-04T11:00:00.000Z", "ended_at": "2026-03-04T11:58:00.000Z",
+            "exit": {"code": 3, "signal": null, "reason": "stream closed"}}))
+        .unwrap();
+        let now = "2026-03-04T12:00:00.000Z".parse().unwrap();
+        insta::assert_snapshot!(detail(&session, Paint::OFF, now), @r"
+        id         ses_0123456789abcdef
+        agent      demo
+        protocol   intercom
+        workspace  /w
+        phase      ended
+        why        the agent exited
+        queued     1 prompt
+        generation 2
+        started    2026-03-04 11:00:00 UTC (1h ago)
+        ended      2026-03-04 11:58:00 UTC (2m ago)
+        exit       code 3 (stream closed)
+        stderr
+          boom<U+0007>
+          bang
+        ");
+    }
+}

@@ -1,0 +1,130 @@
+//! `intercom stop`: ends sessions in parallel and tells what it took.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::failure::{Failure, Refusal};
+use super::text::{clean, plural};
+use super::url::url;
+use super::{Context, out, render};
+
+/// Stop sessions gently: ask first, use force only if that does not help
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Returns when every process of the sessions is gone, and tells what it took.")]
+pub(super) struct Args {
+    /// One or more sessions
+    #[arg(value_name = "SES", required = true, value_parser = super::id())]
+    sessions: Vec<String>,
+}
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    end(cx, args.sessions, "stop").await
+}
+
+/// Ends all of them at once. One that fails does not keep the others from ending.
+pub(super) async fn end(cx: &Context, sessions: Vec<String>, how: &'static str) -> anyhow::Result<()> {
+    let mut tasks = JoinSet::new();
+    for (index, session) in sessions.iter().enumerate() {
+        let (client, path) = (cx.client.clone(), url(&["sessions", session, how], &[]));
+        tasks.spawn(async move { (index, client.post(&path, &json!({})).await) });
+    }
+    let mut bodies = vec![String::new(); sessions.len()];
+    let (mut failures, mut printed) = (Vec::new(), Ok(()));
+    while let Some(done) = tasks.join_next().await {
+        let (index, result) = done?;
+        let session = clean(&sessions[index]);
+        match result {
+            Ok(answer) => {
+                if !cx.json && printed.is_ok() {
+                    printed =
+                        answer.parse().and_then(|ended| out::print(&format!("{session} {}", tell(&ended))));
+                }
+                bodies[index] = answer.body;
+            }
+            Err(error) => {
+                bodies[index] =
+                    error.downcast_ref::<Refusal>().map_or("null".to_owned(), |refusal| refusal.body.clone());
+                failures.push((session, error));
+            }
+        }
+    }
+    printed?;
+    if cx.json {
+        out::print(&join(&bodies))?;
+    }
+    sum_up(failures, sessions.len(), how)
+}
+
+/// One body stays as it came; of several each has its line, in the order of the arguments.
+fn join(bodies: &[String]) -> String {
+    match bodies {
+        [body] => body.clone(),
+        several => several.iter().map(|body| body.trim().replace(['\n', '\r'], " ") + "\n").collect(),
+    }
+}
+
+fn sum_up(mut failures: Vec<(String, anyhow::Error)>, of: usize, how: &str) -> anyhow::Result<()> {
+    if of == 1 {
+        return failures.pop().map_or(Ok(()), |(_, error)| Err(error));
+    }
+    if failures.is_empty() {
+        return Ok(());
+    }
+    for (session, error) in &failures {
+        out::talk(&format!("{session}: {}", clean(&format!("{error:#}"))));
+    }
+    Err(Failure::failed(format!("could not {how} {} of {}", failures.len(), plural(of, "session"))).into())
+}
+
+#[derive(Debug, Deserialize)]
+struct Ended {
+    phase: String,
+    steps: Option<Value>,
+    killed: Option<Value>,
+}
+
+fn tell(ended: &Ended) -> String {
+    let steps = render::list(ended.steps.as_ref()).map(|steps| format!(" after {steps}")).unwrap_or_default();
+    let killed = match &ended.killed {
+        Some(Value::Bool(true)) => ", killed".to_owned(),
+        Some(Value::Number(count)) if count.as_u64() != Some(0) => format!(", {count} killed"),
+        Some(Value::Array(killed)) if !killed.is_empty() => format!(", {} killed", killed.len()),
+        _ => String::new(),
+    };
+    format!("{}{steps}{killed}", clean(&ended.phase))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_took_is_told() {
+        let told = |body: Value| tell(&serde_json::from_value(body).unwrap());
+        assert_eq!(told(json!({"phase": "ended", "steps": [], "killed": false})), "ended");
+        let body = json!({"phase": "ended", "steps": ["interrupt", "SIGTERM"], "killed": true});
+        assert_eq!(told(body), "ended after interrupt, SIGTERM, killed");
+        assert_eq!(
+            told(json!({"phase": "ended", "steps": ["SIGKILL"], "killed": 3})),
+            "ended after SIGKILL, 3 killed"
+        );
+    }
+
+    #[test]
+    fn one_body_is_unchanged_and_several_have_a_line_each() {
+        assert_eq!(join(&["{\n}\n".to_owned()]), "{\n}\n");
+        assert_eq!(join(&["{\n}".to_owned(), "null".to_owned()]), "{ }\nnull\n");
+    }
+
+    #[test]
+    fn the_only_failure_is_passed_on_and_several_are_counted() {
+        let failure = || ("a".to_owned(), Failure::failed("gone").into());
+        assert_eq!(sum_up(vec![failure()], 1, "stop").unwrap_err().to_string(), "gone");
+        assert_eq!(
+            sum_up(vec![failure()], 2, "stop").unwrap_err().to_string(),
+            "could not stop 1 of 2 sessions"
+        );
+        assert!(sum_up(vec![], 2, "stop").is_ok());
+    }
+}

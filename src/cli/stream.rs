@@ -1,0 +1,208 @@
+//! The live event stream. It outlasts the daemon's restarts: it connects again and goes on after the last event.
+//!
+//! ```text
+//!   Up ──closed, silent──► Down ──wait, connect──► Up
+//!                           └──refused by the daemon──► error
+//! ```
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::Request;
+use hyper::header::ACCEPT;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::client::{Client, Reply};
+use super::failure::{Failure, Refusal};
+use super::model::Event;
+use super::sse;
+use super::url::url;
+
+/// The daemon sends a comment every 15 s; after three missed ones we look whether it is still there.
+const SILENCE: Duration = Duration::from_secs(50);
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
+
+#[derive(Debug)]
+pub(super) enum Item {
+    Event(Event),
+    /// The daemon is away; we keep trying.
+    Lost,
+    /// It is there again, and nothing was missed.
+    Back,
+}
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    client: Client,
+    session: Option<String>,
+    last: u64,
+    state: State,
+    /// How often in a row a connection brought nothing.
+    failures: u32,
+    told: bool,
+    parser: sse::Parser,
+    ready: VecDeque<sse::Message>,
+}
+
+#[derive(Debug)]
+enum State {
+    Up { reply: Reply, heard: Instant },
+    Down { until: Instant },
+}
+
+impl Stream {
+    /// Everything after `after`, of one session or of all. Fails at once if there is no daemon.
+    pub(super) async fn open(client: &Client, session: Option<&str>, after: u64) -> anyhow::Result<Self> {
+        let mut stream = Self {
+            client: client.clone(),
+            session: session.map(str::to_owned),
+            last: after,
+            state: State::Down { until: Instant::now() },
+            failures: 0,
+            told: false,
+            parser: sse::Parser::default(),
+            ready: VecDeque::new(),
+        };
+        stream.state = State::Up { reply: stream.connect().await?, heard: Instant::now() };
+        Ok(stream)
+    }
+
+    /// The next thing that happens. May be dropped while it waits; nothing is lost then.
+    pub(super) async fn next(&mut self) -> anyhow::Result<Item> {
+        loop {
+            while let Some(message) = self.ready.pop_front() {
+                let event = Event::parse(&message.data).map_err(|error| {
+                    Failure::failed(format!("the daemon sent an event we cannot read: {error}"))
+                })?;
+                if event.seq > self.last {
+                    self.last = event.seq;
+                    return Ok(Item::Event(event));
+                }
+            }
+            match &mut self.state {
+                State::Up { reply, heard } => match timeout_at(*heard + SILENCE, reply.body.frame()).await {
+                    Ok(Some(Ok(frame))) => {
+                        *heard = Instant::now();
+                        self.failures = 0;
+                        if let Ok(bytes) = frame.into_data() {
+                            let messages = self.parser.feed(&bytes);
+                            self.ready.extend(messages.map_err(|sse::TooLong| {
+                                Failure::failed("the daemon sent an event that is too long to read")
+                            })?);
+                        }
+                    }
+                    _ => self.fall(),
+                },
+                State::Down { until } => {
+                    sleep_until(*until).await;
+                    if let Some(item) = self.rise().await? {
+                        return Ok(item);
+                    }
+                }
+            }
+        }
+    }
+
+    fn fall(&mut self) {
+        let wait = match self.failures {
+            0 => Duration::ZERO,
+            n => LONGEST_WAIT.min(FIRST_WAIT * 2_u32.pow(n.min(10) - 1)),
+        };
+        self.failures += 1;
+        self.parser = sse::Parser::default();
+        self.state = State::Down { until: Instant::now() + wait };
+    }
+
+    /// A first failure may be the moment between two daemons: it is told only when trying again fails too.
+    async fn rise(&mut self) -> anyhow::Result<Option<Item>> {
+        match self.connect().await {
+            Ok(reply) => {
+                self.state = State::Up { reply, heard: Instant::now() };
+                Ok(std::mem::take(&mut self.told).then_some(Item::Back))
+            }
+            Err(error) if error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status < 500) => {
+                Err(error)
+            }
+            Err(_) => {
+                self.fall();
+                Ok((!std::mem::replace(&mut self.told, true)).then_some(Item::Lost))
+            }
+        }
+    }
+
+    async fn connect(&self) -> anyhow::Result<Reply> {
+        let after = self.last.to_string();
+        let mut query = vec![("after", after.as_str())];
+        query.extend(self.session.as_deref().map(|session| ("session", session)));
+        let request = Request::builder()
+            .uri(url(&["events"], &query))
+            .header(ACCEPT, "text/event-stream")
+            .header("last-event-id", &after);
+        let reply = self.client.send(request, Bytes::new()).await?;
+        if reply.is_success() {
+            return Ok(reply);
+        }
+        let answer = reply.read().await?;
+        Err(Refusal::new(answer.status, answer.body).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::UnixListener;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    fn event(seq: u64) -> String {
+        let data = format!(r#"{{"seq":{seq},"session":"ses_1","at":"","kind":"status","data":{{}}}}"#);
+        format!("id: {seq}\ndata: {data}\n\n")
+    }
+
+    async fn next_seq(stream: &mut Stream) -> u64 {
+        match stream.next().await.unwrap() {
+            Item::Event(event) => event.seq,
+            other => panic!("expected an event, got {other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_broken_stream_goes_on_after_the_last_event() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut asked = Vec::new();
+            for body in
+                [event(5) + &event(6) + "id: 7\ndata: {\"se", event(6) + ": still here\n\n" + &event(7)]
+            {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = vec![0; 65536];
+                let length = stream.read(&mut request).await.unwrap();
+                asked.push(String::from_utf8(request[..length].to_vec()).unwrap());
+                let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream\r\n\r\n";
+                stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+            }
+            assert!(asked[0].starts_with("GET /api/v1/events?after=4&session=ses_1 HTTP"), "{}", asked[0]);
+            assert!(asked[1].contains("last-event-id: 6\r\n"), "{}", asked[1]);
+        });
+        let mut stream = Stream::open(&Client::new(&socket), Some("ses_1"), 4).await.unwrap();
+        assert_eq!(next_seq(&mut stream).await, 5);
+        assert_eq!(next_seq(&mut stream).await, 6);
+        assert_eq!(next_seq(&mut stream).await, 7);
+        tasks.join_next().await.unwrap().unwrap();
+        assert!(matches!(stream.next().await.unwrap(), Item::Lost), "the fake daemon is gone now");
+    }
+
+    #[tokio::test]
+    async fn without_a_daemon_it_fails_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Stream::open(&Client::new(&dir.path().join("none")), None, 0).await.unwrap_err();
+        assert!(error.to_string().starts_with("no daemon is running"));
+    }
+}

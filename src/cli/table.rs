@@ -1,0 +1,151 @@
+//! Tables for people: aligned, and cut to the width of the terminal.
+
+use super::terminal::{Paint, Style};
+use super::text::{clean, columns, cut};
+
+const GAP: usize = 2;
+/// A column is not cut below this.
+const LEAST: usize = 8;
+
+/// Holds only cleaned text: every cell passes `clean` on its way in.
+#[derive(Debug)]
+pub(super) struct Table {
+    titles: Vec<&'static str>,
+    rows: Vec<Vec<Cell>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl Cell {
+    pub(super) fn new(text: &str) -> Self {
+        Self::styled(Style::Plain, text)
+    }
+
+    pub(super) fn styled(style: Style, text: &str) -> Self {
+        Self { text: clean(text), style }
+    }
+}
+
+impl Table {
+    pub(super) fn new(titles: &[&'static str]) -> Self {
+        Self { titles: titles.to_vec(), rows: Vec::new() }
+    }
+
+    pub(super) fn row<const N: usize>(&mut self, cells: [Cell; N]) {
+        debug_assert_eq!(N, self.titles.len());
+        self.rows.push(cells.into());
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The header and one line per row; with no width given, nothing is cut.
+    pub(super) fn lines(&self, width: Option<usize>, paint: Paint) -> Vec<String> {
+        let widths = self.widths(width);
+        let header: Vec<Cell> = self.titles.iter().map(|title| Cell::styled(Style::Dim, title)).collect();
+        std::iter::once(&header).chain(&self.rows).map(|cells| line(cells, &widths, paint)).collect()
+    }
+
+    pub(super) fn render(&self, width: Option<usize>, paint: Paint) -> String {
+        self.lines(width, paint).join("\n")
+    }
+
+    /// As wide as the content; if that is too much, the widest column gives way first.
+    fn widths(&self, limit: Option<usize>) -> Vec<usize> {
+        let mut widths: Vec<usize> = self.titles.iter().map(|title| columns(title)).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(columns(&cell.text));
+            }
+        }
+        let Some(limit) = limit else { return widths };
+        let gaps = GAP * widths.len().saturating_sub(1);
+        let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(limit);
+        while excess > 0 {
+            // Of equals the last gives way: the columns to the left are the ones people look for.
+            let Some(widest) = widths.iter_mut().max_by_key(|width| **width).filter(|width| **width > LEAST)
+            else {
+                break;
+            };
+            *widest -= 1;
+            excess -= 1;
+        }
+        fit(widths, limit)
+    }
+}
+
+/// When even the least widths are too many, the columns at the right are lost.
+fn fit(mut widths: Vec<usize>, limit: usize) -> Vec<usize> {
+    let mut left = limit;
+    for width in &mut widths {
+        *width = (*width).min(left);
+        left = left.saturating_sub(*width + GAP);
+    }
+    widths
+}
+
+fn line(cells: &[Cell], widths: &[usize], paint: Paint) -> String {
+    let mut line = String::new();
+    let mut owed = 0;
+    for (cell, width) in cells.iter().zip(widths) {
+        let text = cut(&cell.text, *width);
+        if !text.is_empty() {
+            line.extend(std::iter::repeat_n(' ', owed));
+            owed = 0;
+        }
+        line.push_str(&paint.style(cell.style, &text));
+        owed += width - columns(&text).min(*width) + GAP;
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(&["ID", "TITLE", "AGE"]);
+        table.row([Cell::new("ses_1"), Cell::new("a long title of many words"), Cell::new("3m")]);
+        table.row([Cell::new("ses_22"), Cell::new("世界"), Cell::new("")]);
+        table
+    }
+
+    #[test]
+    fn columns_are_aligned_and_lines_end_without_spaces() {
+        insta::assert_snapshot!(table().render(None, Paint::OFF), @r"
+        ID      TITLE                       AGE
+        ses_1   a long title of many words  3m
+        ses_22  世界
+        ");
+    }
+
+    #[test]
+    fn the_widest_column_is_cut_to_the_terminal() {
+        insta::assert_snapshot!(table().render(Some(28), Paint::OFF), @r"
+        ID      TITLE            AGE
+        ses_1   a long title o…  3m
+        ses_22  世界
+        ");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for width in 0..60 {
+            for line in table().lines(Some(width), Paint::OFF) {
+                assert!(columns(&line) <= width, "{width}: {line:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn cells_are_cleaned_and_then_coloured() {
+        let mut table = Table::new(&["A"]);
+        table.row([Cell::styled(Style::Red, "x\x1b[0m\ny")]);
+        assert_eq!(table.lines(None, Paint::ON)[1], "\x1b[31mx<U+001B>[0m⏎y\x1b[0m");
+    }
+}

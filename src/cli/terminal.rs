@@ -1,0 +1,89 @@
+//! What we know about the terminal: is it one, how large is it, may we use colours.
+
+use std::io::IsTerminal;
+
+/// Colours and weights. `Paint` leaves the text alone when they are off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Style {
+    #[default]
+    Plain,
+    Bold,
+    Dim,
+    Red,
+    Green,
+    Yellow,
+    Cyan,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Paint {
+    on: bool,
+}
+
+impl Paint {
+    #[cfg(test)]
+    pub(super) const OFF: Self = Self { on: false };
+    #[cfg(test)]
+    pub(super) const ON: Self = Self { on: true };
+
+    pub(super) fn for_stdout() -> Self {
+        Self::decide(std::io::stdout().is_terminal())
+    }
+
+    pub(super) fn for_stderr() -> Self {
+        Self::decide(std::io::stderr().is_terminal())
+    }
+
+    fn decide(terminal: bool) -> Self {
+        let set = |key: &str| std::env::var_os(key).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { on: terminal && !set("NO_COLOR") && !dumb }
+    }
+
+    /// The text must be clean already: this only adds our own escapes around it.
+    pub(super) fn style(self, style: Style, text: &str) -> String {
+        let code = match style {
+            Style::Plain => return text.to_owned(),
+            Style::Bold => "1",
+            Style::Dim => "2",
+            Style::Red => "31",
+            Style::Green => "32",
+            Style::Yellow => "33",
+            Style::Cyan => "36",
+        };
+        if self.on && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) columns: usize,
+    pub(super) rows: usize,
+}
+
+/// The size to lay out for, or `None` when stdout is not a terminal: then nothing is cut.
+pub(super) fn stdout_size() -> Option<Size> {
+    std::io::stdout().is_terminal().then(size)
+}
+
+fn size() -> Size {
+    let from_env = |key| std::env::var(key).ok()?.parse().ok().filter(|number| *number > 0);
+    let asked = terminal_size::terminal_size();
+    Size {
+        columns: from_env("COLUMNS").or(asked.map(|(columns, _)| columns.0.into())).unwrap_or(80),
+        rows: from_env("LINES").or(asked.map(|(_, rows)| rows.0.into())).unwrap_or(24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_added_only_when_they_are_on() {
+        assert_eq!(Paint::OFF.style(Style::Red, "x"), "x");
+        assert_eq!(Paint::ON.style(Style::Red, "x"), "\x1b[31mx\x1b[0m");
+        assert_eq!(Paint::ON.style(Style::Plain, "x"), "x");
+        assert_eq!(Paint::ON.style(Style::Red, ""), "");
+    }
+}

@@ -1,0 +1,190 @@
+//! Text that others wrote, made safe and short enough to show.
+//!
+//! Agents are not trusted: what they say may hold terminal escapes, text that runs backwards, or characters that
+//! nobody can see. All of it is shown as `<U+202E>`, so that what a person reads is what is really there.
+
+use std::fmt::Write as _;
+
+/// One line: line feeds are shown as `⏎`, tabs become a space.
+pub(super) fn clean(text: &str) -> String {
+    sanitize(text, "⏎", " ")
+}
+
+/// Several lines: line feeds stay, tabs become four spaces.
+pub(super) fn clean_block(text: &str) -> String {
+    sanitize(text, "\n", "    ")
+}
+
+/// `clean_block`, with every line indented, so that it cannot pass for one of ours.
+pub(super) fn indented(text: &str) -> String {
+    let mut block = String::new();
+    for line in clean_block(text.trim_end()).lines() {
+        if !line.is_empty() {
+            block.push_str("  ");
+            block.push_str(line);
+        }
+        block.push('\n');
+    }
+    block
+}
+
+fn sanitize(text: &str, line_feed: &str, tab: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut before = '\0';
+    for c in text.chars() {
+        match c {
+            '\n' => clean.push_str(line_feed),
+            '\t' => clean.push_str(tab),
+            // Asks for the coloured form of the symbol before it, which is harmless and common.
+            '\u{fe0f}' if before >= '\u{203c}' && before != '\u{fe0f}' => clean.push(c),
+            c if deceives(c) => {
+                write!(clean, "<U+{:04X}>", u32::from(c)).expect("a string takes every write");
+            }
+            c => clean.push(c),
+        }
+        before = c;
+    }
+    clean
+}
+
+/// Control characters, bidirectional controls, and characters of no width.
+fn deceives(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// How many columns a terminal gives to the text, near enough to line up tables.
+pub(super) fn columns(text: &str) -> usize {
+    text.chars().map(char_columns).sum()
+}
+
+fn char_columns(c: char) -> usize {
+    match c {
+        '\u{300}'..='\u{36f}' | '\u{fe0f}' => 0,
+        '\u{1100}'..='\u{115f}'
+        | '\u{2e80}'..='\u{303e}'
+        | '\u{3041}'..='\u{a4cf}'
+        | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}'
+        | '\u{1f300}'..='\u{1f64f}'
+        | '\u{1f680}'..='\u{1f6ff}'
+        | '\u{1f900}'..='\u{1f9ff}'
+        | '\u{20000}'..='\u{3fffd}' => 2,
+        _ => 1,
+    }
+}
+
+/// Cuts to at most `limit` columns, with an ellipsis where something is missing.
+pub(super) fn cut(text: &str, limit: usize) -> String {
+    if columns(text) <= limit {
+        return text.to_owned();
+    }
+    let mut left = limit.saturating_sub(1);
+    let mut kept: String = text
+        .chars()
+        .take_while(|c| {
+            let room = char_columns(*c) <= left;
+            left = left.saturating_sub(char_columns(*c));
+            room
+        })
+        .collect();
+    if limit > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
+/// An id as people see and type it: the prefix and eight characters.
+pub(super) fn short(id: &str) -> String {
+    let start = id.find('_').map_or(0, |underscore| underscore + 1);
+    clean(id).chars().take(start + 8).collect()
+}
+
+/// `1 clearance`, `2 clearances`.
+pub(super) fn plural(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminal_escapes_are_made_visible() {
+        assert_eq!(clean("a\x1b[2Jb"), "a<U+001B>[2Jb");
+        assert_eq!(clean("\u{9b}31m"), "<U+009B>31m");
+        assert_eq!(clean("a\rb\x07\x08\x7f\0"), "a<U+000D>b<U+0007><U+0008><U+007F><U+0000>");
+    }
+
+    #[test]
+    fn text_that_runs_backwards_is_made_visible() {
+        assert_eq!(clean("rm \u{202e}cod.exe"), "rm <U+202E>cod.exe");
+        assert_eq!(clean("\u{2066}a\u{2069}\u{200f}\u{61c}"), "<U+2066>a<U+2069><U+200F><U+061C>");
+    }
+
+    #[test]
+    fn characters_of_no_width_are_made_visible() {
+        assert_eq!(clean("pass\u{200b}word\u{feff}"), "pass<U+200B>word<U+FEFF>");
+        assert_eq!(clean("a\u{fe0f}\u{e0041}\u{e0101}"), "a<U+FE0F><U+E0041><U+E0101>");
+    }
+
+    #[test]
+    fn ordinary_text_of_any_language_stays() {
+        let text = "Grüße, 世界, مرحبا, ✔\u{fe0f} 🎉";
+        assert_eq!(clean(text), text);
+        assert_eq!(clean_block(text), text);
+    }
+
+    #[test]
+    fn line_feeds_stay_only_where_several_lines_are_wanted() {
+        assert_eq!(clean("a\n\tb"), "a⏎ b");
+        assert_eq!(clean_block("a\n\tb\r\n"), "a\n    b<U+000D>\n");
+        assert_eq!(clean_block("a\u{2028}b"), "a<U+2028>b");
+    }
+
+    #[test]
+    fn a_block_is_indented_without_spaces_on_empty_lines() {
+        assert_eq!(indented("a\n\n b\x1b\n\n"), "  a\n\n   b<U+001B>\n");
+        assert_eq!(indented(" \n"), "");
+    }
+
+    #[test]
+    fn nothing_that_deceives_survives_cleaning() {
+        for c in '\0'..=char::MAX {
+            let shown = clean(&format!("a{c}b"));
+            assert!(!shown.chars().any(deceives), "{c:?} survives as {shown:?}");
+        }
+    }
+
+    #[test]
+    fn cutting_counts_characters_and_never_splits_one() {
+        assert_eq!(cut("hello", 5), "hello");
+        assert_eq!(cut("hello!", 5), "hell…");
+        assert_eq!(cut("äöüäöü", 4), "äöü…");
+        assert_eq!(cut("世界世界", 4), "世…");
+        assert_eq!(cut("hello", 1), "…");
+        assert_eq!(cut("hello", 0), "");
+    }
+
+    #[test]
+    fn ids_are_shortened_to_eight_characters_after_the_prefix() {
+        assert_eq!(short("ses_0123456789abcdef"), "ses_01234567");
+        assert_eq!(short("clr_0123"), "clr_0123");
+        assert_eq!(short("0123456789"), "01234567");
+    }
+}

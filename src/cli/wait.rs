@@ -1,0 +1,162 @@
+//! `intercom wait`: waits on the event stream, without polling.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::Deserialize;
+
+use super::client::Answer;
+use super::failure::{Failure, Refusal};
+use super::logs::tell;
+use super::model::Session;
+use super::stream::{Item, Stream};
+use super::text::clean;
+use super::time::parse_duration;
+use super::url::url;
+use super::{Context, client::Client};
+
+/// Wait until a session is idle, waits for somebody, or has ended
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit code 1 means that the time was up, or that the session ended while something else was waited for.
+
+Examples:
+  intercom wait shop --for idle
+  intercom wait shop --for waiting --timeout 5m && intercom clearances --session shop
+  intercom wait shop --for ended --timeout 1h30m")]
+pub(super) struct Args {
+    /// A session
+    #[arg(value_name = "SES", value_parser = super::id())]
+    session: String,
+    /// What to wait for
+    #[arg(long = "for", value_name = "PHASE")]
+    goal: Goal,
+    /// How long at most: seconds, or `30s`, `5m`, `1h30m`
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    timeout: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Goal {
+    /// The agent has nothing to do
+    Idle,
+    /// A clearance or a question waits for somebody
+    Waiting,
+    /// The agent is gone
+    Ended,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Reached,
+    OutOfReach,
+    NotYet,
+}
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    let waiting = wait(&args.session, args.goal, &cx.client);
+    let answer = match args.timeout {
+        None => waiting.await?,
+        Some(limit) => match tokio::time::timeout(limit, waiting).await {
+            Ok(answer) => answer?,
+            Err(_) => return Err(too_late(&args.session, limit, cx).await),
+        },
+    };
+    cx.answer(&answer, || Ok(clean(&answer.parse::<Session>()?.phase)))
+}
+
+/// The session's state is read after the place in the log, so that no change can fall between them.
+async fn wait(typed: &str, goal: Goal, client: &Client) -> anyhow::Result<Answer> {
+    let after = last_seq(client).await?;
+    let answer = client.get(&url(&["sessions", typed], &[])).await?;
+    let session: Session = answer.parse()?;
+    if let Some(answer) = settle(goal, "", answer)? {
+        return Ok(answer);
+    }
+    let mut stream = Stream::open(client, Some(&session.id), after).await?;
+    let path = url(&["sessions", &session.id], &[]);
+    loop {
+        let kind = match stream.next().await? {
+            Item::Event(event) if !changes_no_phase(&event.kind) => event.kind,
+            Item::Event(_) => continue,
+            item => {
+                tell(&item);
+                String::new()
+            }
+        };
+        match client.get(&path).await {
+            Ok(answer) => {
+                if let Some(answer) = settle(goal, &kind, answer)? {
+                    return Ok(answer);
+                }
+            }
+            Err(error) if error.is::<Refusal>() => return Err(error),
+            Err(_) => {} // the daemon is away: the stream says when it is back
+        }
+    }
+}
+
+fn settle(goal: Goal, kind: &str, answer: Answer) -> anyhow::Result<Option<Answer>> {
+    let session: Session = answer.parse()?;
+    match judge(goal, &session.phase, kind) {
+        Verdict::Reached => Ok(Some(answer)),
+        Verdict::NotYet => Ok(None),
+        Verdict::OutOfReach => {
+            let failure = Failure::failed(format!("{} has ended", session.label()));
+            Err(match session.why {
+                Some(why) if !why.is_empty() => failure.hint(why),
+                _ => failure,
+            }
+            .into())
+        }
+    }
+}
+
+/// An end that was logged counts for those who wait for it, even if the session was resumed right away.
+fn judge(goal: Goal, phase: &str, kind: &str) -> Verdict {
+    match (goal, phase) {
+        (Goal::Ended, _) if kind == "session.ended" => Verdict::Reached,
+        (Goal::Idle, "idle") | (Goal::Waiting, "waiting") | (Goal::Ended, "ended") => Verdict::Reached,
+        (_, "ended") => Verdict::OutOfReach,
+        _ => Verdict::NotYet,
+    }
+}
+
+/// The many events that need no look at the session.
+fn changes_no_phase(kind: &str) -> bool {
+    matches!(kind, "status" | "update" | "heartbeat" | "line.rejected" | "unknown" | "nudge")
+}
+
+/// Where the log ends now. A daemon that does not say so makes us read from the beginning.
+pub(super) async fn last_seq(client: &Client) -> anyhow::Result<u64> {
+    #[derive(Deserialize)]
+    struct Health {
+        last_seq: Option<u64>,
+    }
+    let health: Health = client.get(&url(&["health"], &[])).await?.parse()?;
+    Ok(health.last_seq.unwrap_or(0))
+}
+
+async fn too_late(typed: &str, limit: Duration, cx: &Context) -> anyhow::Error {
+    let now = match super::logs::session(typed, cx).await {
+        Ok(session) => format!("{} is still {}", session.label(), session.phase),
+        Err(_) => format!("{typed} is not there yet"),
+    };
+    Failure::failed(format!("{now} after {limit:?}")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_is_reached_missed_or_still_ahead() {
+        assert_eq!(judge(Goal::Idle, "idle", ""), Verdict::Reached);
+        assert_eq!(judge(Goal::Idle, "working", "turn.started"), Verdict::NotYet);
+        assert_eq!(judge(Goal::Waiting, "waiting", "clearance.requested"), Verdict::Reached);
+        assert_eq!(judge(Goal::Waiting, "ended", "session.ended"), Verdict::OutOfReach);
+        assert_eq!(judge(Goal::Waiting, "parked", ""), Verdict::NotYet);
+        assert_eq!(judge(Goal::Ended, "ended", ""), Verdict::Reached);
+        assert_eq!(judge(Goal::Ended, "starting", "session.ended"), Verdict::Reached);
+    }
+}

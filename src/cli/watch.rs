@@ -1,0 +1,139 @@
+//! `intercom watch`: a live overview on a terminal, a line per event elsewhere.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::failure::Refusal;
+use super::logs::{session, tell};
+use super::model::{Clearance, Event, Question, Session};
+use super::overview::{LATEST, Overview};
+use super::stream::{Item, Stream};
+use super::terminal::{Style, stdout_size};
+use super::text::short;
+use super::time::date_time;
+use super::wait::last_seq;
+use super::{Context, out, render};
+
+/// Watch what all agents do, live
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+On a terminal this is an overview that renews itself until Ctrl-C; otherwise, and with --json, one line per event.")]
+pub(super) struct Args {
+    /// Only this session
+    #[arg(value_name = "SES", value_parser = super::id())]
+    session: Option<String>,
+}
+
+/// At most so often is the state asked for again while events pour in.
+const REFRESH: Duration = Duration::from_millis(250);
+/// So often are the ages renewed when nothing happens.
+const TICK: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    let only = match &args.session {
+        Some(typed) => Some(session(typed, cx).await?.id),
+        None => None,
+    };
+    let end = last_seq(&cx.client).await?;
+    if cx.json || stdout_size().is_none() {
+        return lines(Stream::open(&cx.client, only.as_deref(), end).await?, cx).await;
+    }
+    // The overview begins with what happened last, if it is still there.
+    let before = end.saturating_sub(LATEST as u64);
+    let stream = match Stream::open(&cx.client, only.as_deref(), before).await {
+        Err(error) if error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status == 410) => {
+            Stream::open(&cx.client, only.as_deref(), end).await?
+        }
+        opened => opened?,
+    };
+    live(stream, only.as_deref(), cx).await
+}
+
+async fn lines(mut stream: Stream, cx: &Context) -> anyhow::Result<()> {
+    loop {
+        match stream.next().await? {
+            Item::Event(event) if cx.json => out::print(&event.raw)?,
+            Item::Event(event) => out::print(&line(&event, cx))?,
+            item => tell(&item),
+        }
+    }
+}
+
+fn line(event: &Event, cx: &Context) -> String {
+    let lead = cx.paint.style(Style::Dim, &format!("{}  {}", date_time(&event.at), short(&event.session)));
+    render::event(event).lines(&format!("{lead}  "), cx.paint)
+}
+
+async fn live(mut stream: Stream, only: Option<&str>, cx: &Context) -> anyhow::Result<()> {
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut resized = signal(SignalKind::window_change())?;
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut view = Overview::default();
+    refresh(&mut view, only, cx).await?;
+    let _screen = Screen::enter()?;
+    let (mut size, mut refreshed, mut stale) = (stdout_size(), Instant::now(), false);
+    loop {
+        tokio::select! {
+            item = stream.next() => {
+                match item? {
+                    Item::Event(event) => view.push(event),
+                    Item::Lost => view.away = true,
+                    Item::Back => view.away = false,
+                }
+                stale = true;
+                continue; // drawn with the next refresh: a flood of events is not a flood of frames
+            }
+            () = sleep_until(refreshed + REFRESH), if stale => {
+                if !view.away {
+                    refresh(&mut view, only, cx).await.ok(); // the stream notices when the daemon is away
+                }
+                (refreshed, stale) = (Instant::now(), false);
+            }
+            _ = tick.tick() => {}
+            _ = resized.recv() => size = stdout_size(),
+            _ = interrupted.recv() => return Ok(()),
+            _ = terminated.recv() => return Ok(()),
+        }
+        if let Some(size) = size {
+            out::draw(&view.frame(size, cx.paint, Timestamp::now()))?;
+        }
+    }
+}
+
+async fn refresh(view: &mut Overview, only: Option<&str>, cx: &Context) -> anyhow::Result<()> {
+    let mine = |session: &str| only.is_none_or(|only| only == session);
+    let pending = [("status", "pending")];
+    let mut sessions: Vec<Session> = match only {
+        Some(id) => vec![session(id, cx).await?],
+        None => cx.client.list(&["sessions"], &[]).await?.items()?,
+    };
+    let mut clearances: Vec<Clearance> = cx.client.list(&["clearances"], &pending).await?.items()?;
+    let mut questions: Vec<Question> = cx.client.list(&["questions"], &pending).await?.items()?;
+    clearances.retain(|clearance| mine(&clearance.session));
+    questions.retain(|question| mine(&question.session));
+    sessions.sort_by_key(|session| session.phase != "waiting");
+    (view.sessions, view.clearances, view.questions) = (sessions, clearances, questions);
+    Ok(())
+}
+
+/// The terminal's second screen, without cursor and without wrapped lines; the first one comes back at the end.
+#[derive(Debug)]
+struct Screen;
+
+impl Screen {
+    fn enter() -> anyhow::Result<Self> {
+        out::draw("\x1b[?1049h\x1b[?25l\x1b[?7l")?;
+        Ok(Self)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        out::draw("\x1b[?7h\x1b[?25h\x1b[?1049l").ok(); // the terminal may have gone
+    }
+}

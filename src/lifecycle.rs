@@ -1,0 +1,169 @@
+//! The daemon from start to stop.
+//!
+//! ```text
+//!   state directory ─► lock ─► store ─► what an earlier daemon left ─► socket ─► serve … signal
+//!   sessions stopped in parallel ─► streams closed ─► store closed ─► socket and daemon.json removed
+//! ```
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+mod demo;
+
+use crate::bridge::api::{Api, Peer, socket};
+use crate::bus::Bell;
+use crate::config::{Config, Paths};
+use crate::domain::Time;
+use crate::store::Store;
+use crate::supervisor::Supervisor;
+
+/// How long open requests may take to finish once everything else has stopped.
+const LAST_ANSWERS: Duration = Duration::from_millis(300);
+
+#[derive(Debug)]
+pub struct ServeOptions {
+    pub paths: Paths,
+    pub config: Config,
+    pub demo: bool,
+}
+
+/// Runs the daemon until it is told to stop.
+pub fn serve(options: ServeOptions) -> anyhow::Result<()> {
+    crate::telemetry::init();
+    let ServeOptions { paths, config, demo } = options;
+    make_private_dir(&paths.state_dir)?;
+    if let Some(dir) = paths.socket.parent()
+        && !dir.exists()
+    {
+        make_private_dir(dir)?;
+    }
+    let lock = lock(&paths)?;
+    raise_fd_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(run(&paths, config, demo));
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    drop(lock);
+    result
+}
+
+async fn run(paths: &Paths, config: Config, demo: bool) -> anyhow::Result<()> {
+    // Listened for from the very start: a signal during start-up must not kill a half-open store.
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+
+    let bell = Bell::new();
+    let database = paths.database();
+    let store = Store::open(&database, bell.clone())
+        .with_context(|| format!("cannot open the database {}", database.display()))?;
+    make_private_file(&database)?;
+    let supervisor = Supervisor::new(config, store);
+    let recovered = supervisor.recover().await.context("cannot read the sessions of the last run")?;
+    if recovered.ended > 0 {
+        tracing::warn!(sessions = recovered.ended, "sessions of an earlier daemon were lost with it");
+    }
+    supervisor.keep_house();
+
+    let listener = socket::listen(&paths.socket)
+        .await
+        .with_context(|| format!("cannot listen on {}", paths.socket.display()))?;
+    let about = json!({
+        "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "socket": paths.socket,
+        "url": null, "started_at": Time::now().to_string(),
+    });
+    std::fs::write(paths.daemon_json(), format!("{about}\n"))
+        .with_context(|| format!("cannot write {}", paths.daemon_json().display()))?;
+
+    let closing = CancellationToken::new();
+    let api = Api::new(supervisor.clone(), bell.clone(), closing.clone());
+    let service = api.router().into_make_service_with_connect_info::<Peer>();
+    let stop = closing.clone().cancelled_owned();
+    let server =
+        tokio::spawn(async move { axum::serve(listener, service).with_graceful_shutdown(stop).await });
+    tracing::info!(socket = %paths.socket.display(), pid = std::process::id(), "intercom is ready");
+
+    let guide = match demo {
+        true => Some(demo::start(&supervisor, &bell, &paths.socket).await?),
+        false => None,
+    };
+    let cause = tokio::select! {
+        _ = interrupt.recv() => "SIGINT",
+        _ = terminate.recv() => "SIGTERM",
+        _ = hangup.recv() => "SIGHUP",
+    };
+    tracing::info!(cause, "stopping all sessions");
+    supervisor.shut_down().await;
+    if let Some(guide) = guide {
+        guide.abort();
+    }
+    closing.cancel();
+    tokio::time::timeout(LAST_ANSWERS, server).await.ok(); // a client that does not read is not waited for
+    std::fs::remove_file(&paths.socket).ok(); // somebody may have tidied up
+    std::fs::remove_file(paths.daemon_json()).ok(); // as above
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn make_private_dir(dir: &Path) -> anyhow::Result<()> {
+    let create = || -> std::io::Result<()> {
+        if !dir.exists() {
+            return DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        }
+        // It holds what agents said and operators decided: nobody else's business.
+        let mode = dir.metadata()?.permissions().mode();
+        if mode & 0o077 != 0 {
+            std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))?;
+        }
+        Ok(())
+    };
+    create().with_context(|| format!("cannot use the directory {}", dir.display()))
+}
+
+fn make_private_file(file: &Path) -> anyhow::Result<()> {
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(file, mode).with_context(|| format!("cannot protect {}", file.display()))
+}
+
+/// One daemon per state directory. The kernel lets go of the lock with the process, however it ends.
+fn lock(paths: &Paths) -> anyhow::Result<Flock<File>> {
+    let path = paths.lock();
+    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let file = open.with_context(|| format!("cannot open {}", path.display()))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(mut lock) => {
+            lock.set_len(0)?;
+            lock.rewind()?;
+            write!(lock, "{}", std::process::id())?;
+            Ok(lock)
+        }
+        Err((mut file, _)) => {
+            let mut pid = String::new();
+            file.read_to_string(&mut pid).ok(); // only for the message
+            let pid = if pid.is_empty() { "unknown" } else { pid.trim() };
+            bail!("another intercom (pid {pid}) uses the state directory {}", paths.state_dir.display())
+        }
+    }
+}
+
+/// Each agent takes a handful of descriptors.
+fn raise_fd_limit() {
+    match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok((soft, hard)) if soft < hard => {
+            if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+                tracing::warn!(%error, soft, hard, "the limit on open files stays low");
+            }
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "the limit on open files is not known"),
+    }
+}

@@ -1,0 +1,108 @@
+//! `serve --demo`: starts the demo agent and tells a newcomer, as it goes, what to type next.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use crate::bus::Bell;
+use crate::config::DEMO_AGENT;
+use crate::domain::Event;
+use crate::supervisor::{StartRequest, Supervisor};
+
+/// Starts the demo and a task that guides through it.
+pub(super) async fn start(
+    supervisor: &Supervisor,
+    bell: &Bell,
+    socket: &Path,
+) -> anyhow::Result<JoinHandle<()>> {
+    let request = StartRequest {
+        agent: Some(DEMO_AGENT.to_owned()),
+        workspace: std::env::current_dir()?.display().to_string(),
+        prompt: Some("Show me around.".to_owned()),
+        by: "the demo".to_owned(),
+        ..StartRequest::default()
+    };
+    let id = supervisor.start(request).await?;
+    let guide = Guide { intercom: how_to_call_us(socket) };
+    say(&format!(
+        "intercom is running, and a demo agent works in session {id}.\nIn a second terminal:\n\n  \
+         {intercom} ls\n  {intercom} logs -f {id}\n  {intercom} questions\n  {intercom} clearances\n\n\
+         What it asks appears here, with the line that answers it. Ctrl-C stops everything.\n",
+        intercom = guide.intercom,
+    ));
+    let (store, mut ear) = (supervisor.store().clone(), bell.listen());
+    Ok(tokio::spawn(async move {
+        let mut after = 0;
+        loop {
+            ear.newest();
+            while let Ok(Ok(events)) = store.events(Some(after), Some(id), 100).await {
+                let Some(last) = events.last() else { break };
+                after = last.seq;
+                events.iter().filter_map(|event| guide.word(event)).for_each(|word| say(&word));
+            }
+            if !ear.hear().await {
+                return;
+            }
+        }
+    }))
+}
+
+struct Guide {
+    intercom: String,
+}
+
+impl Guide {
+    /// What a newcomer should know about this event, if anything.
+    fn word(&self, event: &Event) -> Option<String> {
+        let data: Value = serde_json::from_str(event.data.as_str()).ok()?;
+        let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
+        let intercom = &self.intercom;
+        Some(match event.kind.as_str() {
+            "question.asked" => format!(
+                "The agent asks: {}\n  {intercom} answer {} continue\n",
+                text("text"),
+                text("question")
+            ),
+            "clearance.requested" => format!(
+                "The agent wants a clearance ({} risk): {}\n  {intercom} clearances {id}\n  {intercom} approve {id}\n  \
+                 {intercom} deny {id} --reason \"not today\"\n",
+                text("risk"),
+                text("title"),
+                id = text("clearance"),
+            ),
+            "clearance.delivered" => "The decision has reached the agent.\n".to_owned(),
+            "turn.ended" => format!(
+                "The agent is done. Give it something else to do:\n  {intercom} send {} \"once more, please\"\n",
+                event.session
+            ),
+            _ => return None,
+        })
+    }
+}
+
+/// stderr: stdout is for data, and the daemon has none.
+fn say(text: &str) {
+    eprintln!("{text}");
+}
+
+/// How this very program can be called from a second terminal that has our environment's defaults only.
+fn how_to_call_us(socket: &Path) -> String {
+    let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("intercom"));
+    let on_path = std::env::var_os("PATH").is_some_and(|path| {
+        std::env::split_paths(&path)
+            .any(|dir| dir.join("intercom").canonicalize().is_ok_and(|file| file == exe))
+    });
+    let here = std::env::current_dir().ok().and_then(|cwd| exe.strip_prefix(cwd).ok().map(Path::to_owned));
+    let name = match (on_path, here) {
+        (true, _) => "intercom".to_owned(),
+        (false, Some(relative)) => format!("./{}", relative.display()),
+        (false, None) => exe.display().to_string(),
+    };
+    let flags = crate::config::Flags { config: None, state_dir: None, socket: None };
+    let usual = crate::config::Paths::from_process(flags).is_ok_and(|paths| paths.socket == socket);
+    // A flag of this process is unknown to the next one; a variable is as unknown in another terminal.
+    let explicit = !usual
+        || ["INTERCOM_SOCKET", "INTERCOM_STATE_DIR"].iter().any(|name| std::env::var_os(name).is_some());
+    if explicit { format!("{name} --socket {}", socket.display()) } else { name }
+}

@@ -1,0 +1,427 @@
+//! The task that owns one session: turns what happens into inputs, commits what the state machine records, then
+//! performs what it asks for. Nothing is performed or answered before it is in the log.
+//!
+//! Commands come first, then news of the process, then its output, a bounded batch at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::sync::{oneshot, watch};
+use tracing::Instrument;
+
+use super::commit::{self, Todo, step};
+use super::handle::{CommandError, Desk, Handle, Message, Stopped};
+use super::state::{Effect, Gone, How, Input, Refused, State};
+use crate::domain::{Entry, Outbound, PromptId, Said};
+use crate::driver::Driver;
+use crate::host::{Departure, Ladder, News, Process, Spec};
+use crate::store::{Outgoing, Store, StoreError, Write};
+use crate::wire::framing::Framer;
+
+/// Events in one write of bulk output.
+const BATCH_ROWS: usize = 1000;
+/// Output taken in one go, whole chunks.
+const BATCH_BYTES: usize = 256 * 1024;
+/// Unusable lines that are worth a warning each, per process; the rest is in the log only.
+const LOUD_REJECTIONS: u32 = 20;
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_LAST: Duration = Duration::from_secs(2);
+
+/// How this session's process is started and talked to.
+pub struct Plan {
+    pub spec: Result<Spec, String>,
+    pub framer: Framer,
+    pub driver: Box<dyn Driver>,
+    pub ladder: Ladder,
+    pub startup_timeout: Duration,
+    /// How to start it again later, in the supervisor's own form.
+    pub launch: String,
+}
+
+impl std::fmt::Debug for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plan").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+/// Why a session did not come to run.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("{0}")]
+    SpawnFailed(String),
+    #[error(transparent)]
+    Command(#[from] CommandError),
+}
+
+pub type Started = oneshot::Receiver<Result<(), StartError>>;
+
+/// The owner of one session, before it runs.
+pub struct Actor {
+    state: State,
+    plan: Plan,
+    store: Store,
+    desk: Desk,
+    /// True while there is too little free disk: the agent's output stays in its pipe.
+    paused: watch::Receiver<bool>,
+    process: Option<Process>,
+    /// Output that has not been made into events yet.
+    buf: BytesMut,
+    consumed: u64,
+    /// `buf` may hold another whole message.
+    more: bool,
+    rejections: u32,
+    starting: Option<oneshot::Sender<Result<(), StartError>>>,
+    stoppers: Vec<oneshot::Sender<Result<Stopped, CommandError>>>,
+    stopped: Stopped,
+    /// The launch description goes into the first snapshot.
+    launch: Option<String>,
+    /// The store and this session disagree: nothing more can be recorded.
+    abandoned: bool,
+}
+
+impl std::fmt::Debug for Actor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Actor").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// What is told when the task is over and its session is free to be resumed.
+#[derive(Debug)]
+pub struct Farewell {
+    stoppers: Vec<oneshot::Sender<Result<Stopped, CommandError>>>,
+    stopped: Stopped,
+}
+
+impl Farewell {
+    pub fn tell(self) {
+        for reply in self.stoppers {
+            reply.send(Ok(self.stopped.clone())).ok(); // the caller may have gone
+        }
+    }
+}
+
+impl Actor {
+    pub fn new(
+        state: State,
+        plan: Plan,
+        store: Store,
+        paused: watch::Receiver<bool>,
+    ) -> (Self, Handle, Started) {
+        let (handle, desk) = Handle::new(state.id(), state.about.name.clone());
+        let (starting, started) = oneshot::channel();
+        let actor = Self {
+            launch: Some(plan.launch.clone()),
+            state,
+            plan,
+            store,
+            desk,
+            paused,
+            process: None,
+            buf: BytesMut::new(),
+            consumed: 0,
+            more: false,
+            rejections: 0,
+            starting: Some(starting),
+            stoppers: Vec::new(),
+            stopped: Stopped::default(),
+            abandoned: false,
+        };
+        (actor, handle, started)
+    }
+
+    /// Lives as long as the session's process. `first` is a launch or a resume.
+    pub async fn run(self, first: Input) -> Farewell {
+        let span = tracing::info_span!("session", session.id = %self.state.id());
+        self.live(first).instrument(span).await
+    }
+
+    async fn live(mut self, first: Input) -> Farewell {
+        match self.command(first).await {
+            Ok(_) => self.spawn().await,
+            Err(error) => {
+                self.answer_start(Err(error.into()));
+                return self.farewell();
+            }
+        }
+        while !self.state.is_ended() && !self.abandoned {
+            self.turn().await;
+        }
+        self.farewell()
+    }
+
+    /// One thing that happens.
+    async fn turn(&mut self) {
+        let Some(process) = &mut self.process else {
+            // Unreachable by construction; ending beats hanging.
+            let reason = "the process was lost".to_owned();
+            return self
+                .absorb(vec![Input::Exited(Box::new(Gone { reason, ..Gone::default() }))], None)
+                .await;
+        };
+        let may_read = self.state.may_read() && !*self.paused.borrow();
+        tokio::select! {
+            biased;
+            Some(message) = self.desk.inbox.recv() => self.serve(message).await,
+            Some(news) = process.news.recv() => self.heard(news).await,
+            () = std::future::ready(()), if may_read && self.more => self.digest().await,
+            Some(chunk) = process.output.recv(), if may_read => {
+                self.buf.extend_from_slice(&chunk);
+                while self.buf.len() < BATCH_BYTES && let Ok(chunk) = process.output.try_recv() {
+                    self.buf.extend_from_slice(&chunk);
+                }
+                self.digest().await;
+            }
+            // Woken to look again whether there is room on the disk.
+            Ok(()) = self.paused.changed() => {}
+            // Its output is at an end, and there is nothing to do until its exit is told.
+            else => std::future::pending().await,
+        }
+    }
+
+    async fn serve(&mut self, message: Message) {
+        match message {
+            Message::Command { input, reply } => {
+                let result = self.command(input).await;
+                reply.send(result).ok(); // the caller may have gone
+            }
+            Message::Stop { how, by, reply } => match self.command(Input::Stop { how, by }).await {
+                Ok(_) => self.stoppers.push(reply),
+                Err(error) => drop(reply.send(Err(error))),
+            },
+        }
+    }
+
+    /// What an operator wants: all of it is committed, or nothing has changed.
+    async fn command(&mut self, input: Input) -> Result<Option<PromptId>, CommandError> {
+        let before = self.state.clone();
+        let mut effects = Vec::new();
+        step(&mut self.state, input, &mut effects)?;
+        let prompt = effects.iter().find_map(|effect| match effect {
+            Effect::Ledger(Entry::PromptAdded(prompt)) => Some(prompt.id),
+            _ => None,
+        });
+        let (write, todo) = self.write(effects, Vec::new(), None);
+        if let Err(error) = self.store.write(Arc::new(write)).await {
+            self.state = before;
+            return Err(match error {
+                StoreError::Conflict(_) => CommandError::Refused(Refused::NotOpen),
+                error => CommandError::Store(error),
+            });
+        }
+        self.launch = None;
+        self.perform(todo);
+        Ok(prompt)
+    }
+
+    async fn heard(&mut self, news: News) {
+        let mut inputs = Vec::new();
+        let mut settled = Vec::new();
+        let mut departure = None;
+        let mut next = Some(news);
+        while let Some(news) = next {
+            match news {
+                News::Written { n } => {
+                    settled.push(Outgoing::Settled { n });
+                    inputs.push(Input::Delivered { n });
+                }
+                News::Failed { n, cause } => {
+                    settled.push(Outgoing::Settled { n });
+                    inputs.push(Input::Undelivered { n, cause });
+                }
+                News::Exited(gone) => departure = Some(gone),
+            }
+            let process = self.process.as_mut();
+            next = process.filter(|_| departure.is_none()).and_then(|process| process.news.try_recv().ok());
+        }
+        if !inputs.is_empty() {
+            self.absorb_with(inputs, None, settled).await;
+        }
+        if let Some(departure) = departure {
+            self.exited(departure).await;
+        }
+    }
+
+    /// The process is gone: what it had said before is made into events first.
+    async fn exited(&mut self, departure: Departure) {
+        while let Some(chunk) = match &mut self.process {
+            Some(process) => process.output.recv().await,
+            None => None,
+        } {
+            self.buf.extend_from_slice(&chunk);
+            self.more = true;
+            while self.more {
+                self.digest().await;
+            }
+        }
+        loop {
+            let frames: Vec<_> = std::iter::from_fn(|| self.plan.framer.finish(&mut self.buf)).collect();
+            if frames.is_empty() {
+                break;
+            }
+            let said = frames.into_iter().filter_map(|frame| self.plan.driver.decode(frame));
+            let inputs: Vec<Input> = said.map(|said| Input::Said(Box::new(said))).collect();
+            self.absorb(inputs, None).await;
+        }
+        let Departure { exit, reason, steps, killed, stderr_tail } = departure;
+        let steps: Vec<String> = steps.into_iter().map(str::to_owned).collect();
+        self.stopped = Stopped { steps: steps.clone(), killed };
+        let gone = Gone { exit, reason: reason.to_owned(), steps, killed, stderr_tail };
+        self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![Outgoing::Cleared]).await;
+        self.process = None;
+    }
+
+    /// Makes a bounded number of messages in `buf` into events.
+    async fn digest(&mut self) {
+        let before = self.buf.len();
+        let mut inputs = Vec::new();
+        self.more = false;
+        while let Some(frame) = self.plan.framer.next(&mut self.buf) {
+            if let Some(said) = self.plan.driver.decode(frame) {
+                if let Said::Rejected { rejection, .. } = &said {
+                    self.warn(rejection);
+                }
+                inputs.push(Input::Said(Box::new(said)));
+                if inputs.len() >= BATCH_ROWS {
+                    self.more = true;
+                    break;
+                }
+            }
+        }
+        self.consumed += (before - self.buf.len()) as u64;
+        if !inputs.is_empty() {
+            self.absorb(inputs, Some(self.consumed)).await;
+        }
+    }
+
+    fn warn(&mut self, rejection: &crate::domain::Rejection) {
+        self.rejections += 1;
+        if self.rejections <= LOUD_REJECTIONS {
+            tracing::warn!(
+                method = rejection.method,
+                field = rejection.field,
+                bytes = rejection.bytes,
+                line = %rejection.excerpt.escape_debug(),
+                "a line was rejected: {}", rejection.reason
+            );
+        }
+        if self.rejections == LOUD_REJECTIONS {
+            tracing::warn!("further rejected lines of this process are in its log only");
+        }
+    }
+
+    async fn absorb(&mut self, inputs: Vec<Input>, consumed: Option<u64>) {
+        self.absorb_with(inputs, consumed, Vec::new()).await;
+    }
+
+    /// What has happened and cannot be refused: committed, however long it takes. Meanwhile commands are refused.
+    async fn absorb_with(&mut self, inputs: Vec<Input>, consumed: Option<u64>, outgoing: Vec<Outgoing>) {
+        let mut effects = Vec::with_capacity(inputs.len() + 4);
+        for input in inputs {
+            if let Err(refused) = step(&mut self.state, input, &mut effects) {
+                tracing::error!(%refused, "what happened was refused");
+            }
+        }
+        let (write, todo) = self.write(effects, outgoing, consumed);
+        let write = Arc::new(write);
+        let mut delay = RETRY_FIRST;
+        while let Err(error) = self.store.write(Arc::clone(&write)).await {
+            match error {
+                StoreError::Unavailable(_) => tracing::warn!(%error, "will try again"),
+                error => {
+                    // Going on would answer the agent with what is not recorded. Letting go of the process ends it.
+                    tracing::error!(%error, "the session cannot go on");
+                    self.abandoned = true;
+                    self.process = None;
+                    return;
+                }
+            }
+            self.refuse_for(delay).await;
+            delay = (delay * 2).min(RETRY_LAST);
+        }
+        self.launch = None;
+        self.perform(todo);
+    }
+
+    /// Commands get their 503 while the store cannot be written.
+    async fn refuse_for(&mut self, delay: Duration) {
+        let deadline = tokio::time::Instant::now() + delay;
+        while let Ok(Some(message)) = tokio::time::timeout_at(deadline, self.desk.inbox.recv()).await {
+            let busy = || StoreError::Unavailable("an earlier write is being tried again".to_owned());
+            match message {
+                Message::Command { reply, .. } => drop(reply.send(Err(busy().into()))),
+                Message::Stop { reply, .. } => drop(reply.send(Err(busy().into()))),
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        effects: Vec<Effect>,
+        outgoing: Vec<Outgoing>,
+        consumed: Option<u64>,
+    ) -> (Write, Vec<Todo>) {
+        let process = self.process.as_ref().and_then(|p| serde_json::to_string(&p.identity).ok());
+        let plan = &mut self.plan;
+        let frame = |message: &Outbound| plan.framer.wrap(&plan.driver.encode(message));
+        let (mut write, todo) = commit::prepare(&mut self.state, effects, frame, process);
+        write.outgoing.splice(0..0, outgoing);
+        write.consumed = consumed;
+        if let Some(snapshot) = &mut write.snapshot {
+            snapshot.launch = self.launch.clone();
+        }
+        (write, todo)
+    }
+
+    fn perform(&mut self, todo: Vec<Todo>) {
+        for todo in todo {
+            let Some(process) = &self.process else { continue };
+            match todo {
+                Todo::Send { n, message } => process.send(n, message),
+                Todo::Stop(How::Stop) => {
+                    let reason = "the session is being stopped".to_owned();
+                    let text = self.plan.driver.encode(&Outbound::Interrupt { reason });
+                    let interrupt = self.plan.framer.wrap(&text);
+                    process.stop(Ladder { interrupt, ..self.plan.ladder.clone() });
+                }
+                Todo::Stop(How::Kill) => process.kill(),
+            }
+        }
+    }
+
+    async fn spawn(&mut self) {
+        let spawned = match self.plan.spec.clone() {
+            Err(cause) => Err(cause),
+            Ok(spec) => match tokio::time::timeout(self.plan.startup_timeout, Process::spawn(spec)).await {
+                Ok(result) => result.map_err(|error| error.to_string()),
+                Err(_) => Err(format!("no process after {} s", self.plan.startup_timeout.as_secs())),
+            },
+        };
+        match spawned {
+            Ok(process) => {
+                let pid = process.identity.pid;
+                tracing::info!(pid, "the agent runs");
+                self.desk.publish_stderr(process.stderr());
+                self.process = Some(process);
+                self.absorb(vec![Input::Spawned { pid }], Some(0)).await;
+                self.answer_start(Ok(()));
+            }
+            Err(cause) => {
+                tracing::warn!(%cause, "the agent could not be started");
+                self.absorb(vec![Input::SpawnFailed { cause: cause.clone() }], None).await;
+                self.answer_start(Err(StartError::SpawnFailed(cause)));
+            }
+        }
+    }
+
+    fn answer_start(&mut self, result: Result<(), StartError>) {
+        if let Some(starting) = self.starting.take() {
+            starting.send(result).ok(); // the caller may have gone; the session lives on
+        }
+    }
+
+    fn farewell(self) -> Farewell {
+        tracing::info!("the session ended");
+        Farewell { stoppers: self.stoppers, stopped: self.stopped }
+    }
+}

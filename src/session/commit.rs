@@ -1,0 +1,52 @@
+//! From effects to one write of the store and what is done after it is committed.
+
+use super::state::{Cx, Effect, How, Input, Refused, State};
+use crate::domain::{Kind, Outbound, Time, id};
+use crate::store::{Outgoing, Snapshot, Write};
+
+/// What is done after the commit.
+#[derive(Debug)]
+pub(super) enum Todo {
+    Send { n: u64, message: Vec<u8> },
+    Stop(How),
+}
+
+/// One step with the world's clock and randomness.
+pub(super) fn step(state: &mut State, input: Input, effects: &mut Vec<Effect>) -> Result<(), Refused> {
+    let mut seed = id::seed;
+    let mut cx = Cx { now: Time::now(), seed: &mut seed };
+    state.step(&mut cx, input, effects)
+}
+
+/// Sorts effects into what is committed and what is done afterwards, with a snapshot if the state has changed.
+pub(super) fn prepare(
+    state: &mut State,
+    effects: Vec<Effect>,
+    mut frame: impl FnMut(&Outbound) -> Vec<u8>,
+    process: Option<String>,
+) -> (Write, Vec<Todo>) {
+    let (mut facts, mut ledger) = (Vec::with_capacity(effects.len()), Vec::new());
+    let (mut outgoing, mut todo) = (Vec::new(), Vec::new());
+    for effect in effects {
+        match effect {
+            Effect::Record(fact) => facts.push(fact),
+            Effect::Ledger(entry) => ledger.push(entry),
+            Effect::Send { n, message } => {
+                let message = frame(&message);
+                outgoing.push(Outgoing::Sent { n, message: message.clone() });
+                todo.push(Todo::Send { n, message });
+            }
+            Effect::Spawn => {} // the session's task begins with it
+            Effect::Stop { how } => todo.push(Todo::Stop(how)),
+        }
+    }
+    // Bulk output waits its turn; what somebody waits for does not.
+    let bulk = |kind| matches!(kind, Kind::Status | Kind::Heartbeat | Kind::LineRejected | Kind::Unknown);
+    let urgent = !facts.iter().all(|fact| bulk(fact.kind));
+    let snapshot = state.take_dirty().then(|| {
+        let json = serde_json::to_string(&*state).expect("a state has string keys only");
+        Box::new(Snapshot { record: state.record(), state: json, launch: None, process })
+    });
+    let (session, generation) = (state.id(), state.generation());
+    (Write { session, generation, facts, ledger, outgoing, snapshot, consumed: None, urgent }, todo)
+}

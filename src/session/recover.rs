@@ -1,0 +1,19 @@
+//! A session whose process was lost with an earlier daemon.
+
+use std::sync::Arc;
+
+use super::commit::{prepare, step};
+use super::state::{Gone, Input, State};
+use crate::store::{Outgoing, Store, StoreError};
+
+/// Records the end of a session that has no process any more. What was open is withdrawn, visibly.
+pub async fn bury(store: &Store, mut state: State, reason: &str) -> Result<(), StoreError> {
+    let mut effects = Vec::new();
+    let gone = Gone { reason: reason.to_owned(), ..Gone::default() };
+    if step(&mut state, Input::Exited(Box::new(gone)), &mut effects).is_err() {
+        return Ok(()); // it had ended before
+    }
+    let (mut write, _) = prepare(&mut state, effects, |_| Vec::new(), None);
+    write.outgoing = vec![Outgoing::Cleared];
+    store.write(Arc::new(write)).await
+}

@@ -1,0 +1,57 @@
+//! What has to be done from time to time: retention, and a look at the disk.
+
+use std::time::Duration;
+
+use super::Supervisor;
+use crate::domain::Time;
+
+const LOOK_AT_DISK: Duration = Duration::from_secs(5);
+const SWEEP: Duration = Duration::from_secs(3600);
+
+impl Supervisor {
+    /// Runs until the daemon stops.
+    pub fn keep_house(&self) {
+        let supervisor = self.clone();
+        self.0.tasks.spawn(async move {
+            let closing = supervisor.0.closing.clone();
+            closing.run_until_cancelled(supervisor.chores()).await;
+        });
+    }
+
+    async fn chores(&self) {
+        let mut disk = tokio::time::interval(LOOK_AT_DISK);
+        let mut sweep = tokio::time::interval(SWEEP);
+        loop {
+            tokio::select! {
+                _ = disk.tick() => self.look_at_disk(),
+                _ = sweep.tick() => self.sweep().await,
+            }
+        }
+    }
+
+    /// With too little free disk, agents wait in their pipes: nothing is read that could not be stored.
+    fn look_at_disk(&self) {
+        let Some(dir) = self.store().path().parent() else { return };
+        let Ok(stat) = nix::sys::statvfs::statvfs(dir) else { return };
+        let free = stat.blocks_available().saturating_mul(stat.fragment_size());
+        let low = free < self.config().limits.min_free_disk_bytes();
+        let changed = self.0.paused.send_if_modified(|paused| std::mem::replace(paused, low) != low);
+        if changed && low {
+            tracing::error!(free.bytes = free, "too little free disk: reading from agents is paused");
+        } else if changed {
+            tracing::info!(free.bytes = free, "enough free disk again: reading from agents goes on");
+        }
+    }
+
+    async fn sweep(&self) {
+        let retention = &self.config().retention;
+        let max_bytes = retention.max_bytes().unwrap_or(0);
+        match self.store().sweep(retention.days, max_bytes, Time::now()).await {
+            Ok(swept) if swept.sessions > 0 => {
+                tracing::info!(sessions = swept.sessions, events = swept.events, "old sessions were removed");
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "old sessions could not be removed"),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Starting and resuming: from what somebody asked for to a plan for a process.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::Supervisor;
+use crate::config::{AgentProfile, DEMO_AGENT, Framing, PromptDelivery};
+use crate::domain::{SessionId, SessionRecord, Time};
+use crate::driver::intercom::Intercom;
+use crate::host::{Ladder, Spec, agent_environment, resolve_program};
+use crate::session::{About, CommandError, Input, Plan, Refused, StartError, State};
+use crate::store::StoreError;
+use crate::wire::framing::Framer;
+
+/// The hidden mode of our own binary that plays the demo agent.
+pub const DEMO_MODE: &str = "__demo-agent";
+
+/// What somebody asked to start.
+#[derive(Debug, Clone, Default)]
+pub struct StartRequest {
+    pub agent: Option<String>,
+    pub command: Option<String>,
+    pub args: Vec<String>,
+    /// A configured name or an absolute path.
+    pub workspace: String,
+    pub prompt: Option<String>,
+    pub name: Option<String>,
+    pub env: BTreeMap<String, String>,
+    pub by: String,
+}
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartRefused {
+    #[error("{0}")]
+    Invalid(String),
+    #[error("there are {0} sessions already, as many as max_sessions allows")]
+    TooMany(usize),
+    #[error("a session named `{0}` is running already")]
+    NameTaken(String),
+    #[error("the daemon is stopping")]
+    Closing,
+    /// A session was created and ended at once: its id, and why.
+    #[error("{cause}")]
+    SpawnFailed { id: SessionId, cause: String },
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// How a session is started again later.
+#[derive(Debug, Serialize, Deserialize)]
+struct Launch {
+    agent: Option<String>,
+    command: Option<String>,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+}
+
+impl Supervisor {
+    /// The session's id once its process runs.
+    pub async fn start(&self, request: StartRequest) -> Result<SessionId, StartRefused> {
+        let workspace = self.workspace(&request.workspace)?;
+        let agent = match (&request.agent, &request.command) {
+            (None, None) => workspace.agent,
+            (agent, _) => agent.clone(),
+        };
+        let launch = Launch { agent, command: request.command, args: request.args, env: request.env };
+        let profile = self.profile(&launch)?;
+        let id = SessionId::mint();
+        let state = State::new(About {
+            id,
+            name: check_name(request.name)?,
+            agent: launch.agent.clone(),
+            protocol: profile.protocol.as_str().to_owned(),
+            workspace: workspace.path,
+            created_at: Time::now(),
+            prompts_on_heartbeat: profile.prompt_delivery == PromptDelivery::Heartbeat,
+            max_queued_prompts: self.config().limits.max_queued_prompts,
+        });
+        let plan = self.plan(&launch, &profile, id, &state.about.workspace);
+        self.reserve(id, state.about.name.as_deref())?;
+        // The command line without what follows: arguments may hold what is nobody's business.
+        let first =
+            Input::Launch { by: request.by.clone(), command: profile.command, prompt: request.prompt };
+        let result = self.host(state, plan, first).await;
+        self.outcome(id, result)
+    }
+
+    /// The next generation of a session that has ended.
+    pub async fn resume(&self, record: &SessionRecord, by: String) -> Result<(), StartRefused> {
+        let id = record.id;
+        if record.phase.is_live() {
+            return Err(CommandError::Refused(Refused::Running).into());
+        }
+        // Its task may be about to end: it has told the log before it tells us.
+        if let Some(handle) = self.find(id) {
+            handle.closed().await;
+            while self.find(id).is_some() {
+                tokio::task::yield_now().await;
+            }
+        }
+        let corrupt = StoreError::Corrupt { what: "a session's snapshot" };
+        let (state, launch) = self.store().snapshot(id).await?.ok_or(corrupt.clone())?;
+        let state: State = serde_json::from_str(&state).map_err(|_| corrupt.clone())?;
+        let launch: Launch = serde_json::from_str(&launch).map_err(|_| corrupt)?;
+        let profile = self.profile(&launch)?;
+        if !record.workspace.is_dir() {
+            let gone = format!("the workspace {} is not there any more", record.workspace.display());
+            return Err(StartRefused::Invalid(gone));
+        }
+        let plan = self.plan(&launch, &profile, id, &record.workspace);
+        self.reserve(id, record.name.as_deref())?;
+        let result = self.host(state, plan, Input::Resume { by }).await;
+        self.outcome(id, result).map(drop)
+    }
+
+    fn outcome(&self, id: SessionId, result: Result<(), StartError>) -> Result<SessionId, StartRefused> {
+        match result {
+            Ok(()) => Ok(id),
+            Err(StartError::SpawnFailed(cause)) => Err(StartRefused::SpawnFailed { id, cause }),
+            Err(StartError::Command(error)) => Err(error.into()),
+        }
+    }
+
+    /// Takes a place for a session that is about to start.
+    fn reserve(&self, id: SessionId, name: Option<&str>) -> Result<(), StartRefused> {
+        if self.0.closing.is_cancelled() {
+            return Err(StartRefused::Closing);
+        }
+        let mut sessions = self.sessions();
+        if sessions.contains_key(&id) {
+            return Err(CommandError::Refused(Refused::Running).into());
+        }
+        let live = sessions.len();
+        if live >= self.config().limits.max_sessions {
+            return Err(StartRefused::TooMany(live));
+        }
+        let taken = |name: &str| sessions.values().flatten().any(|other| other.name.as_deref() == Some(name));
+        if let Some(name) = name.filter(|name| taken(name)) {
+            return Err(StartRefused::NameTaken(name.to_owned()));
+        }
+        sessions.insert(id, None);
+        Ok(())
+    }
+
+    fn workspace(&self, asked: &str) -> Result<crate::config::Workspace, StartRefused> {
+        let invalid = |message: String| Err(StartRefused::Invalid(message));
+        let workspace = match self.config().workspaces.get(asked) {
+            Some(workspace) => workspace.clone(),
+            None if Path::new(asked).is_absolute() => {
+                crate::config::Workspace { path: PathBuf::from(asked), agent: None }
+            }
+            None => {
+                return invalid(format!("workspace `{asked}` is neither configured nor an absolute path"));
+            }
+        };
+        if !workspace.path.is_dir() {
+            return invalid(format!(
+                "the workspace {} is not an existing directory",
+                workspace.path.display()
+            ));
+        }
+        Ok(workspace)
+    }
+
+    /// The profile to start: a configured one, the demo, or what was given on the spot.
+    fn profile(&self, launch: &Launch) -> Result<AgentProfile, StartRefused> {
+        match (&launch.agent, &launch.command) {
+            (Some(_), Some(_)) | (None, None) => {
+                Err(StartRefused::Invalid("exactly one of `agent` and `command` is needed".to_owned()))
+            }
+            (None, Some(command)) => {
+                let (command, args) = (command.clone(), launch.args.clone());
+                Ok(AgentProfile { command, args, ..AgentProfile::default() })
+            }
+            (Some(_), None) if !launch.args.is_empty() => {
+                Err(StartRefused::Invalid("`args` goes with `command`; a profile has its own".to_owned()))
+            }
+            (Some(name), None) => self.agent(name).ok_or_else(|| {
+                let known: Vec<String> = self.agents().into_iter().map(|(name, _)| name).collect();
+                StartRefused::Invalid(format!("no agent is named `{name}`; there is {}", known.join(", ")))
+            }),
+        }
+    }
+
+    fn agent(&self, name: &str) -> Option<AgentProfile> {
+        self.agents().into_iter().find(|(known, _)| known == name).map(|(_, profile)| profile)
+    }
+
+    /// Every profile that can be started, the built-in one included.
+    pub fn agents(&self) -> Vec<(String, AgentProfile)> {
+        let demo = AgentProfile {
+            description: Some("a friendly scripted agent that shows how intercom works".to_owned()),
+            // Our own binary, also after the file on disk was replaced.
+            command: "/proc/self/exe".to_owned(),
+            args: vec![DEMO_MODE.to_owned()],
+            ..AgentProfile::default()
+        };
+        let configured = self.config().agents.iter().map(|(name, profile)| (name.clone(), profile.clone()));
+        configured.chain([(DEMO_AGENT.to_owned(), demo)]).collect()
+    }
+
+    fn plan(&self, launch: &Launch, profile: &AgentProfile, id: SessionId, workspace: &Path) -> Plan {
+        let config = self.config();
+        let own = profile.env.iter().chain(&launch.env).map(|(name, value)| (name.clone(), value.clone()));
+        let env = agent_environment(std::env::vars_os(), &profile.pass_env, own, &id.to_string());
+        let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+        let spec = resolve_program(&profile.command, workspace, path.as_deref())
+            .map(|program| Spec {
+                program,
+                args: profile.args.iter().map(Into::into).collect(),
+                env,
+                cwd: workspace.to_owned(),
+                stderr_tail_bytes: config.limits.stderr_tail_bytes,
+            })
+            .map_err(|error| error.to_string());
+        let max_length = profile.max_line_length(&config.acp);
+        let framer = match profile.framing(&config.acp) {
+            Framing::Ndjson => Framer::ndjson(max_length),
+            Framing::Lsp => Framer::lsp(max_length),
+        };
+        let waits = profile.stop_waits(&config.stop);
+        Plan {
+            spec,
+            framer,
+            driver: Box::new(Intercom),
+            ladder: Ladder {
+                interrupt: Vec::new(),
+                after_interrupt: waits.after_interrupt(),
+                after_stdin_closed: waits.after_stdin_closed(),
+                after_sigterm: waits.after_sigterm(),
+            },
+            startup_timeout: profile.startup_timeout(&config.acp),
+            launch: serde_json::to_string(launch).expect("strings serialise"),
+        }
+    }
+}
+
+/// A name can be typed wherever an id can, so it must not look like one.
+fn check_name(name: Option<String>) -> Result<Option<String>, StartRefused> {
+    let Some(name) = name else { return Ok(None) };
+    let fine = (1..=64).contains(&name.chars().count())
+        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        && !name.starts_with(SessionId::PREFIX);
+    if fine {
+        Ok(Some(name))
+    } else {
+        let rule = "a name has 1 to 64 letters, digits, `-`, `_` or `.`, and does not begin with `ses_`";
+        Err(StartRefused::Invalid(rule.to_owned()))
+    }
+}

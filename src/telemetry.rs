@@ -1,0 +1,18 @@
+//! Traces go to stderr; `RUST_LOG` says how much.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+/// Ids and sizes at `info`, payloads at `trace`, secrets never.
+const DEFAULT: &str = "warn,intercom=info";
+
+pub fn init() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
+    builder.try_init().ok(); // a test may have set one up before
+}
