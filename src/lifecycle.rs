@@ -92,10 +92,7 @@ async fn run(paths: &Paths, config: Config, demo: bool) -> anyhow::Result<()> {
         tokio::spawn(async move { axum::serve(listener, service).with_graceful_shutdown(stop).await });
     tracing::info!(socket = %paths.socket.display(), pid = std::process::id(), "intercom is ready");
 
-    let guide = match demo {
-        true => Some(demo::start(&supervisor, &bell, &paths.socket).await?),
-        false => None,
-    };
+    let guide = if demo { Some(demo::start(&supervisor, &bell, &paths.socket).await?) } else { None };
     let cause = tokio::select! {
         _ = interrupt.recv() => "SIGINT",
         _ = terminate.recv() => "SIGTERM",

@@ -1,4 +1,4 @@
-//! SQLite: the log, the ledger, snapshots. One writer thread commits in groups; readers have their own connections.
+//! The database (`SQLite`): the log, the ledger, snapshots. One writer thread commits in groups; readers have their own connections.
 //!
 //! A write is one session's share of a transaction: its events, ledger changes, outgoing messages, snapshot and
 //! journal offset are committed together or not at all. The answer comes after the commit.

@@ -368,7 +368,7 @@ impl Actor {
         write.outgoing.splice(0..0, outgoing);
         write.consumed = consumed;
         if let Some(snapshot) = &mut write.snapshot {
-            snapshot.launch = self.launch.clone();
+            snapshot.launch.clone_from(&self.launch);
         }
         (write, todo)
     }

@@ -37,29 +37,7 @@ pub struct QuestionFilter {
 pub(super) fn apply(connection: &Connection, session: i64, entry: &Entry) -> Result<(), StoreError> {
     let run = |sql: &str, values: &[&dyn ToSql]| connection.prepare_cached(sql)?.execute(values);
     match entry {
-        Entry::ClearanceOpened(c) => {
-            run(
-                "INSERT INTO clearances (id, session, generation, request, title, description, diff, file_path, risk,
-                     claimed_risk, options, status, delivery, requested_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-                params![
-                    c.id.to_string(),
-                    session,
-                    c.generation,
-                    c.request.as_json(),
-                    c.title,
-                    c.description,
-                    c.diff,
-                    c.file_path,
-                    c.risk.as_str(),
-                    c.claimed_risk,
-                    serde_json::to_string(&c.options).expect("strings serialise"),
-                    c.status.as_str(),
-                    c.delivery.as_str(),
-                    c.requested_at.millis(),
-                ],
-            )?;
-        }
+        Entry::ClearanceOpened(clearance) => insert_clearance(connection, session, clearance)?,
         Entry::ClearanceDecided { id, status, by, at, reason, option } => swap(
             run(
                 "UPDATE clearances SET status = ?2, delivery = 'pending', decided_by = ?3, decided_at = ?4, reason = ?5,
@@ -82,23 +60,7 @@ pub(super) fn apply(connection: &Connection, session: i64, entry: &Entry) -> Res
                 params![id.to_string(), delivery.as_str(), delivery.cause(), at],
             )?;
         }
-        Entry::QuestionOpened(q) => {
-            run(
-                "INSERT INTO questions (id, session, generation, request, text, sort, status, asked_at, delivery)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-                params![
-                    q.id.to_string(),
-                    session,
-                    q.generation,
-                    q.request.as_json(),
-                    q.text,
-                    q.sort,
-                    q.status.as_str(),
-                    q.asked_at.millis(),
-                    q.delivery.as_str(),
-                ],
-            )?;
-        }
+        Entry::QuestionOpened(question) => insert_question(connection, session, question)?,
         Entry::QuestionAnswered { id, decision, instruction, by, at } => swap(
             run(
                 "UPDATE questions SET status = 'answered', delivery = 'pending', decision = ?2, instruction = ?3,
@@ -135,6 +97,50 @@ pub(super) fn apply(connection: &Connection, session: i64, entry: &Entry) -> Res
             )?;
         }
     }
+    Ok(())
+}
+
+fn insert_clearance(connection: &Connection, session: i64, c: &Clearance) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("INSERT INTO clearances (id, session, generation, request, title, description, diff, file_path, risk,
+                     claimed_risk, options, status, delivery, requested_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)")?
+        .execute(params![
+                    c.id.to_string(),
+                    session,
+                    c.generation,
+                    c.request.as_json(),
+                    c.title,
+                    c.description,
+                    c.diff,
+                    c.file_path,
+                    c.risk.as_str(),
+                    c.claimed_risk,
+                    serde_json::to_string(&c.options).expect("strings serialise"),
+                    c.status.as_str(),
+                    c.delivery.as_str(),
+                    c.requested_at.millis(),
+                ])?;
+    Ok(())
+}
+
+fn insert_question(connection: &Connection, session: i64, q: &Question) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO questions (id, session, generation, request, text, sort, status, asked_at, delivery)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )?
+        .execute(params![
+            q.id.to_string(),
+            session,
+            q.generation,
+            q.request.as_json(),
+            q.text,
+            q.sort,
+            q.status.as_str(),
+            q.asked_at.millis(),
+            q.delivery.as_str(),
+        ])?;
     Ok(())
 }
 

@@ -23,8 +23,8 @@ impl Store {
     /// Removes ended sessions older than `days` and, oldest first, as many as it takes to hold at most `max_bytes` of
     /// events (0: no limit). A session goes as a whole and at once for readers; its events are deleted in pieces.
     pub async fn sweep(&self, days: u64, max_bytes: u64, now: Time) -> Result<Swept, StoreError> {
-        let mut swept = Swept::default();
-        swept.sessions = self.transact(move |connection| condemn(connection, days, max_bytes, now)).await?;
+        let sessions = self.transact(move |connection| condemn(connection, days, max_bytes, now)).await?;
+        let mut swept = Swept { sessions, events: 0 };
         loop {
             let deleted = self.transact(delete_some).await?;
             swept.events += deleted;

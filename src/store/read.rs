@@ -236,15 +236,15 @@ pub(super) fn page<T>(
     limit: usize,
     make: impl Fn(&Row<'_>) -> Result<(T, i64), StoreError>,
 ) -> Result<Page<T>, StoreError> {
-    let mut sql = format!("SELECT {select} WHERE {table}.key < ?1");
-    if let Some(wanted) = wanted {
-        // One of our own words, and written out so that the partial index on pending rows is used.
-        sql += &format!(" AND {table}.{state} = '{wanted}'");
-    }
-    if session.is_some() {
-        sql += &format!(" AND {table}.session = (SELECT key FROM sessions WHERE id = ?3)");
-    }
-    sql += &format!(" ORDER BY {table}.key DESC LIMIT ?2");
+    // One of our own words, and written out so that the partial index on pending rows is used.
+    let of_state = wanted.map(|wanted| format!("AND {table}.{state} = '{wanted}'")).unwrap_or_default();
+    let of_session = match session {
+        Some(_) => format!("AND {table}.session = (SELECT key FROM sessions WHERE id = ?3)"),
+        None => String::new(),
+    };
+    let sql = format!(
+        "SELECT {select} WHERE {table}.key < ?1 {of_state} {of_session} ORDER BY {table}.key DESC LIMIT ?2"
+    );
     let before = before.unwrap_or(i64::MAX);
     let found = match session {
         Some(session) => {

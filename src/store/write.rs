@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
 use super::StoreError;
-use crate::domain::{Entry, Fact, SessionId, SessionRecord};
+use crate::domain::{Entry, Fact, SessionId, SessionRecord, Time};
 
 /// Everything that changes together.
 #[derive(Debug)]
@@ -123,8 +123,8 @@ impl Snapshot {
                 ":queue": r.queue,
                 ":stderr_tail": r.stderr_tail,
                 ":created_at": r.created_at.millis(),
-                ":started_at": r.started_at.map(|time| time.millis()),
-                ":ended_at": r.ended_at.map(|time| time.millis()),
+                ":started_at": r.started_at.map(Time::millis),
+                ":ended_at": r.ended_at.map(Time::millis),
                 ":exit_code": r.exit.as_ref().and_then(|exit| exit.code),
                 ":exit_signal": r.exit.as_ref().and_then(|exit| exit.signal),
                 ":end_reason": r.end_reason,

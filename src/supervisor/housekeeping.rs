@@ -6,7 +6,7 @@ use super::Supervisor;
 use crate::domain::Time;
 
 const LOOK_AT_DISK: Duration = Duration::from_secs(5);
-const SWEEP: Duration = Duration::from_secs(3600);
+const SWEEP: Duration = Duration::from_hours(1);
 
 impl Supervisor {
     /// Runs until the daemon stops.

@@ -87,7 +87,7 @@ impl Supervisor {
         let first =
             Input::Launch { by: request.by.clone(), command: profile.command, prompt: request.prompt };
         let result = self.host(state, plan, first).await;
-        self.outcome(id, result)
+        outcome(id, result)
     }
 
     /// The next generation of a session that has ended.
@@ -115,15 +115,7 @@ impl Supervisor {
         let plan = self.plan(&launch, &profile, id, &record.workspace);
         self.reserve(id, record.name.as_deref())?;
         let result = self.host(state, plan, Input::Resume { by }).await;
-        self.outcome(id, result).map(drop)
-    }
-
-    fn outcome(&self, id: SessionId, result: Result<(), StartError>) -> Result<SessionId, StartRefused> {
-        match result {
-            Ok(()) => Ok(id),
-            Err(StartError::SpawnFailed(cause)) => Err(StartRefused::SpawnFailed { id, cause }),
-            Err(StartError::Command(error)) => Err(error.into()),
-        }
+        outcome(id, result).map(drop)
     }
 
     /// Takes a place for a session that is about to start.
@@ -237,6 +229,14 @@ impl Supervisor {
             startup_timeout: profile.startup_timeout(&config.acp),
             launch: serde_json::to_string(launch).expect("strings serialise"),
         }
+    }
+}
+
+fn outcome(id: SessionId, result: Result<(), StartError>) -> Result<SessionId, StartRefused> {
+    match result {
+        Ok(()) => Ok(id),
+        Err(StartError::SpawnFailed(cause)) => Err(StartRefused::SpawnFailed { id, cause }),
+        Err(StartError::Command(error)) => Err(error.into()),
     }
 }
 

@@ -47,7 +47,8 @@ pub(super) async fn show(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Decision {
-    decision: Verdict,
+    #[serde(rename = "decision")]
+    verdict: Verdict,
     reason: Option<String>,
     option: Option<String>,
     remember: Option<serde_json::Value>,
@@ -60,7 +61,7 @@ pub(super) async fn decide(
     Body(decision): Body<Decision>,
 ) -> Result<Json<ClearanceView>, ApiError> {
     let clearance = api.clearance(&id).await?;
-    let Decision { decision: verdict, reason, option, remember } = decision;
+    let Decision { verdict, reason, option, remember } = decision;
     if remember.is_some_and(|remember| remember != serde_json::Value::Bool(false)) {
         return Err(ApiError::unprocessable("unsupported", "decisions cannot be remembered yet"));
     }

@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 use crate::domain::{Choice, Clearance, Event, Prompt, PromptState, Question, SessionRecord, Time};
 use crate::store::Page;
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
 fn time<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(time)
 }

@@ -1,0 +1,411 @@
+//! A daemon of one's own for each test: private directories, private environment, gone at the end, also after a failure.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// Longer than anything takes on a busy machine; reaching it is a failure.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) const INTERCOM: &str = env!("CARGO_BIN_EXE_intercom");
+
+/// The scripted agent: see the table at the top of `tests/fixtures/agent.rs`.
+pub(crate) fn fixture() -> PathBuf {
+    let built = Path::new(INTERCOM).parent().unwrap().join("examples/fixture-agent");
+    assert!(built.exists(), "{} is missing: build it with `cargo build --examples`", built.display());
+    built
+}
+
+/// What a command printed and how it ended.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    #[track_caller]
+    pub(crate) fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// A running daemon in directories of its own.
+pub(crate) struct Daemon {
+    pub(crate) dir: tempfile::TempDir,
+    child: Child,
+    stderr: PathBuf,
+}
+
+impl Daemon {
+    pub(crate) fn start() -> Self {
+        Self::with_config("")
+    }
+
+    pub(crate) fn with_config(config: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("work")).unwrap();
+        std::fs::write(dir.path().join("config.toml"), config).unwrap();
+        Self::start_in(dir, &[], &[])
+    }
+
+    /// In a directory that was used before, with more arguments and variables.
+    pub(crate) fn start_in(dir: tempfile::TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
+        let stderr = dir.path().join("daemon.log");
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(&stderr).unwrap();
+        let child = command(dir.path())
+            .arg("serve")
+            .args(args)
+            .envs(env.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut daemon = Self { dir, child, stderr };
+        let socket = daemon.socket();
+        daemon.until("the daemon to listen", |daemon| {
+            if let Some(status) = daemon.child.try_wait().unwrap() {
+                panic!("the daemon ended with {status}: {}", daemon.log());
+            }
+            UnixStream::connect(&socket).is_ok().then_some(())
+        });
+        daemon
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.dir.path().join("state/intercom.sock")
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    /// What the daemon wrote to its log so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+
+    /// For what has no event to wait for. Fails with `what` after a long while.
+    #[track_caller]
+    pub(crate) fn until<T>(&mut self, what: &str, mut look: impl FnMut(&mut Self) -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            if let Some(found) = look(self) {
+                return found;
+            }
+            assert!(start.elapsed() < PATIENCE, "waited too long for {what}: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Runs `intercom ARGS` against this daemon, in its workspace.
+    pub(crate) fn cli(&self, args: &[&str]) -> Ran {
+        run(command(self.dir.path()).args(args).current_dir(self.workspace()))
+    }
+
+    pub(crate) fn cli_with_input(&self, args: &[&str], input: &str) -> Ran {
+        let mut child = command(self.dir.path())
+            .args(args)
+            .current_dir(self.workspace())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        ran(child.wait_with_output().unwrap())
+    }
+
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
+        self.request("GET", path, None, &[("accept", "application/json")])
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        self.request("POST", path, Some(&body.to_string()), &[])
+    }
+
+    pub(crate) fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&str>,
+        headers: &[(&str, &str)],
+    ) -> (u16, Value) {
+        let (status, body) = http(&self.socket(), method, path, body, headers);
+        let value =
+            if body.is_empty() { Value::Null } else { serde_json::from_str(&body).unwrap_or(json!(body)) };
+        (status, value)
+    }
+
+    /// Starts the fixture with these steps; the session's id once it runs.
+    #[track_caller]
+    pub(crate) fn run(&self, steps: &[&str]) -> String {
+        self.run_with(steps, json!({}))
+    }
+
+    /// As [`run`](Self::run), with more fields in the request.
+    #[track_caller]
+    pub(crate) fn run_with(&self, steps: &[&str], more: Value) -> String {
+        let mut body = json!({ "command": fixture(), "args": steps, "workspace": self.workspace() });
+        for (key, value) in more.as_object().unwrap() {
+            body[key] = value.clone();
+        }
+        let (status, session) = self.post("/api/v1/sessions", &body);
+        assert_eq!(status, 201, "{session}");
+        session["id"].as_str().unwrap().to_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn show(&self, session: &str) -> Value {
+        let (status, body) = self.get(&format!("/api/v1/sessions/{session}"));
+        assert_eq!(status, 200, "{body}");
+        body
+    }
+
+    /// The events of a session from its first on, live. Reading fails after [`PATIENCE`] without any.
+    pub(crate) fn follow(&self, session: &str) -> Events {
+        Events::open(&self.socket(), &format!("/api/v1/events?after=0&session={session}"), &[])
+    }
+
+    /// Waits until such an event is in the session's log.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, session: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut events = self.follow(session);
+        let mut seen = Vec::new();
+        loop {
+            match events.next() {
+                Some(event) if wanted(&event) => return event,
+                Some(event) => seen.push(event),
+                None => panic!("no {what} in {session}; seen: {seen:#?}; the daemon said: {}", self.log()),
+            }
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_kind(&self, session: &str, kind: &str) -> Value {
+        self.wait_for(session, kind, |event| event["kind"] == kind)
+    }
+
+    /// Waits until the fixture reports this message, and returns the report's fields.
+    #[track_caller]
+    pub(crate) fn wait_status(&self, session: &str, message: &str) -> Value {
+        let said = |event: &Value| event["kind"] == "status" && event["data"]["message"] == message;
+        self.wait_for(session, message, said)["data"].clone()
+    }
+
+    /// All events of a session that has ended.
+    #[track_caller]
+    pub(crate) fn all_events(&self, session: &str) -> Vec<Value> {
+        let mut events = self.follow(session);
+        let mut all = Vec::new();
+        loop {
+            let event =
+                events.next().unwrap_or_else(|| panic!("{session} does not end: {all:#?}; {}", self.log()));
+            let ended = event["kind"] == "session.ended";
+            all.push(event);
+            if ended {
+                return all;
+            }
+        }
+    }
+
+    /// The id of the session's only pending clearance, once it is there.
+    #[track_caller]
+    pub(crate) fn clearance(&self, session: &str) -> String {
+        self.wait_kind(session, "clearance.requested")["data"]["clearance"].as_str().unwrap().to_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn question(&self, session: &str) -> String {
+        self.wait_kind(session, "question.asked")["data"]["question"].as_str().unwrap().to_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn decide(&self, clearance: &str, decision: &str) -> Value {
+        let path = format!("/api/v1/clearances/{clearance}/decision");
+        let (status, body) = self.post(&path, &json!({ "decision": decision }));
+        assert_eq!(status, 200, "{body}");
+        body
+    }
+
+    /// Ends the daemon with a signal and gives its directory back.
+    pub(crate) fn end(
+        mut self,
+        signal: nix::sys::signal::Signal,
+    ) -> (tempfile::TempDir, std::process::ExitStatus) {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.pid()), signal).unwrap();
+        let status = self.until("the daemon's end", |daemon| daemon.child.try_wait().unwrap());
+        // The directory moves out; what is left of `self` finds its child gone.
+        let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap());
+        (dir, status)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+            return;
+        }
+        let pid = nix::unistd::Pid::from_raw(self.pid());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).ok();
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(8) {
+            if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.child.kill().ok();
+        self.child.wait().ok();
+        assert!(std::thread::panicking(), "the daemon did not stop within 8 s");
+    }
+}
+
+/// `intercom` with nothing but its own directories in its environment.
+pub(crate) fn command(dir: &Path) -> Command {
+    let mut command = Command::new(INTERCOM);
+    command
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", dir)
+        .env("INTERCOM_STATE_DIR", dir.join("state"));
+    if dir.join("config.toml").exists() {
+        command.env("INTERCOM_CONFIG", dir.join("config.toml"));
+    }
+    command
+}
+
+pub(crate) fn run(command: &mut Command) -> Ran {
+    ran(command.stdin(Stdio::null()).output().unwrap())
+}
+
+fn ran(output: std::process::Output) -> Ran {
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A plain HTTP/1.1 request over a unix socket, written by hand so that it shares nothing with our own client.
+pub(crate) fn http(
+    socket: &Path,
+    method: &str,
+    path: &str,
+    body: Option<&str>,
+    headers: &[(&str, &str)],
+) -> (u16, String) {
+    let mut reader = send(socket, method, path, body, headers);
+    let (status, chunked) = head(&mut reader);
+    let mut text = String::new();
+    if chunked {
+        while let Some(chunk) = next_chunk(&mut reader) {
+            text += &chunk;
+        }
+    } else {
+        reader.read_to_string(&mut text).unwrap();
+    }
+    (status, text)
+}
+
+fn send(
+    socket: &Path,
+    method: &str,
+    path: &str,
+    body: Option<&str>,
+    headers: &[(&str, &str)],
+) -> BufReader<UnixStream> {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut request = format!("{method} {path} HTTP/1.1\r\nhost: intercom\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        request += &format!("{name}: {value}\r\n");
+    }
+    if let Some(body) = body {
+        request += &format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
+    }
+    request += "\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    // A refused body may be answered before it is read.
+    stream.write_all(body.unwrap_or_default().as_bytes()).ok();
+    BufReader::new(stream)
+}
+
+fn head(reader: &mut impl BufRead) -> (u16, bool) {
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    let status =
+        line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{line:?}"));
+    let mut chunked = false;
+    loop {
+        line.clear();
+        reader.read_line(&mut line).unwrap();
+        if line.trim().is_empty() {
+            return (status, chunked);
+        }
+        chunked |= line.to_ascii_lowercase().starts_with("transfer-encoding: chunked");
+    }
+}
+
+fn next_chunk(reader: &mut impl BufRead) -> Option<String> {
+    let mut size = String::new();
+    reader.read_line(&mut size).ok()?;
+    let size = usize::from_str_radix(size.trim(), 16).ok().filter(|size| *size > 0)?;
+    let mut chunk = vec![0; size + 2];
+    reader.read_exact(&mut chunk).ok()?;
+    chunk.truncate(size);
+    String::from_utf8(chunk).ok()
+}
+
+/// Server-sent events as they come.
+pub(crate) struct Events {
+    reader: BufReader<UnixStream>,
+    text: String,
+}
+
+impl Events {
+    pub(crate) fn open(socket: &Path, path: &str, headers: &[(&str, &str)]) -> Self {
+        let mut reader = send(socket, "GET", path, None, headers);
+        let (status, _) = head(&mut reader);
+        assert_eq!(status, 200, "{path}");
+        Self { reader, text: String::new() }
+    }
+}
+
+impl Iterator for Events {
+    type Item = Value;
+
+    fn next(&mut self) -> Option<Value> {
+        let start = Instant::now();
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let data = event.lines().find_map(|line| line.strip_prefix("data: ")).map(str::to_owned);
+                self.text = rest.to_owned();
+                if let Some(data) = data {
+                    return Some(serde_json::from_str(&data).unwrap());
+                }
+                continue; // a comment
+            }
+            if start.elapsed() > PATIENCE {
+                return None;
+            }
+            self.text += &next_chunk(&mut self.reader)?;
+        }
+    }
+}

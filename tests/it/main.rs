@@ -1,0 +1,6 @@
+//! The real binary with real processes. One test binary, so that it links once; one module per promise.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
+
+mod contract;
+mod harness;
