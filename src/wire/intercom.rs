@@ -262,7 +262,6 @@ fn borrow(raw: &str) -> Option<Cow<'_, str>> {
 
 /// What we send to an agent.
 #[derive(Debug, Serialize)]
-#[allow(clippy::ref_option_ref, reason = "what the derive makes of an adjacently tagged enum")]
 #[serde(tag = "method", content = "params")]
 pub enum Outbound<'a> {
     #[serde(rename = "clearance/response")]
