@@ -203,6 +203,8 @@ pub enum Refused {
     Ended,
     #[error("the session is stopping")]
     Stopping,
+    #[error("the agent is still starting")]
+    Starting,
     #[error("the session is running: only an ended or parked one can be resumed")]
     Running,
     #[error("it is not open any more")]
@@ -362,7 +364,13 @@ impl State {
         self.dirty |= turn.is_some();
     }
 
-    /// Only what runs can be steered.
+    /// Only a process that runs can be told something at once.
+    fn running(&self) -> Result<(), Refused> {
+        self.steerable()?;
+        if self.stage == Stage::Running { Ok(()) } else { Err(Refused::Starting) }
+    }
+
+    /// What has not ended, and is not about to.
     fn steerable(&self) -> Result<(), Refused> {
         match self.stage {
             Stage::Ended { .. } => Err(Refused::Ended),

@@ -90,6 +90,7 @@ impl From<CommandError> for ApiError {
             CommandError::Refused(refused) => match refused {
                 Refused::Ended => Self::conflict("ended", message).hint("`intercom resume` starts it again"),
                 Refused::Stopping => Self::conflict("ended", message),
+                Refused::Starting => Self::conflict("starting", message),
                 Refused::Running => Self::conflict("running", message),
                 Refused::NotOpen => Self::conflict("already_decided", message),
                 Refused::NotQueued => Self::conflict("already_sent", message),

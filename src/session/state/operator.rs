@@ -105,7 +105,7 @@ impl State {
     }
 
     pub(super) fn nudge(&mut self, message: String, by: &str, out: &mut Out<'_, '_>) -> Result<(), Refused> {
-        self.steerable()?;
+        self.running()?;
         out.record(Kind::Nudge, Json::of(&json!({ "message": message, "by": by })));
         self.send(Outbound::Nudge { message }, Carries::Other, out);
         Ok(())
@@ -118,7 +118,7 @@ impl State {
         by: &str,
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
-        self.steerable()?;
+        self.running()?;
         out.record(Kind::Interrupt, Json::of(&json!({ "reason": reason, "by": by })));
         self.send(Outbound::Interrupt { reason }, Carries::Other, out);
         self.end_turn("interrupted", out);

@@ -48,6 +48,9 @@ impl State {
     }
 
     pub(super) fn spawned(&mut self, pid: i32, out: &mut Out<'_, '_>) {
+        if self.is_ended() {
+            return;
+        }
         self.pid = Some(pid);
         self.started_at = Some(out.now());
         out.record(Kind::AgentSpawned, Json::of(&json!({ "pid": pid, "generation": self.generation })));
@@ -60,24 +63,21 @@ impl State {
     }
 
     pub(super) fn spawn_failed(&mut self, cause: &str, out: &mut Out<'_, '_>) {
-        self.end(format!("spawn failed: {cause}"), out);
+        let reason = format!("spawn failed: {cause}");
+        self.fail_in_flight(&reason, out);
+        self.end(reason, out);
     }
 
     pub(super) fn exited(&mut self, gone: Gone, out: &mut Out<'_, '_>) {
         if self.is_ended() {
             return;
         }
-        let in_flight: Vec<u64> = self.in_flight.keys().copied().collect();
         let reason = match &self.stage {
             Stage::Stopping { how: How::Stop, by } => format!("stopped by {by}"),
             Stage::Stopping { how: How::Kill, by } => format!("killed by {by}"),
             _ => gone.reason.clone(),
         };
-        // Nothing may be sent from here on, not even what a settled message made room for.
-        self.stage = Stage::Ended { reason: reason.clone(), at: out.now() };
-        for n in in_flight {
-            self.settle(n, Some(STREAM_CLOSED), out);
-        }
+        self.fail_in_flight(&reason, out);
         out.record(
             Kind::AgentExited,
             Json::of(&json!({
@@ -88,6 +88,15 @@ impl State {
         self.exit = Some(gone.exit);
         self.stderr_tail = gone.stderr_tail;
         self.end(reason, out);
+    }
+
+    /// Nothing may be sent from here on, not even what a settled message made room for.
+    fn fail_in_flight(&mut self, reason: &str, out: &mut Out<'_, '_>) {
+        self.stage = Stage::Ended { reason: reason.to_owned(), at: out.now() };
+        let in_flight: Vec<u64> = self.in_flight.keys().copied().collect();
+        for n in in_flight {
+            self.settle(n, Some(STREAM_CLOSED), out);
+        }
     }
 
     fn end(&mut self, reason: String, out: &mut Out<'_, '_>) {

@@ -1,1 +1,534 @@
+//! The life of a session, told step by step, and random lives that try to break what must stay true.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::{Ask, Fault, FaultCode, Phase, Progress, PromptState, Rejection, Said};
+
+/// A session with a clock and ids of its own.
+struct World {
+    state: State,
+    time: i64,
+    seeds: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut About)) -> Self {
+        let mut about = About {
+            id: SessionId::from_seed([7; 10]),
+            name: None,
+            agent: None,
+            protocol: "intercom".to_owned(),
+            workspace: PathBuf::from("/work"),
+            created_at: Time::from_millis(0),
+            prompts_on_heartbeat: false,
+            max_queued_prompts: 5,
+        };
+        change(&mut about);
+        Self { state: State::new(about), time: 0, seeds: 0 }
+    }
+
+    fn running() -> Self {
+        let mut world = Self::new();
+        world.launch();
+        world
+    }
+
+    fn launch(&mut self) {
+        self.go(Input::Launch { by: "ana".into(), command: "agent".into(), prompt: None });
+        self.go(Input::Spawned { pid: 42 });
+    }
+
+    fn try_go(&mut self, input: Input) -> Result<Vec<Effect>, Refused> {
+        self.time += 1;
+        let seeds = &mut self.seeds;
+        let mut seed = || {
+            *seeds += 1;
+            let mut seed = [0; 10];
+            seed[2..].copy_from_slice(&seeds.to_be_bytes());
+            seed
+        };
+        let mut cx = Cx { now: Time::from_millis(self.time), seed: &mut seed };
+        let mut effects = Vec::new();
+        self.state.step(&mut cx, input, &mut effects).map(|()| effects)
+    }
+
+    #[track_caller]
+    fn go(&mut self, input: Input) -> Vec<Effect> {
+        self.try_go(input).unwrap()
+    }
+
+    #[track_caller]
+    fn kinds(&mut self, input: Input) -> Vec<&'static str> {
+        self.go(input).iter().filter_map(kind).collect()
+    }
+
+    fn say(&mut self, said: Said) -> Vec<Effect> {
+        self.go(Input::Said(Box::new(said)))
+    }
+
+    fn ask(&mut self, request: &str) -> ClearanceId {
+        self.say(clearance(request));
+        *self.state.clearances.iter().find(|(_, open)| open.as_json() == request).unwrap().0
+    }
+}
+
+fn kind(effect: &Effect) -> Option<&'static str> {
+    match effect {
+        Effect::Record(fact) => Some(fact.kind.as_str()),
+        _ => None,
+    }
+}
+
+fn sent(effects: &[Effect]) -> Vec<(u64, Outbound)> {
+    let sends = effects.iter().filter_map(|effect| match effect {
+        Effect::Send { n, message } => Some((*n, message.clone())),
+        _ => None,
+    });
+    sends.collect()
+}
+
+fn id(request: &str) -> RequestId {
+    RequestId::parse(request).unwrap()
+}
+
+fn clearance(request: &str) -> Said {
+    Said::Clearance(Ask {
+        request: id(request),
+        title: "t".to_owned(),
+        description: None,
+        diff: None,
+        file_path: None,
+        claimed_risk: None,
+        options: Vec::new(),
+        params: Json::trusted("{}"),
+    })
+}
+
+fn question(request: &str) -> Said {
+    Said::Question { request: id(request), text: "?".to_owned(), sort: None, params: Json::trusted("{}") }
+}
+
+fn status() -> Said {
+    Said::Status { params: Json::trusted(r#"{"message":"m"}"#) }
+}
+
+fn heartbeat(progress: Progress) -> Said {
+    Said::Heartbeat { params: Json::trusted("{}"), progress }
+}
+
+fn turn_end() -> Said {
+    Said::TurnEnd { stop_reason: "end_turn".to_owned(), params: Json::trusted("{}") }
+}
+
+fn rejected(request: Option<&str>) -> Said {
+    let rejection =
+        Rejection { reason: "bad".into(), excerpt: String::new(), bytes: 0, method: None, field: None };
+    let fault = request.map(|request| Fault {
+        request: id(request),
+        code: FaultCode::MissingField,
+        message: "bad".to_owned(),
+    });
+    Said::Rejected { rejection, fault }
+}
+
+fn prompt(text: &str) -> Input {
+    Input::Prompt { text: text.to_owned(), by: "ana".into() }
+}
+
+fn decide(clearance: ClearanceId, verdict: Verdict) -> Input {
+    Input::Decide { clearance, verdict, reason: None, option: None, by: "ana".into() }
+}
+
+fn gone() -> Input {
+    Input::Exited(Box::new(Gone { reason: "stream closed".to_owned(), ..Gone::default() }))
+}
+
+#[test]
+fn a_session_starts_works_waits_and_ends() {
+    let mut world = World::new();
+    assert_eq!(world.state.phase(), Phase::Created);
+    let launch = Input::Launch { by: "ana".into(), command: "agent".into(), prompt: Some("go".into()) };
+    assert_eq!(world.kinds(launch), ["session.created", "prompt.queued"]);
+    assert_eq!(world.state.phase(), Phase::Starting);
+    let effects = world.go(Input::Spawned { pid: 42 });
+    let kinds: Vec<_> = effects.iter().filter_map(kind).collect();
+    assert_eq!(kinds, ["agent.spawned", "agent.ready", "turn.started"]);
+    assert_eq!(sent(&effects), [(1, Outbound::Prompt { text: "go".into() })]);
+    assert_eq!(world.kinds(Input::Delivered { n: 1 }), ["prompt.delivered"]);
+    assert_eq!(world.state.phase(), Phase::Working);
+    let clr = world.ask("1");
+    assert_eq!(world.state.phase(), Phase::Waiting);
+    assert_eq!(world.state.why(), "waiting for you: 1 clearance");
+    assert_eq!(world.kinds(decide(clr, Verdict::Approve)), ["clearance.decided"]);
+    assert_eq!(world.kinds(Input::Delivered { n: 2 }), ["clearance.delivered"]);
+    assert_eq!(world.state.phase(), Phase::Working);
+    let effects = world.say(turn_end());
+    assert_eq!(effects.iter().filter_map(kind).collect::<Vec<_>>(), ["turn.ended"]);
+    assert_eq!(world.state.phase(), Phase::Idle);
+    assert_eq!(world.kinds(gone()), ["agent.exited", "session.ended"]);
+    assert_eq!(world.state.phase(), Phase::Ended);
+}
+
+#[test]
+fn the_first_usable_message_begins_a_turn_and_later_ones_while_idle_do_not() {
+    let mut world = World::running();
+    world.say(rejected(None));
+    assert_eq!(world.state.phase(), Phase::Idle, "a banner is no work");
+    world.say(status());
+    assert_eq!(world.state.phase(), Phase::Working);
+    world.say(turn_end());
+    world.say(status());
+    world.say(heartbeat(Progress::Open));
+    assert_eq!(world.state.phase(), Phase::Idle);
+    world.go(prompt("more"));
+    assert_eq!(world.state.phase(), Phase::Working);
+    world.say(heartbeat(Progress::Open));
+    world.say(heartbeat(Progress::Empty));
+    assert_eq!(world.state.phase(), Phase::Working);
+    world.say(heartbeat(Progress::Completed));
+    assert_eq!(world.state.phase(), Phase::Idle);
+}
+
+#[test]
+fn an_interrupt_ends_the_turn_and_leaves_open_what_is_open() {
+    let mut world = World::running();
+    let clr = world.ask("1");
+    let interrupt = Input::Interrupt { reason: "enough".into(), by: "ana".into() };
+    assert_eq!(world.kinds(interrupt), ["interrupt", "turn.ended"]);
+    assert_eq!(world.state.phase(), Phase::Waiting);
+    world.go(decide(clr, Verdict::Deny));
+    assert_eq!(world.state.phase(), Phase::Idle);
+}
+
+#[test]
+fn a_request_id_may_be_open_once_and_used_again_afterwards() {
+    let mut world = World::running();
+    let clr = world.ask("1");
+    let effects = world.say(question("1"));
+    assert_eq!(effects.iter().filter_map(kind).collect::<Vec<_>>(), ["line.rejected"]);
+    let [(_, Outbound::Fault(fault))] = &sent(&effects)[..] else { panic!("{effects:?}") };
+    assert_eq!(fault.code, FaultCode::DuplicateId);
+    world.go(decide(clr, Verdict::Approve));
+    assert_ne!(world.ask("1"), clr);
+}
+
+#[test]
+fn the_second_decision_is_refused_and_sends_nothing() {
+    let mut world = World::running();
+    let clr = world.ask("1");
+    assert_eq!(sent(&world.go(decide(clr, Verdict::Approve))).len(), 1);
+    assert_eq!(world.try_go(decide(clr, Verdict::Deny)), Err(Refused::NotOpen));
+}
+
+#[test]
+fn the_end_withdraws_what_is_open_and_fails_what_is_under_way() {
+    let mut world = World::running();
+    let decided = world.ask("1");
+    world.ask("2");
+    world.say(question("3"));
+    world.go(decide(decided, Verdict::Approve));
+    let effects = world.go(gone());
+    let kinds: Vec<_> = effects.iter().filter_map(kind).collect();
+    assert_eq!(
+        kinds,
+        [
+            "clearance.undelivered",
+            "agent.exited",
+            "clearance.closed",
+            "question.closed",
+            "turn.ended",
+            "session.ended"
+        ]
+    );
+    for input in [prompt("x"), decide(decided, Verdict::Deny), Input::Stop { how: How::Stop, by: "a".into() }]
+    {
+        assert_eq!(world.try_go(input), Err(Refused::Ended));
+    }
+}
+
+#[test]
+fn with_delivery_on_heartbeats_one_prompt_leaves_with_each() {
+    let mut world = World::with(|about| about.prompts_on_heartbeat = true);
+    world.launch();
+    assert_eq!(sent(&world.go(prompt("a"))), []);
+    world.go(prompt("b"));
+    let taken = world.state.queue[1].id;
+    world.go(prompt("c"));
+    world.go(Input::TakeBack { prompt: taken, by: "ana".into() });
+    assert_eq!(world.state.record().queue, 2);
+    assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(1, Outbound::Prompt { text: "a".into() })]);
+    assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(2, Outbound::Prompt { text: "c".into() })]);
+    assert_eq!(sent(&world.say(heartbeat(Progress::Open))), []);
+    let too_late = Input::TakeBack { prompt: taken, by: "ana".into() };
+    assert_eq!(world.try_go(too_late), Err(Refused::NotQueued));
+}
+
+#[test]
+fn the_queue_has_an_end() {
+    let mut world = World::with(|about| about.prompts_on_heartbeat = true);
+    world.launch();
+    for _ in 0..5 {
+        world.go(prompt("x"));
+    }
+    assert_eq!(world.try_go(prompt("x")), Err(Refused::QueueFull(5)));
+}
+
+#[test]
+fn a_resumed_session_counts_from_one_again_and_sends_what_waited() {
+    let mut world = World::with(|about| about.prompts_on_heartbeat = true);
+    world.launch();
+    world.go(prompt("kept"));
+    world.say(rejected(Some("9")));
+    world.go(gone());
+    assert_eq!(
+        world.try_go(Input::Spawned { pid: 1 }).map(drop),
+        Ok(()),
+        "late news changes nothing of note"
+    );
+    world.go(Input::Resume { by: "ana".into() });
+    assert_eq!(world.state.generation(), 2);
+    world.go(Input::Spawned { pid: 43 });
+    let effects = world.say(heartbeat(Progress::Open));
+    assert_eq!(sent(&effects), [(1, Outbound::Prompt { text: "kept".into() })]);
+    assert_eq!(world.try_go(Input::Resume { by: "ana".into() }), Err(Refused::Running));
+}
+
+#[test]
+fn what_needs_a_running_agent_is_refused_while_it_starts_and_a_prompt_waits() {
+    let mut world = World::new();
+    world.go(Input::Launch { by: "ana".into(), command: "agent".into(), prompt: None });
+    let nudge = Input::Nudge { message: "go".into(), by: "ana".into() };
+    assert_eq!(world.try_go(nudge), Err(Refused::Starting));
+    let interrupt = Input::Interrupt { reason: "no".into(), by: "ana".into() };
+    assert_eq!(world.try_go(interrupt), Err(Refused::Starting));
+    assert_eq!(sent(&world.go(prompt("later"))), []);
+    assert_eq!(sent(&world.go(Input::Spawned { pid: 1 })).len(), 1);
+}
+
+#[test]
+fn a_kill_overtakes_a_stop_and_a_second_stop_changes_nothing() {
+    let stop = |how| Input::Stop { how, by: "ana".into() };
+    let mut world = World::running();
+    assert_eq!(world.kinds(stop(How::Stop)), ["session.stopping"]);
+    assert_eq!(world.go(stop(How::Stop)), []);
+    assert_eq!(world.go(stop(How::Kill)).last(), Some(&Effect::Stop { how: How::Kill }));
+    assert_eq!(world.go(stop(How::Stop)), []);
+    assert_eq!(world.try_go(prompt("x")), Err(Refused::Stopping));
+    world.go(gone());
+    assert_eq!(world.state.why(), "killed by ana (exit status unknown)");
+}
+
+#[test]
+fn reading_stops_while_too_much_is_open_or_under_way() {
+    let mut world = World::running();
+    for n in 0..MAX_IN_FLIGHT {
+        assert!(world.state.may_read(), "{n}");
+        world.say(rejected(Some("1")));
+    }
+    assert!(!world.state.may_read());
+    world.go(Input::Delivered { n: 3 });
+    assert!(world.state.may_read());
+}
+
+#[test]
+fn bulk_output_needs_no_new_snapshot() {
+    let mut world = World::running();
+    world.say(status());
+    assert!(world.state.take_dirty());
+    world.say(status());
+    world.say(heartbeat(Progress::Open));
+    world.say(rejected(None));
+    assert!(!world.state.take_dirty());
+}
+
+/// Indexes stand for whatever the session has at that place at that moment.
+#[derive(Debug, Clone)]
+enum Act {
+    Say(u8, u8),
+    Prompt,
+    TakeBack(usize),
+    Decide(usize, bool),
+    DecideAgain(usize),
+    Answer(usize),
+    Steer(bool),
+    Stop(bool),
+    Deliver(usize, bool),
+    DeliverAgain(usize),
+    Exit,
+    Resume,
+    Spawn(bool),
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        8 => (0u8..9, 0u8..6).prop_map(|(what, request)| Act::Say(what, request)),
+        3 => Just(Act::Prompt),
+        1 => any::<usize>().prop_map(Act::TakeBack),
+        4 => (any::<usize>(), any::<bool>()).prop_map(|(at, yes)| Act::Decide(at, yes)),
+        1 => any::<usize>().prop_map(Act::DecideAgain),
+        2 => any::<usize>().prop_map(Act::Answer),
+        1 => any::<bool>().prop_map(Act::Steer),
+        1 => any::<bool>().prop_map(Act::Stop),
+        6 => (any::<usize>(), any::<bool>()).prop_map(|(at, fine)| Act::Deliver(at, fine)),
+        1 => any::<usize>().prop_map(Act::DeliverAgain),
+        1 => Just(Act::Exit),
+        1 => Just(Act::Resume),
+        2 => any::<bool>().prop_map(Act::Spawn),
+    ];
+    proptest::collection::vec(act, 0..120)
+}
+
+/// What an outside observer has seen of one session.
+#[derive(Default)]
+struct Seen {
+    opened: BTreeSet<ClearanceId>,
+    closed: BTreeMap<ClearanceId, u32>,
+    asked: BTreeSet<QuestionId>,
+    answered: BTreeMap<QuestionId, u32>,
+    settled: BTreeMap<ClearanceId, u32>,
+    numbers: BTreeSet<(u32, u64)>,
+    generation: u32,
+    prompts: BTreeMap<PromptId, PromptState>,
+}
+
+impl Seen {
+    fn look(&mut self, generation: u32, effects: &[Effect]) {
+        if generation != self.generation {
+            self.generation = generation;
+        }
+        for effect in effects {
+            match effect {
+                Effect::Ledger(Entry::ClearanceOpened(clearance)) => {
+                    assert!(self.opened.insert(clearance.id), "opened twice");
+                }
+                Effect::Ledger(Entry::ClearanceDecided { id, .. } | Entry::ClearanceClosed { id, .. }) => {
+                    assert!(self.opened.contains(id));
+                    *self.closed.entry(*id).or_default() += 1;
+                }
+                Effect::Ledger(Entry::ClearanceDelivery { id, .. }) => {
+                    *self.settled.entry(*id).or_default() += 1
+                }
+                Effect::Ledger(Entry::QuestionOpened(question)) => assert!(self.asked.insert(question.id)),
+                Effect::Ledger(Entry::QuestionAnswered { id, .. } | Entry::QuestionClosed { id, .. }) => {
+                    *self.answered.entry(*id).or_default() += 1;
+                }
+                Effect::Ledger(Entry::PromptAdded(prompt)) => {
+                    self.prompts.insert(prompt.id, PromptState::Queued);
+                }
+                Effect::Ledger(Entry::PromptChanged { id, state, .. }) => {
+                    let before = self.prompts.insert(*id, state.clone()).unwrap();
+                    let fine = match state {
+                        PromptState::Sending | PromptState::Withdrawn => before == PromptState::Queued,
+                        PromptState::Delivered | PromptState::Failed(_) => before == PromptState::Sending,
+                        PromptState::Queued => false,
+                    };
+                    assert!(fine, "{before:?} → {state:?}");
+                }
+                Effect::Send { n, .. } => {
+                    assert!(self.numbers.insert((generation, *n)), "a number was used twice");
+                }
+                _ => {}
+            }
+        }
+        assert!(self.closed.values().all(|times| *times == 1), "one winner");
+        assert!(self.answered.values().all(|times| *times == 1), "one answer");
+        assert!(self.settled.values().all(|times| *times == 1), "delivered or failed once");
+    }
+}
+
+fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
+    fn nth<T: Copy>(items: impl ExactSizeIterator<Item = T>, at: usize) -> Option<T> {
+        let (len, mut items) = (items.len(), items);
+        if len == 0 { None } else { items.nth(at % len) }
+    }
+    let by = || "ana".to_owned();
+    let state = &world.state;
+    Some(match act {
+        Act::Say(what, request) => {
+            // Only a process that runs can say something.
+            state.pid()?;
+            let request = request.to_string();
+            Input::Said(Box::new(match what {
+                0 | 1 => clearance(&request),
+                2 => question(&request),
+                3 => status(),
+                4 => heartbeat(Progress::Open),
+                5 => heartbeat(Progress::Completed),
+                6 => turn_end(),
+                7 => rejected(Some(&request)),
+                _ => rejected(None),
+            }))
+        }
+        Act::Prompt => prompt("p"),
+        Act::TakeBack(at) => Input::TakeBack { prompt: nth(seen.prompts.keys(), *at).copied()?, by: by() },
+        Act::Decide(at, yes) => {
+            let verdict = if *yes { Verdict::Approve } else { Verdict::Deny };
+            decide(nth(state.clearances.keys(), *at).copied()?, verdict)
+        }
+        Act::DecideAgain(at) => decide(nth(seen.opened.iter(), *at).copied()?, Verdict::Approve),
+        Act::Answer(at) => Input::Answer {
+            question: nth(seen.asked.iter(), *at).copied()?,
+            answer: Answer::Continue,
+            instruction: None,
+            by: by(),
+        },
+        Act::Steer(true) => Input::Nudge { message: "go".into(), by: by() },
+        Act::Steer(false) => Input::Interrupt { reason: "no".into(), by: by() },
+        Act::Stop(kill) => Input::Stop { how: if *kill { How::Kill } else { How::Stop }, by: by() },
+        Act::Deliver(at, fine) => {
+            let n = nth(state.in_flight.keys(), *at).copied()?;
+            if *fine { Input::Delivered { n } } else { Input::Undelivered { n, cause: "closed".into() } }
+        }
+        Act::DeliverAgain(at) => Input::Delivered { n: *at as u64 % 40 },
+        Act::Exit => {
+            state.pid()?;
+            gone()
+        }
+        Act::Resume => Input::Resume { by: by() },
+        Act::Spawn(fine) => {
+            if state.phase() != Phase::Starting {
+                return None;
+            }
+            if *fine { Input::Spawned { pid: 9 } } else { Input::SpawnFailed { cause: "no".into() } }
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_sequence_of_commands_and_events_breaks_an_invariant(acts in acts(), on_heartbeat in any::<bool>()) {
+        let mut world = World::with(|about| about.prompts_on_heartbeat = on_heartbeat);
+        world.launch();
+        let mut seen = Seen::default();
+        for act in &acts {
+            let Some(input) = input(&world, act, &seen) else { continue };
+            let before = world.state.clone();
+            match world.try_go(input) {
+                Ok(effects) => seen.look(world.state.generation(), &effects),
+                Err(_) => prop_assert_eq!(&world.state, &before, "a refusal changes nothing"),
+            }
+            let state = &world.state;
+            // What is open in the state is exactly what was opened and not closed.
+            let open: BTreeSet<_> =
+                seen.opened.iter().filter(|id| !seen.closed.contains_key(id)).copied().collect();
+            prop_assert_eq!(state.clearances.keys().copied().collect::<BTreeSet<_>>(), open);
+            if state.is_ended() {
+                prop_assert!(state.clearances.is_empty() && state.questions.is_empty());
+                prop_assert!(state.in_flight.is_empty() && state.turn.is_none() && state.pid().is_none());
+            }
+            // A snapshot is the state.
+            let copy: State = serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap();
+            prop_assert_eq!(&copy.record(), &state.record());
+            prop_assert_eq!(&copy.in_flight, &state.in_flight);
+        }
+    }
+}
