@@ -413,7 +413,7 @@ impl Seen {
                     *self.closed.entry(*id).or_default() += 1;
                 }
                 Effect::Ledger(Entry::ClearanceDelivery { id, .. }) => {
-                    *self.settled.entry(*id).or_default() += 1
+                    *self.settled.entry(*id).or_default() += 1;
                 }
                 Effect::Ledger(Entry::QuestionOpened(question)) => assert!(self.asked.insert(question.id)),
                 Effect::Ledger(Entry::QuestionAnswered { id, .. } | Entry::QuestionClosed { id, .. }) => {
@@ -512,9 +512,10 @@ proptest! {
         for act in &acts {
             let Some(input) = input(&world, act, &seen) else { continue };
             let before = world.state.clone();
-            match world.try_go(input) {
-                Ok(effects) => seen.look(world.state.generation(), &effects),
-                Err(_) => prop_assert_eq!(&world.state, &before, "a refusal changes nothing"),
+            if let Ok(effects) = world.try_go(input) {
+                seen.look(world.state.generation(), &effects);
+            } else {
+                prop_assert_eq!(&world.state, &before, "a refusal changes nothing");
             }
             let state = &world.state;
             // What is open in the state is exactly what was opened and not closed.
