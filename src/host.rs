@@ -1,46 +1,71 @@
-//! Processes: how an agent is started, talked to, watched and stopped. Everything above sees a [`Process`]: two
-//! streams to receive from and three things to ask of it.
+//! Processes: how an agent is started, found again, talked to, watched and stopped. Everything above sees a
+//! [`Process`]: two streams to receive from and a few things to ask of it. Whether it was just spawned, found alive after
+//! a restart, or found dead with its last words on disk, it looks the same.
 //!
 //! ```text
-//!              ┌────────── Process ──────────┐
-//!   output ◄───┤ reader   bytes of stdout    │
-//!   news   ◄───┤ keeper   written, exited    │◄── send, stop, kill
-//!              └─────────────────────────────┘
+//!        daemon                                          one per agent, outlives the daemon
+//!   ┌── Process ──┐   stdin, trim, stop, kill            ┌──────┐
+//!   │ output ◄────┼── journal on disk ◄──────────────────┤ shim ├──► agent
+//!   │ news   ◄────┼── bell, sack, exit ◄── unix socket ──┤      │
+//!   └─────────────┘                                      └──────┘
 //! ```
 //! The two streams are apart so that a session which does not read output for a while still hears everything else.
 
+mod cgroup;
+mod client;
 mod environment;
+mod find;
+mod frame;
 mod identity;
-mod keeper;
-mod pipes;
+mod journal;
+mod leftovers;
+mod observe;
+pub mod shim;
 mod spawn;
-mod tail;
+mod tree;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-pub use environment::agent_environment;
+pub use cgroup::{Cgroups, Limits};
+pub use environment::{SESSION_VARIABLE, agent_environment};
+pub use find::Lost;
 pub use identity::Identity;
+pub use observe::{Observer, Seen};
 pub use spawn::{SpawnError, resolve_program};
 
 use crate::domain::Exit;
-use tail::Tail;
+use frame::{Frame, Left};
 
 /// What to start.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Spec {
+    /// The session's id: how its processes are known.
+    pub session: String,
     pub program: PathBuf,
     pub args: Vec<OsString>,
     /// All of it: nothing is inherited.
     pub env: Vec<(OsString, OsString)>,
     pub cwd: PathBuf,
+    /// A cgroup to be made for it, where one can be.
+    pub cgroup: Option<PathBuf>,
+    pub limits: Limits,
+}
+
+/// What is kept of a process on disk, and where.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Keep {
+    /// Of this generation of this session alone.
+    pub dir: PathBuf,
     /// How much of stderr's end is kept.
     pub stderr_tail_bytes: usize,
+    /// Output that is not in the log yet, beyond which the agent waits.
+    pub journal_cap_bytes: u64,
 }
 
 /// How to stop, gentlest first; each wait ends early when the process is gone.
@@ -60,17 +85,17 @@ pub enum News {
     Written { n: u64 },
     /// It will never be.
     Failed { n: u64, cause: String },
-    /// The process and its group are gone. Output that was still in the pipe follows on the output stream until its end.
+    /// The whole tree is gone. Output that is not read yet follows on the output stream until its end.
     Exited(Departure),
 }
 
-/// How a process and its group went.
+/// How a process and its tree went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Departure {
     pub exit: Exit,
-    pub reason: &'static str,
+    pub reason: String,
     /// What was needed: any of `interrupt`, `close_stdin`, `sigterm`, `sigkill`, in order.
-    pub steps: Vec<&'static str>,
+    pub steps: Vec<String>,
     /// How many processes had to be killed.
     pub killed: u32,
     pub stderr_tail: String,
@@ -80,46 +105,93 @@ pub struct Departure {
 pub const STREAM_CLOSED: &str = "stream closed";
 /// The process ended while something else kept its stdout open.
 pub const EXITED: &str = "exited";
+/// Why a message did not arrive.
+const WRITE_FAILED: &str = "write failed: stream closed";
+/// Nothing outlives a restart of the machine.
+pub const REBOOTED: &str = "the machine was restarted";
 
-/// A live agent.
+/// An agent. Dropping it leaves the agent alone.
 #[derive(Debug)]
 pub struct Process {
     pub identity: Identity,
+    shim: Identity,
     pub output: mpsc::Receiver<Bytes>,
     pub news: mpsc::Receiver<News>,
-    control: mpsc::UnboundedSender<keeper::Control>,
-    input: mpsc::UnboundedSender<(u64, Vec<u8>)>,
-    stderr: Arc<Tail>,
+    control: mpsc::UnboundedSender<Frame>,
+    keep: Keep,
+    trim: Trim,
+    /// What its shim wrote down at its end, if it was found dead.
+    left: Option<Left>,
+    alive: bool,
+}
+
+/// The shim is told what is in the log now and then, not at every commit.
+#[derive(Debug)]
+struct Trim {
+    told: u64,
+    every: u64,
 }
 
 impl Process {
-    /// Queues one framed message for the agent's stdin and never waits. The caller bounds how many are under way.
+    /// Queues one framed message for the agent's stdin and never waits. Sending one again is harmless: the shim knows
+    /// which it has accepted. The caller bounds how many are under way.
     pub fn send(&self, n: u64, message: Vec<u8>) {
-        self.input.send((n, message)).ok(); // the writer has gone: the exit is in the news
+        self.tell(Frame::Stdin(n, message));
+    }
+
+    /// Whether a message arrived, if that is known without asking: of a process that was found dead.
+    pub fn arrived(&self, n: u64) -> Option<bool> {
+        self.left.as_ref().map(|left| n <= left.written)
+    }
+
+    /// Everything up to this offset of the output is in the log.
+    pub fn consumed(&mut self, offset: u64) {
+        if offset >= self.trim.told + self.trim.every {
+            self.trim.told = offset;
+            self.tell(Frame::Trim(offset));
+        }
+    }
+
+    /// Whether it ran when it was spawned or found.
+    pub fn is_alive(&self) -> bool {
+        self.alive
     }
 
     /// Starts the ladder; the end of it is in the news.
     pub fn stop(&self, ladder: Ladder) {
-        self.control.send(keeper::Control::Stop(ladder)).ok(); // gone already: so is in the news
+        let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let waits = frame::Waits {
+            after_interrupt_ms: millis(ladder.after_interrupt),
+            after_stdin_closed_ms: millis(ladder.after_stdin_closed),
+            after_sigterm_ms: millis(ladder.after_sigterm),
+        };
+        self.tell(Frame::Stop(waits, ladder.interrupt));
     }
 
     /// Straight to the end of the ladder.
     pub fn kill(&self) {
-        self.control.send(keeper::Control::Kill).ok(); // as above
+        self.tell(Frame::Kill);
     }
 
-    /// A look at the end of what it wrote to stderr, for those who do not own the process.
-    pub fn stderr(&self) -> StderrTail {
-        StderrTail(Arc::clone(&self.stderr))
+    fn tell(&self, frame: Frame) {
+        self.control.send(frame).ok(); // the shim has gone: the exit is in the news
+    }
+
+    /// Its end is in the log: what it left on disk may go.
+    pub fn bury(self) {
+        remove(&self.keep.dir);
+    }
+
+    /// For those who want to look at it and do not own it.
+    pub fn observer(&self) -> Observer {
+        Observer { keep: self.keep.clone(), shim: self.shim.clone() }
     }
 }
 
-/// The end of an agent's stderr, as of now.
-#[derive(Debug, Clone)]
-pub struct StderrTail(Arc<Tail>);
-
-impl StderrTail {
-    pub fn text(&self) -> String {
-        self.0.text()
+/// Removes what a process left on disk, and the session's directory if it was the last.
+pub fn remove(dir: &Path) {
+    std::fs::remove_dir_all(dir).ok(); // it may be gone; the next start looks again
+    if let Some(session) = dir.parent() {
+        std::fs::remove_dir(session).ok(); // another generation may be there
     }
 }

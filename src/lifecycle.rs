@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   state directory ─► lock ─► store ─► what an earlier daemon left ─► socket ─► serve … signal
-//!   sessions stopped in parallel ─► streams closed ─► store closed ─► socket and daemon.json removed
+//!   sessions left alone, or stopped in parallel ─► streams closed ─► store closed ─► socket and daemon.json removed
 //! ```
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{IsTerminal, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -20,12 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 mod demo;
 
-use crate::bridge::api::{Api, Peer, socket};
+use crate::bridge::api::{Api, Peer};
 use crate::bus::Bell;
-use crate::config::{Config, Paths};
+use crate::config::{Config, OnStop, Paths};
 use crate::domain::Time;
+use crate::socket;
 use crate::store::Store;
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Recovered, Supervisor};
 
 /// How long open requests may take to finish once everything else has stopped.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
@@ -62,6 +63,7 @@ async fn run(paths: &Paths, config: Config, demo: bool) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
 
+    let on_stop = config.daemon.on_stop;
     let bell = Bell::new();
     let database = paths.database();
     let store = Store::open(&database, bell.clone())
@@ -69,8 +71,8 @@ async fn run(paths: &Paths, config: Config, demo: bool) -> anyhow::Result<()> {
     make_private_file(&database)?;
     let supervisor = Supervisor::new(config, store);
     let recovered = supervisor.recover().await.context("cannot read the sessions of the last run")?;
-    if recovered.ended > 0 {
-        tracing::warn!(sessions = recovered.ended, "sessions of an earlier daemon were lost with it");
+    if recovered != Recovered::default() {
+        tracing::info!("{recovered}");
     }
     supervisor.keep_house();
 
@@ -93,13 +95,28 @@ async fn run(paths: &Paths, config: Config, demo: bool) -> anyhow::Result<()> {
     tracing::info!(socket = %paths.socket.display(), pid = std::process::id(), "intercom is ready");
 
     let guide = if demo { Some(demo::start(&supervisor, &bell, &paths.socket).await?) } else { None };
-    let cause = tokio::select! {
-        _ = interrupt.recv() => "SIGINT",
-        _ = terminate.recv() => "SIGTERM",
-        _ = hangup.recv() => "SIGHUP",
+    let (cause, how) = tokio::select! {
+        // Ctrl-C on a terminal is meant for everything that was started there.
+        _ = interrupt.recv() => ("SIGINT", if std::io::stderr().is_terminal() { OnStop::Drain } else { on_stop }),
+        _ = terminate.recv() => ("SIGTERM", on_stop),
+        _ = hangup.recv() => ("SIGHUP", on_stop),
     };
-    tracing::info!(cause, "stopping all sessions");
-    supervisor.shut_down().await;
+    tracing::info!(cause, agents = %how, "stopping");
+    match how {
+        OnStop::Leave => supervisor.leave().await,
+        OnStop::Drain => {
+            let impatience = async {
+                // A second signal is somebody who does not want to wait: no gentle steps, but nothing is lost.
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                    _ = hangup.recv() => {}
+                }
+                tracing::info!("a second signal: killing what is left");
+            };
+            supervisor.shut_down(impatience).await;
+        }
+    }
     if let Some(guide) = guide {
         guide.abort();
     }

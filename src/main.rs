@@ -1,10 +1,13 @@
-//! Wires and decides nothing: the demo agent's hidden mode, or the command line.
+//! Wires and decides nothing: one of the hidden modes of the binary, or the command line.
 
 use std::process::ExitCode;
 
+use intercom::{cli, demo, host::shim, supervisor::DEMO_MODE};
+
 fn main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|mode| mode == intercom::supervisor::DEMO_MODE) {
-        return intercom::demo::run();
+    match std::env::args_os().nth(1) {
+        Some(mode) if mode == shim::MODE => shim::main(),
+        Some(mode) if mode == DEMO_MODE => demo::run(),
+        _ => cli::main(),
     }
-    intercom::cli::main()
 }

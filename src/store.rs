@@ -20,7 +20,7 @@ mod writer;
 pub use idempotency::Remembered;
 pub use ledger::{ClearanceFilter, QuestionFilter};
 pub use maintain::Swept;
-pub use read::{Cut, Found, Page};
+pub use read::{Cut, Found, Page, Stored};
 pub use schema::VERSION as SCHEMA_VERSION;
 pub use write::{Outgoing, Snapshot, Write};
 

@@ -16,9 +16,10 @@ mod recover;
 pub use launch::{DEMO_MODE, StartRefused, StartRequest};
 pub use recover::Recovered;
 
-use crate::config::Config;
+use crate::config::{AgentLimits, Config};
 use crate::domain::{PromptId, SessionId};
-use crate::session::actor::{Actor, Plan, StartError};
+use crate::host::{Cgroups, Observer};
+use crate::session::actor::{Actor, Beginning, Plan, StartError};
 use crate::session::{CommandError, Handle, How, Input, Refused, State, Stopped};
 use crate::store::Store;
 
@@ -37,18 +38,29 @@ struct Inner {
     sessions: Mutex<HashMap<SessionId, Option<Handle>>>,
     tasks: TaskTracker,
     closing: CancellationToken,
+    /// The daemon goes and its agents stay.
+    leaving: CancellationToken,
     /// True while there is too little free disk to take more from agents.
     paused: watch::Sender<bool>,
+    /// Where agents can have cgroups of their own, if anywhere.
+    cgroups: Option<Cgroups>,
 }
 
 impl Supervisor {
     pub fn new(config: Config, store: Store) -> Self {
+        let cgroups = Cgroups::find();
+        let limited = config.agents.values().any(|profile| profile.limits != AgentLimits::default());
+        if let Some(Err(error)) = cgroups.as_ref().filter(|_| limited).map(Cgroups::enable_limits) {
+            tracing::warn!(%error, "limits of agents are the system's per process, not a cgroup's");
+        }
         Self(Arc::new(Inner {
+            cgroups,
             config,
             store,
             sessions: Mutex::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
+            leaving: CancellationToken::new(),
             paused: watch::Sender::new(false),
         }))
     }
@@ -87,37 +99,54 @@ impl Supervisor {
         }
     }
 
-    /// The end of the live process's stderr.
-    pub fn stderr_tail(&self, id: SessionId) -> Option<String> {
-        self.find(id)?.stderr_tail()
+    /// A look at the live process.
+    pub fn observer(&self, id: SessionId) -> Option<Observer> {
+        self.find(id)?.observer()
     }
 
     /// Runs a session's task until its end. Answers once the process runs, or why it does not.
-    async fn host(&self, state: State, plan: Plan, first: Input) -> Result<(), StartError> {
+    async fn host(&self, state: State, plan: Plan, beginning: Beginning) -> Result<(), StartError> {
         let id = state.id();
-        let (actor, handle, started) =
-            Actor::new(state, plan, self.0.store.clone(), self.0.paused.subscribe());
+        let (store, paused, leave) =
+            (self.0.store.clone(), self.0.paused.subscribe(), self.0.leaving.clone());
+        let (actor, handle, started) = Actor::new(state, plan, store, paused, leave);
         self.sessions().insert(id, Some(handle));
         let supervisor = self.clone();
         self.0.tasks.spawn(async move {
-            let farewell = actor.run(first).await;
+            let farewell = actor.run(beginning).await;
             supervisor.sessions().remove(&id);
             farewell.tell();
         });
         started.await.unwrap_or(Err(StartError::Command(CommandError::Refused(Refused::Ended))))
     }
 
-    /// Stops every session, all at the same time, and waits until they are gone.
-    pub async fn shut_down(&self) {
+    /// Stops every session, all at the same time, and waits until they are gone; the hard way once `impatience` is over.
+    pub async fn shut_down(&self, impatience: impl Future<Output = ()>) {
         self.0.closing.cancel();
         let handles: Vec<Handle> = self.sessions().values().flatten().cloned().collect();
         let by = || "the daemon's stop".to_owned();
         let gently = join_all(handles.iter().map(|handle| handle.stop(How::Stop, by())));
-        if tokio::time::timeout(PATIENCE, gently).await.is_err() {
+        let gently = tokio::time::timeout(PATIENCE, gently);
+        let gone = tokio::select! {
+            result = gently => result.is_ok(),
+            () = impatience => false,
+        };
+        if !gone {
             join_all(handles.iter().map(|handle| handle.stop(How::Kill, by()))).await;
         }
+        self.finish().await;
+    }
+
+    /// Lets go of every session and leaves its agent running: the next daemon finds it.
+    pub async fn leave(&self) {
+        self.0.closing.cancel();
+        self.finish().await;
+    }
+
+    async fn finish(&self) {
+        self.0.leaving.cancel();
         self.0.tasks.close();
-        // What is left could not be recorded: the store does not work. Letting go of a process ends it.
+        // What is left could not be recorded: the store does not work.
         tokio::time::timeout(Duration::from_secs(1), self.0.tasks.wait()).await.ok();
     }
 }

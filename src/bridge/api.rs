@@ -19,7 +19,6 @@ mod peer;
 mod prompts;
 mod questions;
 mod sessions;
-pub mod socket;
 mod view;
 
 pub use peer::Peer;

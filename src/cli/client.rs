@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::bridge::api::socket;
+use crate::socket;
 use anyhow::Context as _;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};

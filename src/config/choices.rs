@@ -68,6 +68,17 @@ macro_rules! choice {
 }
 
 choice! {
+    /// What becomes of the agents when the daemon stops.
+    OnStop {
+        /// They run on; the next daemon finds them.
+        Leave = "leave",
+        /// They are stopped, all at the same time, within five seconds.
+        Drain = "drain",
+    }
+    not yet: []
+}
+
+choice! {
     /// How messages are told apart on an agent's stdio.
     Framing {
         /// One JSON object per line.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::choices::{Framing, PromptDelivery, Protocol};
+use super::choices::{Framing, OnStop, PromptDelivery, Protocol};
 use super::table;
 
 /// The name of the agent that is built in; it cannot be given to another.
@@ -19,6 +19,8 @@ const MIB: u64 = 1024 * 1024;
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     #[serde(deserialize_with = "table::one")]
+    pub daemon: Daemon,
+    #[serde(deserialize_with = "table::one")]
     pub acp: Acp,
     #[serde(deserialize_with = "table::one")]
     pub limits: Limits,
@@ -30,6 +32,19 @@ pub struct Config {
     pub agents: BTreeMap<String, AgentProfile>,
     #[serde(deserialize_with = "table::each")]
     pub workspaces: BTreeMap<String, Workspace>,
+}
+
+/// The daemon itself.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Daemon {
+    pub on_stop: OnStop,
+}
+
+impl Default for Daemon {
+    fn default() -> Self {
+        Self { on_stop: OnStop::Leave }
+    }
 }
 
 /// How agents are talked to, unless their profile says otherwise.
@@ -60,6 +75,10 @@ pub struct Limits {
     pub stderr_tail_bytes: usize,
     /// Below it reading from agents pauses; 0 never pauses.
     pub min_free_disk_mib: u64,
+    /// Output of one agent that waits on disk to be read; beyond it the agent waits.
+    pub journal_mib: u64,
+    /// With less, nothing is started.
+    pub min_free_memory_mib: u64,
 }
 
 impl Default for Limits {
@@ -70,6 +89,8 @@ impl Default for Limits {
             max_queued_prompts: 100,
             stderr_tail_bytes: 16_384,
             min_free_disk_mib: 64,
+            journal_mib: 1024,
+            min_free_memory_mib: 128,
         }
     }
 }
@@ -77,6 +98,14 @@ impl Default for Limits {
 impl Limits {
     pub fn min_free_disk_bytes(&self) -> u64 {
         self.min_free_disk_mib.saturating_mul(MIB)
+    }
+
+    pub fn min_free_memory_bytes(&self) -> u64 {
+        self.min_free_memory_mib.saturating_mul(MIB)
+    }
+
+    pub fn journal_bytes(&self) -> u64 {
+        self.journal_mib.saturating_mul(MIB)
     }
 }
 
@@ -159,6 +188,10 @@ pub struct AgentProfile {
     pub startup_timeout_seconds: Option<u64>,
     #[serde(deserialize_with = "table::one")]
     pub stop: StopOverrides,
+    #[serde(deserialize_with = "table::one")]
+    pub limits: AgentLimits,
+    /// Starts the next generation of its sessions after the machine was restarted.
+    pub resume_after_reboot: bool,
 }
 
 impl Default for AgentProfile {
@@ -176,6 +209,8 @@ impl Default for AgentProfile {
             max_line_length: None,
             startup_timeout_seconds: None,
             stop: StopOverrides::default(),
+            limits: AgentLimits::default(),
+            resume_after_reboot: false,
         }
     }
 }
@@ -212,6 +247,16 @@ pub struct StopOverrides {
     pub after_interrupt_seconds: Option<f64>,
     pub after_stdin_closed_seconds: Option<f64>,
     pub after_sigterm_seconds: Option<f64>,
+}
+
+/// What one agent and everything below it may use.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentLimits {
+    pub memory_mib: Option<u64>,
+    pub processes: Option<u64>,
+    /// 100 is one core.
+    pub cpu_percent: Option<u64>,
 }
 
 /// A directory with a name, so that people need not type its path.

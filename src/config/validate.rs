@@ -50,7 +50,9 @@ fn limits(limits: &Limits) -> Checked {
     within(&at, "max_body_bytes", &limits.max_body_bytes, &(1024..=1024 * 1024 * 1024))?;
     within(&at, "max_queued_prompts", &limits.max_queued_prompts, &(1..=10_000))?;
     within(&at, "stderr_tail_bytes", &limits.stderr_tail_bytes, &(1024..=1024 * 1024))?;
-    within(&at, "min_free_disk_mib", &limits.min_free_disk_mib, &MIBS)
+    within(&at, "min_free_disk_mib", &limits.min_free_disk_mib, &MIBS)?;
+    within(&at, "journal_mib", &limits.journal_mib, &(1..=1024 * 1024))?;
+    within(&at, "min_free_memory_mib", &limits.min_free_memory_mib, &(0..=1024 * 1024))
 }
 
 fn agent(at: &KeyPath, name: &str, profile: &AgentProfile) -> Checked {
@@ -79,6 +81,14 @@ fn agent(at: &KeyPath, name: &str, profile: &AgentProfile) -> Checked {
         ("after_sigterm_seconds", waits.after_sigterm_seconds),
     ] {
         wait.map_or(Ok(()), |wait| within(&stop, key, &wait, &WAIT_SECONDS))?;
+    }
+    let (at_limits, limits) = (at.key("limits"), &profile.limits);
+    for (key, limit, high) in [
+        ("memory_mib", limits.memory_mib, 16 * 1024 * 1024),
+        ("processes", limits.processes, 1_000_000),
+        ("cpu_percent", limits.cpu_percent, 100_000),
+    ] {
+        limit.map_or(Ok(()), |limit| within(&at_limits, key, &limit, &(1..=high)))?;
     }
     Ok(())
 }
@@ -160,6 +170,11 @@ mod tests {
             ("limits", "max_queued_prompts", 1, 10_000),
             ("limits", "stderr_tail_bytes", 1024, 1_048_576),
             ("limits", "min_free_disk_mib", 0, 1_073_741_824),
+            ("limits", "journal_mib", 1, 1_048_576),
+            ("limits", "min_free_memory_mib", 0, 1_048_576),
+            ("agents.a.limits", "memory_mib", 1, 16_777_216),
+            ("agents.a.limits", "processes", 1, 1_000_000),
+            ("agents.a.limits", "cpu_percent", 1, 100_000),
             ("retention", "days", 0, 36_500),
             ("retention", "max_mib", 0, 1_073_741_824),
             ("stop", "after_interrupt_seconds", 0, 60),

@@ -6,6 +6,8 @@ use std::ffi::{OsStr, OsString};
 const ALLOWED: &[&str] =
     &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"];
 const ALLOWED_PREFIXES: &[&str] = &["LC_", "XDG_"];
+/// Which session a process belongs to: for the agent to know, and for us to find it.
+pub const SESSION_VARIABLE: &str = "INTERCOM_SESSION";
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The whole environment of an agent. `ours` is the daemon's; `passed` names variables of it that the profile hands
@@ -21,7 +23,7 @@ pub fn agent_environment(
     if !env.iter().any(|(name, _)| name == "PATH") {
         env.push(("PATH".into(), DEFAULT_PATH.into()));
     }
-    let session = ("INTERCOM_SESSION".to_owned(), session.to_owned());
+    let session = (SESSION_VARIABLE.to_owned(), session.to_owned());
     for (name, value) in own.into_iter().chain([session]) {
         env.retain(|(known, _)| **known != *name.as_str());
         env.push((name.into(), value.into()));

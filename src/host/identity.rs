@@ -1,7 +1,5 @@
 //! Which process it is, so that a pid that was given to somebody else is never signalled.
 
-use nix::sys::signal::Signal;
-use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 /// A pid means nothing without the boot and the time at which its process started.
@@ -19,25 +17,25 @@ impl Identity {
         Self { pid, boot: boot_id(), started: stat(pid).map_or(0, |stat| stat.started) }
     }
 
-    /// Ends what is left of an agent's group after a daemon that died with it. Returns whether there was anything.
-    pub fn kill_leftovers(&self) -> bool {
-        let same = self.boot == boot_id()
+    /// Whether this very process is there, alive or not yet reaped.
+    pub(super) fn exists(&self) -> bool {
+        self.boot == boot_id()
             && self.started != 0
-            && stat(self.pid).is_some_and(|stat| stat.started == self.started && stat.group == self.pid);
-        if same {
-            nix::sys::signal::killpg(Pid::from_raw(self.pid), Signal::SIGKILL).ok(); // it may have just gone
-        }
-        same
+            && stat(self.pid).is_some_and(|stat| stat.started == self.started)
     }
 }
 
 pub(super) struct Stat {
+    pub(super) name: String,
     pub(super) state: char,
-    pub(super) group: i32,
+    /// Of CPU, in user and kernel mode.
+    pub(super) ticks: u64,
+    pub(super) pages: u64,
+    pub(super) parent: i32,
     pub(super) started: u64,
 }
 
-fn boot_id() -> String {
+pub(super) fn boot_id() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
 }
@@ -48,21 +46,37 @@ pub(super) fn stat(pid: i32) -> Option<Stat> {
 
 /// The name in the second field may hold anything, also brackets and spaces: count from its end.
 fn parse_stat(text: &str) -> Option<Stat> {
-    let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_ascii_whitespace().collect();
+    let (begin, end) = (text.find('(')?, text.rfind(')')?);
+    let fields: Vec<&str> = text[end + 1..].split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
     Some(Stat {
+        name: text.get(begin + 1..end)?.to_owned(),
+        ticks: number(11)? + number(12)?,
+        pages: number(21)?,
         state: fields.first()?.chars().next()?,
-        group: fields.get(2)?.parse().ok()?,
-        started: fields.get(19)?.parse().ok()?,
+        parent: fields.get(1)?.parse().ok()?,
+        started: number(19)?,
     })
 }
 
-/// The living members of a process group, its leader included.
-pub(super) fn group_members(group: i32) -> Vec<i32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| stat(*pid).is_some_and(|stat| stat.group == group && stat.state != 'Z'))
-        .collect()
+fn pids() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
+}
+
+/// Everybody and their parent.
+pub(super) fn parents() -> Vec<(i32, i32)> {
+    pids().filter_map(|pid| Some((pid, stat(pid)?.parent))).collect()
+}
+
+/// The processes that carry this variable in the environment they were started with.
+pub(super) fn marked(name: &str, value: &str) -> Vec<i32> {
+    let mark = format!("{name}={value}");
+    let carries = |pid: i32| {
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    pids().filter(|pid| carries(*pid)).collect()
 }
 
 #[cfg(test)]
@@ -71,9 +85,10 @@ mod tests {
 
     #[test]
     fn a_process_name_with_brackets_does_not_confuse() {
-        let rest = "S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 777 0 0";
+        let rest = "S 1 42 42 0 -1 4194560 1 0 0 0 7 3 0 0 20 0 1 0 777 0 55";
         let stat = parse_stat(&format!("42 (a) b) {rest}")).unwrap();
-        assert_eq!((stat.state, stat.group, stat.started), ('S', 42, 777));
+        assert_eq!((stat.state, stat.parent, stat.started), ('S', 1, 777));
+        assert_eq!((stat.name.as_str(), stat.ticks, stat.pages), ("a) b", 10, 55));
         assert!(parse_stat("garbage").is_none());
     }
 
@@ -81,8 +96,8 @@ mod tests {
     fn we_find_ourselves_and_not_a_process_of_another_time() {
         let me = i32::try_from(std::process::id()).unwrap();
         let identity = Identity::of(me);
-        assert!(identity.started > 0);
+        assert!(identity.started > 0 && identity.exists());
         let other = Identity { started: identity.started + 1, ..identity };
-        assert!(!other.kill_leftovers());
+        assert!(!other.exists());
     }
 }

@@ -1,19 +1,18 @@
-//! Starting a process: its own session and group, its own environment, pipes on all three streams.
+//! Starting an agent: a shim of our own binary, which starts it.
 
 use std::ffi::OsStr;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::process::Stdio;
 
-use tokio::net::unix::pipe;
-use tokio::sync::{mpsc, oneshot};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::Command;
 
-use super::keeper::Keeper;
-use super::pipes::{self, CHUNKS};
-use super::tail::Tail;
-use super::{Identity, Process, Spec};
+use super::client::Care;
+use super::shim::{Answer, MODE, Order};
+use super::{Keep, Process, Spec};
 
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
@@ -21,8 +20,8 @@ pub enum SpawnError {
     NotFound(String),
     #[error("not an executable file: {0}")]
     NotExecutable(String),
-    #[error("{program}: {source}")]
-    Failed { program: String, source: std::io::Error },
+    #[error("{program}: {cause}")]
+    Failed { program: String, cause: String },
 }
 
 /// Where a command is: a path (relative to the workspace) as it stands, a bare name on `PATH`.
@@ -46,76 +45,57 @@ pub fn resolve_program(command: &str, workspace: &Path, path: Option<&OsStr>) ->
 
 impl Process {
     /// Starts it. The process runs when this returns.
-    pub async fn spawn(spec: Spec) -> Result<Self, SpawnError> {
-        let limit = spec.stderr_tail_bytes;
+    pub async fn spawn(spec: Spec, keep: &Keep) -> Result<Self, SpawnError> {
         let program = spec.program.display().to_string();
-        let failed = |source| SpawnError::Failed { program: program.clone(), source };
-        // Starting a program reads it from disk: not on a thread that others share.
-        let mut child = tokio::task::spawn_blocking(move || start(&spec))
-            .await
-            .map_err(|error| failed(std::io::Error::other(error)))?
-            .map_err(&failed)?;
-        let pid = i32::try_from(child.id()).expect("pids fit into an i32");
-        let pipes = (|| -> std::io::Result<_> {
-            let missing = || std::io::Error::other("a pipe is missing");
-            let stdin = pipe::Sender::from_owned_fd(child.stdin.take().ok_or_else(missing)?.into())?;
-            let stdout = pipe::Receiver::from_owned_fd(child.stdout.take().ok_or_else(missing)?.into())?;
-            let stderr = pipe::Receiver::from_owned_fd(child.stderr.take().ok_or_else(missing)?.into())?;
-            Ok((stdin, stdout, stderr))
-        })();
-        let (stdin, stdout, stderr) = match pipes {
-            Ok(pipes) => pipes,
-            Err(error) => {
-                child.kill().ok(); // it cannot be talked to: it must not stay
-                child.wait().ok();
-                return Err(failed(error));
-            }
-        };
-        let tail = Arc::new(Tail::new(limit));
-        let (output_to, output) = mpsc::channel(CHUNKS);
-        let (news_to, news) = mpsc::channel(512); // more than may be under way; a full one makes the writer wait
-        let (input, input_from) = mpsc::unbounded_channel(); // bounded by the session: see `Process::send`
-        let (control, control_from) = mpsc::unbounded_channel(); // stop and kill: a handful in a life
-        let (eof_to, eof) = oneshot::channel();
-        let (gone_to, gone) = tokio::sync::watch::channel(false);
-        let identity = Identity::of(pid);
-        let stdin_closer = tokio_util::sync::CancellationToken::new();
-        tokio::spawn(pipes::read_stdout(stdout, output_to, eof_to, gone.clone()));
-        tokio::spawn(pipes::drain_stderr(stderr, Arc::clone(&tail), gone));
-        tokio::spawn(pipes::write_stdin(stdin, input_from, news_to.clone(), stdin_closer.clone()));
-        let keeper = Keeper {
-            pid,
-            child,
-            control: control_from,
-            news: news_to,
-            input: input.clone(),
-            eof,
-            gone: gone_to,
-            stdin: stdin_closer,
-            tail: Arc::clone(&tail),
-            killed: std::collections::HashSet::new(),
-        };
-        tokio::spawn(keeper.run());
-        Ok(Self { identity, output, news, control, input, stderr: tail })
+        let failed = |cause: String| SpawnError::Failed { program: program.clone(), cause };
+        let result = start(spec, keep).await;
+        if result.is_err() {
+            super::remove(&keep.dir);
+        }
+        result.map_err(|error| failed(error.to_string()))
     }
 }
 
-#[expect(unsafe_code, reason = "a new session can only be asked for between fork and exec")]
-fn start(spec: &Spec) -> std::io::Result<Child> {
-    let mut command = Command::new(&spec.program);
-    command
-        .args(&spec.args)
+async fn start(spec: Spec, keep: &Keep) -> io::Result<Process> {
+    let dir = &keep.dir;
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(dir.join("shim.log"))?;
+    // This very program, also if another one has taken its place on disk. Its environment is the agent's to read.
+    let mut child = Command::new("/proc/self/exe")
+        .arg(MODE)
         .env_clear()
-        .envs(spec.env.iter().map(|(name, value)| (name, value)))
-        .current_dir(&spec.cwd)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    // SAFETY: setsid(2) is async-signal-safe, and nothing else is done between fork and exec.
-    unsafe {
-        command.pre_exec(|| Ok(nix::unistd::setsid().map(drop)?));
-    }
-    command.spawn()
+        .stderr(log)
+        .spawn()?;
+    let order = Order { spec, keep: keep.clone() };
+    let answer = match ask(&mut child, &order).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            child.start_kill().ok(); // it may have gone by itself
+            child.wait().await.ok(); // reaped, that is all
+            return Err(error);
+        }
+    };
+    let meta = match answer {
+        Answer::Runs(meta) => meta,
+        Answer::Failed(cause) => {
+            child.wait().await.ok(); // as above
+            return Err(io::Error::other(cause));
+        }
+    };
+    let care = Care { keep: keep.clone(), meta, consumed: 0, stdout: None, child: Some(child) };
+    care.reach().await.map_err(|lost| io::Error::other(lost.to_string()))
+}
+
+async fn ask(child: &mut tokio::process::Child, order: &Order) -> io::Result<Answer> {
+    let missing = || io::Error::other("a pipe is missing");
+    let mut stdin = child.stdin.take().ok_or_else(missing)?;
+    stdin.write_all(&serde_json::to_vec(order)?).await?;
+    drop(stdin);
+    let mut answer = Vec::new();
+    child.stdout.take().ok_or_else(missing)?.read_to_end(&mut answer).await?;
+    Ok(serde_json::from_slice(&answer)?)
 }
 
 #[cfg(test)]

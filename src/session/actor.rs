@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::commit::{self, Todo, step};
@@ -15,7 +16,8 @@ use super::handle::{CommandError, Desk, Handle, Message, Stopped};
 use super::state::{Effect, Gone, How, Input, Refused, State};
 use crate::domain::{Entry, Outbound, PromptId, Said};
 use crate::driver::Driver;
-use crate::host::{Departure, Ladder, News, Process, Spec};
+use crate::failpoint;
+use crate::host::{Departure, Keep, Ladder, News, Process, Spec};
 use crate::store::{Outgoing, Store, StoreError, Write};
 use crate::wire::framing::Framer;
 
@@ -31,18 +33,39 @@ const RETRY_LAST: Duration = Duration::from_secs(2);
 /// How this session's process is started and talked to.
 pub struct Plan {
     pub spec: Result<Spec, String>,
+    pub keep: Keep,
     pub framer: Framer,
     pub driver: Box<dyn Driver>,
     pub ladder: Ladder,
     pub startup_timeout: Duration,
     /// How to start it again later, in the supervisor's own form.
     pub launch: String,
+    /// Whether to, after the machine was restarted.
+    pub resume_after_reboot: bool,
 }
 
 impl std::fmt::Debug for Plan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Plan").field("spec", &self.spec).finish_non_exhaustive()
     }
+}
+
+/// How a session's task begins.
+#[derive(Debug)]
+pub enum Beginning {
+    /// With a launch or a resume.
+    New(Input),
+    /// With a process that an earlier daemon started.
+    Found(Box<Found>),
+}
+
+/// A process that was found, and how far the log goes.
+#[derive(Debug)]
+pub struct Found {
+    pub process: Process,
+    pub consumed: u64,
+    /// Messages that were recorded and not known to have arrived.
+    pub outbox: Vec<(u64, Vec<u8>)>,
 }
 
 /// Why a session did not come to run.
@@ -78,6 +101,8 @@ pub struct Actor {
     launch: Option<String>,
     /// The store and this session disagree: nothing more can be recorded.
     abandoned: bool,
+    /// The daemon goes and the agent stays.
+    leave: CancellationToken,
 }
 
 impl std::fmt::Debug for Actor {
@@ -107,6 +132,7 @@ impl Actor {
         plan: Plan,
         store: Store,
         paused: watch::Receiver<bool>,
+        leave: CancellationToken,
     ) -> (Self, Handle, Started) {
         let (handle, desk) = Handle::new(state.id(), state.about.name.clone());
         let (starting, started) = oneshot::channel();
@@ -126,28 +152,60 @@ impl Actor {
             stoppers: Vec::new(),
             stopped: Stopped::default(),
             abandoned: false,
+            leave,
         };
         (actor, handle, started)
     }
 
-    /// Lives as long as the session's process. `first` is a launch or a resume.
-    pub async fn run(self, first: Input) -> Farewell {
+    /// Lives as long as the session's process, or until it is told to leave it alone.
+    pub async fn run(mut self, beginning: Beginning) -> Farewell {
         let span = tracing::info_span!("session", session.id = %self.state.id());
-        self.live(first).instrument(span).await
+        let life = async {
+            match beginning {
+                Beginning::New(first) => match self.command(first).await {
+                    Ok(_) => {
+                        failpoint::visit("launch.committed");
+                        self.spawn().await;
+                    }
+                    Err(error) => {
+                        self.answer_start(Err(error.into()));
+                        return;
+                    }
+                },
+                Beginning::Found(found) => self.take_up(*found).await,
+            }
+            let leave = self.leave.clone();
+            while !self.state.is_ended() && !self.abandoned && !leave.is_cancelled() {
+                self.turn().await;
+            }
+        };
+        life.instrument(span).await;
+        self.farewell()
     }
 
-    async fn live(mut self, first: Input) -> Farewell {
-        match self.command(first).await {
-            Ok(_) => self.spawn().await,
-            Err(error) => {
-                self.answer_start(Err(error.into()));
-                return self.farewell();
+    /// Goes on where an earlier daemon stopped.
+    async fn take_up(&mut self, found: Found) {
+        self.desk.publish(found.process.observer());
+        self.consumed = found.consumed;
+        let pid = found.process.identity.pid;
+        self.process = Some(found.process);
+        // It may have been started and not recorded.
+        if self.state.pid().is_none() {
+            self.absorb(vec![Input::Spawned { pid }], None).await;
+        }
+        // What is not known to have arrived is sent again: it is taken once.
+        let mut settled = Vec::new();
+        if let Some(process) = &self.process {
+            for (n, message) in found.outbox {
+                match process.arrived(n) {
+                    None => process.send(n, message),
+                    Some(true) => settled.push((n, None)),
+                    Some(false) => {} // its end says why
+                }
             }
         }
-        while !self.state.is_ended() && !self.abandoned {
-            self.turn().await;
-        }
-        self.farewell()
+        self.settle(settled).await;
+        self.answer_start(Ok(()));
     }
 
     /// One thing that happens.
@@ -172,6 +230,7 @@ impl Actor {
                 }
                 self.digest().await;
             }
+            () = self.leave.cancelled() => {}
             // Woken to look again whether there is room on the disk.
             Ok(()) = self.paused.changed() => {}
             // Its output is at an end, and there is nothing to do until its exit is told.
@@ -202,6 +261,7 @@ impl Actor {
             _ => None,
         });
         let (write, todo) = self.write(effects, Vec::new(), None);
+        failpoint::visit("command.stepped");
         if let Err(error) = self.store.write(Arc::new(write)).await {
             self.state = before;
             return Err(match error {
@@ -210,36 +270,43 @@ impl Actor {
             });
         }
         self.launch = None;
+        failpoint::visit("command.committed");
         self.perform(todo);
+        failpoint::visit("command.performed");
         Ok(prompt)
     }
 
     async fn heard(&mut self, news: News) {
-        let mut inputs = Vec::new();
-        let mut settled = Vec::new();
-        let mut departure = None;
+        let (mut settled, mut departure) = (Vec::new(), None);
         let mut next = Some(news);
         while let Some(news) = next {
             match news {
-                News::Written { n } => {
-                    settled.push(Outgoing::Settled { n });
-                    inputs.push(Input::Delivered { n });
-                }
-                News::Failed { n, cause } => {
-                    settled.push(Outgoing::Settled { n });
-                    inputs.push(Input::Undelivered { n, cause });
-                }
+                News::Written { n } => settled.push((n, None)),
+                News::Failed { n, cause } => settled.push((n, Some(cause))),
                 News::Exited(gone) => departure = Some(gone),
             }
             let process = self.process.as_mut();
             next = process.filter(|_| departure.is_none()).and_then(|process| process.news.try_recv().ok());
         }
-        if !inputs.is_empty() {
-            self.absorb_with(inputs, None, settled).await;
-        }
+        self.settle(settled).await;
         if let Some(departure) = departure {
             self.exited(departure).await;
         }
+    }
+
+    /// Messages that have arrived, or never will, and why.
+    async fn settle(&mut self, settled: Vec<(u64, Option<String>)>) {
+        if settled.is_empty() {
+            return;
+        }
+        failpoint::visit("news.heard");
+        let outgoing = settled.iter().map(|(n, _)| Outgoing::Settled { n: *n }).collect();
+        let inputs = settled.into_iter().map(|(n, cause)| match cause {
+            None => Input::Delivered { n },
+            Some(cause) => Input::Undelivered { n, cause },
+        });
+        self.absorb_with(inputs.collect(), None, outgoing).await;
+        failpoint::visit("news.committed");
     }
 
     /// The process is gone: what it had said before is made into events first.
@@ -264,11 +331,14 @@ impl Actor {
             self.absorb(inputs, None).await;
         }
         let Departure { exit, reason, steps, killed, stderr_tail } = departure;
-        let steps: Vec<String> = steps.into_iter().map(str::to_owned).collect();
         self.stopped = Stopped { steps: steps.clone(), killed };
-        let gone = Gone { exit, reason: reason.to_owned(), steps, killed, stderr_tail };
+        failpoint::visit("exit.heard");
+        let gone = Gone { exit, reason, steps, killed, stderr_tail };
         self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![Outgoing::Cleared]).await;
-        self.process = None;
+        failpoint::visit("exit.committed");
+        if let Some(process) = self.process.take() {
+            process.bury();
+        }
     }
 
     /// Makes a bounded number of messages in `buf` into events.
@@ -290,7 +360,9 @@ impl Actor {
         }
         self.consumed += (before - self.buf.len()) as u64;
         if !inputs.is_empty() {
+            failpoint::visit("output.decoded");
             self.absorb(inputs, Some(self.consumed)).await;
+            failpoint::visit("output.committed");
         }
     }
 
@@ -329,10 +401,12 @@ impl Actor {
             match error {
                 StoreError::Unavailable(_) => tracing::warn!(%error, "will try again"),
                 error => {
-                    // Going on would answer the agent with what is not recorded. Letting go of the process ends it.
+                    // Going on would answer the agent with what is not recorded.
                     tracing::error!(%error, "the session cannot go on");
                     self.abandoned = true;
-                    self.process = None;
+                    if let Some(process) = self.process.take() {
+                        process.kill();
+                    }
                     return;
                 }
             }
@@ -340,6 +414,9 @@ impl Actor {
             delay = (delay * 2).min(RETRY_LAST);
         }
         self.launch = None;
+        if let (Some(process), Some(consumed)) = (&mut self.process, consumed) {
+            process.consumed(consumed);
+        }
         self.perform(todo);
     }
 
@@ -392,18 +469,24 @@ impl Actor {
     async fn spawn(&mut self) {
         let spawned = match self.plan.spec.clone() {
             Err(cause) => Err(cause),
-            Ok(spec) => match tokio::time::timeout(self.plan.startup_timeout, Process::spawn(spec)).await {
-                Ok(result) => result.map_err(|error| error.to_string()),
-                Err(_) => Err(format!("no process after {} s", self.plan.startup_timeout.as_secs())),
-            },
+            Ok(spec) => {
+                match tokio::time::timeout(self.plan.startup_timeout, Process::spawn(spec, &self.plan.keep))
+                    .await
+                {
+                    Ok(result) => result.map_err(|error| error.to_string()),
+                    Err(_) => Err(format!("no process after {} s", self.plan.startup_timeout.as_secs())),
+                }
+            }
         };
         match spawned {
             Ok(process) => {
                 let pid = process.identity.pid;
                 tracing::info!(pid, "the agent runs");
-                self.desk.publish_stderr(process.stderr());
+                self.desk.publish(process.observer());
                 self.process = Some(process);
+                failpoint::visit("process.spawned");
                 self.absorb(vec![Input::Spawned { pid }], Some(0)).await;
+                failpoint::visit("spawned.committed");
                 self.answer_start(Ok(()));
             }
             Err(cause) => {

@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::state::{How, Input, Refused};
 use crate::domain::{PromptId, SessionId};
-use crate::host::StderrTail;
+use crate::host::Observer;
 use crate::store::StoreError;
 
 /// Commands waiting for a session. When full, a command is refused as overloaded and changes nothing.
@@ -42,26 +42,26 @@ pub struct Handle {
     pub name: Option<String>,
     inbox: mpsc::Sender<Message>,
     /// Set by the session's task when a process starts; held for the moment of a copy.
-    stderr: Arc<Mutex<Option<StderrTail>>>,
+    observer: Arc<Mutex<Option<Observer>>>,
 }
 
 /// The owner's side of a handle.
 pub(super) struct Desk {
     pub(super) inbox: mpsc::Receiver<Message>,
-    stderr: Arc<Mutex<Option<StderrTail>>>,
+    observer: Arc<Mutex<Option<Observer>>>,
 }
 
 impl Desk {
-    pub(super) fn publish_stderr(&self, tail: StderrTail) {
-        *self.stderr.lock().unwrap_or_else(PoisonError::into_inner) = Some(tail);
+    pub(super) fn publish(&self, observer: Observer) {
+        *self.observer.lock().unwrap_or_else(PoisonError::into_inner) = Some(observer);
     }
 }
 
 impl Handle {
     pub(super) fn new(id: SessionId, name: Option<String>) -> (Self, Desk) {
         let (to, inbox) = mpsc::channel(INBOX);
-        let stderr = Arc::default();
-        (Self { id, name, inbox: to, stderr: Arc::clone(&stderr) }, Desk { inbox, stderr })
+        let observer = Arc::default();
+        (Self { id, name, inbox: to, observer: Arc::clone(&observer) }, Desk { inbox, observer })
     }
 
     /// Answers when the command is committed. For a prompt, with its id.
@@ -90,8 +90,8 @@ impl Handle {
         self.inbox.closed().await;
     }
 
-    /// The end of the live process's stderr.
-    pub fn stderr_tail(&self) -> Option<String> {
-        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(StderrTail::text)
+    /// A look at the live process.
+    pub fn observer(&self) -> Option<Observer> {
+        self.observer.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

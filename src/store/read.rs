@@ -23,6 +23,19 @@ pub enum Found<T> {
     Ambiguous(Vec<String>),
 }
 
+/// A session as the store has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// The state machine's own form.
+    pub state: String,
+    /// How to start it again, in the supervisor's own form.
+    pub launch: String,
+    /// How much of its process's output is in the log.
+    pub consumed: u64,
+    /// Messages that were recorded and not known to have arrived: number and bytes.
+    pub outbox: Vec<(u64, Vec<u8>)>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     pub items: Vec<T>,
@@ -83,23 +96,31 @@ impl Store {
         .await
     }
 
-    /// The state machine's snapshot and how the session was launched.
-    pub async fn snapshot(&self, id: SessionId) -> Result<Option<(String, String)>, StoreError> {
+    /// What is needed to go on with a session.
+    pub async fn stored(&self, id: SessionId) -> Result<Option<Stored>, StoreError> {
         self.read(move |connection| {
             let row = connection
-                .prepare_cached("SELECT state, launch FROM sessions WHERE id = ?1")?
-                .query_row([id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
+                .prepare_cached("SELECT key, state, launch, consumed FROM sessions WHERE id = ?1")?
+                .query_row([id.to_string()], |row| {
+                    Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(3)?))
+                })
                 .optional()?;
-            Ok(row)
+            let Some((key, state, launch, consumed)) = row else { return Ok(None) };
+            let sql = "SELECT n, message FROM outbox WHERE session = ?1 ORDER BY generation, n";
+            let outbox = rows(connection, sql, [key], |row| {
+                Ok((u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0), row.get(1)?))
+            })?;
+            let consumed = u64::try_from(consumed).unwrap_or(0);
+            Ok(Some(Stored { state, launch, consumed, outbox }))
         })
         .await
     }
 
-    /// Sessions that were live when the store was last written: their ids and which process they had.
-    pub async fn live(&self) -> Result<Vec<(SessionId, Option<String>)>, StoreError> {
+    /// Sessions that were live when the store was last written.
+    pub async fn live(&self) -> Result<Vec<SessionId>, StoreError> {
         self.read(|connection| {
-            let sql = "SELECT s.id, s.process FROM sessions s WHERE s.phase NOT IN ('ended', 'parked')";
-            rows(connection, sql, [], |row| Ok((text_id(row, 0)?, row.get(1)?)))
+            let sql = "SELECT s.id FROM sessions s WHERE s.phase NOT IN ('ended', 'parked')";
+            rows(connection, sql, [], |row| text_id(row, 0))
         })
         .await
     }

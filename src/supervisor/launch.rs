@@ -9,9 +9,10 @@ use super::Supervisor;
 use crate::config::{AgentProfile, DEMO_AGENT, Framing, PromptDelivery};
 use crate::domain::{SessionId, SessionRecord, Time};
 use crate::driver::intercom::Intercom;
-use crate::host::{Ladder, Spec, agent_environment, resolve_program};
+use crate::host::{Keep, Ladder, Limits, Spec, agent_environment, resolve_program};
+use crate::session::actor::Beginning;
 use crate::session::{About, CommandError, Input, Plan, Refused, StartError, State};
-use crate::store::StoreError;
+use crate::store::{StoreError, Stored};
 use crate::wire::framing::Framer;
 
 /// The hidden mode of our own binary that plays the demo agent.
@@ -38,6 +39,8 @@ pub enum StartRefused {
     Invalid(String),
     #[error("there are {0} sessions already, as many as max_sessions allows")]
     TooMany(usize),
+    #[error("only {free} MiB of memory are available, and min_free_memory_mib is {needed}")]
+    LowMemory { free: u64, needed: u64 },
     #[error("a session named `{0}` is running already")]
     NameTaken(String),
     #[error("the daemon is stopping")]
@@ -81,12 +84,12 @@ impl Supervisor {
             prompts_on_heartbeat: profile.prompt_delivery == PromptDelivery::Heartbeat,
             max_queued_prompts: self.config().limits.max_queued_prompts,
         });
-        let plan = self.plan(&launch, &profile, id, &state.about.workspace);
+        let plan = self.plan(&launch, &profile, &state.about, state.generation());
         self.reserve(id, state.about.name.as_deref())?;
         // The command line without what follows: arguments may hold what is nobody's business.
         let first =
             Input::Launch { by: request.by.clone(), command: profile.command, prompt: request.prompt };
-        let result = self.host(state, plan, first).await;
+        let result = self.host(state, plan, Beginning::New(first)).await;
         outcome(id, result)
     }
 
@@ -104,17 +107,17 @@ impl Supervisor {
             }
         }
         let corrupt = StoreError::Corrupt { what: "a session's snapshot" };
-        let (state, launch) = self.store().snapshot(id).await?.ok_or(corrupt.clone())?;
-        let state: State = serde_json::from_str(&state).map_err(|_| corrupt.clone())?;
-        let launch: Launch = serde_json::from_str(&launch).map_err(|_| corrupt)?;
+        let stored = self.store().stored(id).await?.ok_or(corrupt.clone())?;
+        let state: State = serde_json::from_str(&stored.state).map_err(|_| corrupt.clone())?;
+        let launch: Launch = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
         let profile = self.profile(&launch)?;
         if !record.workspace.is_dir() {
             let gone = format!("the workspace {} is not there any more", record.workspace.display());
             return Err(StartRefused::Invalid(gone));
         }
-        let plan = self.plan(&launch, &profile, id, &record.workspace);
+        let plan = self.plan(&launch, &profile, &state.about, state.generation() + 1);
         self.reserve(id, record.name.as_deref())?;
-        let result = self.host(state, plan, Input::Resume { by }).await;
+        let result = self.host(state, plan, Beginning::New(Input::Resume { by })).await;
         outcome(id, result).map(drop)
     }
 
@@ -126,6 +129,11 @@ impl Supervisor {
         let mut sessions = self.sessions();
         if sessions.contains_key(&id) {
             return Err(CommandError::Refused(Refused::Running).into());
+        }
+        let free = free_memory();
+        let needed = self.config().limits.min_free_memory_bytes();
+        if free.is_some_and(|free| free < needed) {
+            return Err(StartRefused::LowMemory { free: free.unwrap_or(0) >> 20, needed: needed >> 20 });
         }
         let live = sessions.len();
         if live >= self.config().limits.max_sessions {
@@ -196,18 +204,52 @@ impl Supervisor {
         configured.chain([(DEMO_AGENT.to_owned(), demo)]).collect()
     }
 
-    fn plan(&self, launch: &Launch, profile: &AgentProfile, id: SessionId, workspace: &Path) -> Plan {
-        let config = self.config();
+    /// What is kept of a generation's process on disk.
+    fn keep(&self, id: SessionId, generation: u32) -> Keep {
+        let limits = &self.config().limits;
+        Keep {
+            dir: self.agents_dir().join(id.to_string()).join(generation.to_string()),
+            stderr_tail_bytes: limits.stderr_tail_bytes,
+            journal_cap_bytes: limits.journal_bytes(),
+        }
+    }
+
+    /// Where shims keep what they keep.
+    pub(super) fn agents_dir(&self) -> PathBuf {
+        self.store().path().with_file_name("agents")
+    }
+
+    /// How to go on with a session whose process an earlier daemon started.
+    pub(super) fn plan_again(&self, stored: &Stored, state: &State) -> Result<Plan, StoreError> {
+        let corrupt = StoreError::Corrupt { what: "a session's launch" };
+        let launch: Launch = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
+        // A profile that is no longer there leaves its running agent with the defaults.
+        let profile = self.profile(&launch).unwrap_or_default();
+        Ok(self.plan(&launch, &profile, &state.about, state.generation()))
+    }
+
+    fn plan(&self, launch: &Launch, profile: &AgentProfile, about: &About, generation: u32) -> Plan {
+        let (config, workspace, session) = (self.config(), &about.workspace, about.id.to_string());
         let own = profile.env.iter().chain(&launch.env).map(|(name, value)| (name.clone(), value.clone()));
-        let env = agent_environment(std::env::vars_os(), &profile.pass_env, own, &id.to_string());
+        let env = agent_environment(std::env::vars_os(), &profile.pass_env, own, &session);
         let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
         let spec = resolve_program(&profile.command, workspace, path.as_deref())
             .map(|program| Spec {
+                session,
                 program,
                 args: profile.args.iter().map(Into::into).collect(),
                 env,
-                cwd: workspace.to_owned(),
-                stderr_tail_bytes: config.limits.stderr_tail_bytes,
+                cwd: workspace.clone(),
+                cgroup: self
+                    .0
+                    .cgroups
+                    .as_ref()
+                    .map(|cgroups| cgroups.of(&format!("{}-{generation}", about.id))),
+                limits: Limits {
+                    memory_bytes: profile.limits.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
+                    processes: profile.limits.processes,
+                    cpu_percent: profile.limits.cpu_percent,
+                },
             })
             .map_err(|error| error.to_string());
         let max_length = profile.max_line_length(&config.acp);
@@ -218,6 +260,7 @@ impl Supervisor {
         let waits = profile.stop_waits(&config.stop);
         Plan {
             spec,
+            keep: self.keep(about.id, generation),
             framer,
             driver: Box::new(Intercom),
             ladder: Ladder {
@@ -227,6 +270,7 @@ impl Supervisor {
                 after_sigterm: waits.after_sigterm(),
             },
             startup_timeout: profile.startup_timeout(&config.acp),
+            resume_after_reboot: profile.resume_after_reboot,
             launch: serde_json::to_string(launch).expect("strings serialise"),
         }
     }
@@ -238,6 +282,13 @@ fn outcome(id: SessionId, result: Result<(), StartError>) -> Result<SessionId, S
         Err(StartError::SpawnFailed(cause)) => Err(StartRefused::SpawnFailed { id, cause }),
         Err(StartError::Command(error)) => Err(error.into()),
     }
+}
+
+/// What the system could give to a new process, in bytes.
+fn free_memory() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 /// A name can be typed wherever an id can, so it must not look like one.

@@ -1,33 +1,106 @@
 //! After a start: what an earlier daemon left behind.
 
+use futures_util::stream::{self, StreamExt};
+
 use super::Supervisor;
-use crate::host::Identity;
-use crate::session::State;
+use crate::domain::SessionId;
+use crate::host::{self, Process};
+use crate::session::actor::{Beginning, Found as FoundProcess};
 use crate::session::recover::bury;
-use crate::store::StoreError;
+use crate::session::{StartError, State};
+use crate::store::{Found, StoreError};
+
+/// How many sessions are looked for at the same time.
+const AT_ONCE: usize = 64;
 
 /// What was found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Sessions whose agents died with the daemon.
+    /// Sessions whose agents run on.
+    pub attached: usize,
+    /// Sessions whose agents have ended meanwhile.
     pub ended: usize,
 }
 
+impl std::fmt::Display for Recovered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} sessions re-attached, {} ended while away", self.attached, self.ended)
+    }
+}
+
 impl Supervisor {
-    /// Records the end of sessions whose agents were lost with an earlier daemon, and ends what is left of them.
+    /// Takes up every session that was live: reads on from where the log ends, and sends what was decided meanwhile.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
+        let live = self.store().live().await?;
+        let found = stream::iter(live.iter().map(|id| self.recover_one(*id))).buffer_unordered(AT_ONCE);
+        let found: Vec<Result<bool, StoreError>> = found.collect().await;
         let mut recovered = Recovered::default();
-        for (id, process) in self.store().live().await? {
-            let identity = process.and_then(|text| serde_json::from_str::<Identity>(&text).ok());
-            if identity.is_some_and(|identity| identity.kill_leftovers()) {
-                tracing::warn!(session.id = %id, "its agent outlived the daemon without anybody to talk to; ended it");
+        for attached in found {
+            if attached? {
+                recovered.attached += 1;
+            } else {
+                recovered.ended += 1;
             }
-            let corrupt = StoreError::Corrupt { what: "a session's snapshot" };
-            let (state, _) = self.store().snapshot(id).await?.ok_or(corrupt.clone())?;
-            let state: State = serde_json::from_str(&state).map_err(|_| corrupt)?;
-            bury(self.store(), state, "lost when the daemon ended").await?;
-            recovered.ended += 1;
         }
+        self.clear_out(&live);
         Ok(recovered)
+    }
+
+    /// Whether its agent is there.
+    async fn recover_one(&self, id: SessionId) -> Result<bool, StoreError> {
+        let corrupt = StoreError::Corrupt { what: "a session's snapshot" };
+        let stored = self.store().stored(id).await?.ok_or(corrupt.clone())?;
+        let state: State = serde_json::from_str(&stored.state).map_err(|_| corrupt)?;
+        let plan = self.plan_again(&stored, &state)?;
+        let process = match Process::find(&plan.keep, stored.consumed).await {
+            Ok(process) => process,
+            Err(lost) => {
+                tracing::warn!(session.id = %id, %lost, "a session was lost");
+                bury(self.store(), state, &format!("lost: {lost}")).await?;
+                return Ok(false);
+            }
+        };
+        let alive = process.is_alive();
+        let again = !alive && plan.resume_after_reboot;
+        let found = FoundProcess { process, consumed: stored.consumed, outbox: stored.outbox };
+        match self.host(state, plan, Beginning::Found(Box::new(found))).await {
+            Ok(()) => {
+                if again {
+                    self.resume_after_reboot(id);
+                }
+                Ok(alive)
+            }
+            Err(StartError::Command(crate::session::CommandError::Store(error))) => Err(error),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Once the end of its process is in the log: the next generation, if it was the machine that was restarted.
+    fn resume_after_reboot(&self, id: SessionId) {
+        let supervisor = self.clone();
+        self.0.tasks.spawn(async move {
+            if let Some(handle) = supervisor.find(id) {
+                handle.closed().await;
+            }
+            let Ok(Found::One(record)) = supervisor.store().session(id.to_string()).await else { return };
+            if record.end_reason.as_deref() == Some(host::REBOOTED)
+                && let Err(error) = supervisor.resume(&record, "the restart of the machine".to_owned()).await
+            {
+                tracing::warn!(session.id = %id, %error, "it could not be resumed after the restart");
+            }
+        });
+    }
+
+    /// Directories of processes whose end is in the log, left by a daemon that was killed right after.
+    fn clear_out(&self, live: &[SessionId]) {
+        let Ok(entries) = std::fs::read_dir(self.agents_dir()) else { return };
+        for entry in entries.flatten() {
+            let id = entry.file_name().to_str().and_then(|name| name.parse::<SessionId>().ok());
+            if id.is_some_and(|id| !live.contains(&id)) {
+                for generation in std::fs::read_dir(entry.path()).into_iter().flatten().flatten() {
+                    host::remove(&generation.path());
+                }
+            }
+        }
     }
 }

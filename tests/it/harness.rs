@@ -65,7 +65,7 @@ impl Daemon {
         let stderr = dir.path().join("daemon.log");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&stderr).unwrap();
         let child = command(dir.path())
-            .arg("serve")
+            .args(["serve", "--on-stop", "drain"])
             .args(args)
             .envs(env.iter().copied())
             .stdin(Stdio::null())
@@ -259,6 +259,24 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        self.stop();
+        end_all_in(self.dir.path());
+    }
+}
+
+/// Ends every process that works in this directory: agents and shims that a killed daemon left behind.
+pub(crate) fn end_all_in(dir: &Path) {
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+        let inside = || std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir));
+        if let Some(pid) = pid.filter(|pid| *pid != i32::try_from(std::process::id()).unwrap() && inside()) {
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).ok();
+        }
+    }
+}
+
+impl Daemon {
+    fn stop(&mut self) {
         if self.child.try_wait().is_ok_and(|status| status.is_some()) {
             return;
         }

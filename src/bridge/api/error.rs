@@ -110,6 +110,10 @@ impl From<StartRefused> for ApiError {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_sessions", message)
                     .hint("stop one, or raise max_sessions under [limits] in the configuration")
             }
+            StartRefused::LowMemory { .. } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "low_memory", message)
+                    .hint("stop a session, or lower min_free_memory_mib under [limits]")
+            }
             StartRefused::NameTaken(_) => Self::conflict("name_taken", message),
             StartRefused::Closing => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message),
             StartRefused::SpawnFailed { id, .. } => {

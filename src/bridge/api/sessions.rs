@@ -35,8 +35,8 @@ pub(super) async fn list(
 ) -> Result<Json<List<SessionView>>, ApiError> {
     let page = api.store().sessions(query.all, query.cursor, limit(query.limit)?).await?;
     Ok(Json(List::of(page, |record| {
-        let stderr = api.supervisor().stderr_tail(record.id);
-        view::session(record, stderr)
+        let observer = api.supervisor().observer(record.id);
+        view::session_in_list(record, observer.as_ref())
     })))
 }
 
@@ -92,9 +92,8 @@ pub(super) async fn show(
     State(api): State<Api>,
     Path(id): Path<String>,
 ) -> Result<Json<SessionView>, ApiError> {
-    let record = api.session(&id).await?;
-    let stderr = api.supervisor().stderr_tail(record.id);
-    Ok(Json(view::session(record, stderr)))
+    let id = api.session(&id).await?.id;
+    Ok(Json(api.view(id).await?))
 }
 
 #[derive(Debug, Deserialize)]
@@ -177,7 +176,7 @@ impl Api {
 
     async fn view(&self, id: SessionId) -> Result<SessionView, ApiError> {
         let record = self.session(&id.to_string()).await?;
-        Ok(view::session(record, self.supervisor().stderr_tail(id)))
+        Ok(view::session(record, self.supervisor().observer(id).as_ref()))
     }
 
     async fn end(&self, typed: &str, how: How, by: String) -> Result<Json<Value>, ApiError> {

@@ -3,6 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use crate::domain::{Choice, Clearance, Event, Prompt, PromptState, Question, SessionRecord, Time};
+use crate::host::{Observer, Seen};
 use crate::store::Page;
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
@@ -51,6 +52,8 @@ pub(super) struct SessionView {
     pending: Pending,
     queue: u32,
     stderr_tail: String,
+    /// Who belongs to it now; `null` in lists.
+    processes: Option<Vec<ProcessView>>,
     #[serde(serialize_with = "time")]
     created_at: Time,
     #[serde(serialize_with = "maybe_time")]
@@ -80,8 +83,31 @@ struct ExitView {
     reason: Option<String>,
 }
 
-/// A session, with the live end of its stderr where it has a process.
-pub(super) fn session(record: SessionRecord, live_stderr: Option<String>) -> SessionView {
+#[derive(Debug, Serialize)]
+struct ProcessView {
+    pid: i32,
+    parent: i32,
+    name: String,
+    state: char,
+    cpu_seconds: f64,
+    memory_bytes: u64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a process would have to run for ages")]
+fn process(seen: Seen) -> ProcessView {
+    let Seen { pid, parent, name, state, cpu_millis, memory_bytes } = seen;
+    ProcessView { pid, parent, name, state, cpu_seconds: cpu_millis as f64 / 1000.0, memory_bytes }
+}
+
+/// A session, with a look at its process where it has one.
+pub(super) fn session(record: SessionRecord, live: Option<&Observer>) -> SessionView {
+    let processes = live.map(Observer::processes).unwrap_or_default();
+    let processes = Some(processes.into_iter().map(process).collect());
+    SessionView { processes, ..session_in_list(record, live) }
+}
+
+/// As [`session`], without what takes a while to find out.
+pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) -> SessionView {
     let exit = record.end_reason.map(|reason| {
         let exit = record.exit.unwrap_or_default();
         ExitView { code: exit.code, signal: exit.signal, reason: Some(reason) }
@@ -99,7 +125,8 @@ pub(super) fn session(record: SessionRecord, live_stderr: Option<String>) -> Ses
         turn: record.turn.map(|turn| TurnView { id: turn.id.to_string(), started_at: turn.started_at }),
         pending: Pending { clearances: record.pending_clearances, questions: record.pending_questions },
         queue: record.queue,
-        stderr_tail: live_stderr.unwrap_or(record.stderr_tail),
+        stderr_tail: live.map_or(record.stderr_tail, Observer::stderr_tail),
+        processes: None,
         created_at: record.created_at,
         started_at: record.started_at,
         ended_at: record.ended_at,

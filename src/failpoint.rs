@@ -1,0 +1,47 @@
+//! Places where a test can make the daemon die as if by `kill -9`. They exist in debug builds only.
+//!
+//! `INTERCOM_FAILPOINT=name` dies at the first visit, `name:3` at the third.
+
+/// Dies here if that was asked for.
+#[cfg(debug_assertions)]
+pub fn visit(name: &str) {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static WANTED: OnceLock<Option<(String, u32)>> = OnceLock::new();
+    static VISITS: AtomicU32 = AtomicU32::new(0);
+
+    let wanted = WANTED.get_or_init(|| {
+        let value = std::env::var("INTERCOM_FAILPOINT").ok()?;
+        let (name, nth) = value.split_once(':').unwrap_or((&value, "1"));
+        Some((name.to_owned(), nth.parse().ok()?))
+    });
+    if let Some((wanted, nth)) = wanted
+        && wanted == name
+        && VISITS.fetch_add(1, Ordering::SeqCst) + 1 == *nth
+    {
+        eprintln!("failpoint {name}");
+        nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).ok(); // it does not come back
+    }
+}
+
+#[cfg(not(debug_assertions))]
+pub fn visit(_: &str) {}
+
+/// Every failpoint, in the order in which a session comes by.
+pub const ALL: &[&str] = &[
+    "launch.committed",
+    "process.spawned",
+    "spawned.committed",
+    "output.decoded",
+    "output.committed",
+    "command.stepped",
+    "command.committed",
+    "command.performed",
+    "frame.writing",
+    "frame.written",
+    "news.heard",
+    "news.committed",
+    "exit.heard",
+    "exit.committed",
+];

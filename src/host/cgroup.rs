@@ -1,0 +1,139 @@
+//! A cgroup of its own for each agent, where one can be made: whatever is in it can be counted, limited and killed at
+//! once, wherever it has forked itself to.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Where cgroups for agents can be made.
+#[derive(Debug, Clone)]
+pub struct Cgroups {
+    base: PathBuf,
+}
+
+impl Cgroups {
+    /// Below our own cgroup, if the system lets us: as root, or where it was delegated to us.
+    pub fn find() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let ours = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let base = base(&mounts, &ours)?;
+        let probe = base.join(format!("intercom-probe-{}", std::process::id()));
+        fs::create_dir(&probe).ok()?;
+        let can_kill = probe.join("cgroup.kill").exists();
+        fs::remove_dir(&probe).ok(); // an empty one does no harm
+        can_kill.then_some(Self { base })
+    }
+
+    /// Makes limits possible below; fails where others are in our cgroup as well, or a controller is not ours to give.
+    pub fn enable_limits(&self) -> io::Result<()> {
+        fs::write(self.base.join("cgroup.subtree_control"), "+memory +pids +cpu")
+    }
+
+    pub fn of(&self, name: &str) -> PathBuf {
+        self.base.join(format!("intercom-{name}"))
+    }
+
+    pub fn base(&self) -> &Path {
+        &self.base
+    }
+}
+
+/// The place of our own cgroup in the file system, cgroup v2 only.
+fn base(mountinfo: &str, own: &str) -> Option<PathBuf> {
+    let mount = mountinfo.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let is_v2 = after.split(' ').next() == Some("cgroup2");
+        is_v2.then(|| before.split(' ').nth(4).map(PathBuf::from)).flatten()
+    })?;
+    let path = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    Some(mount.join(path))
+}
+
+/// What an agent and everything below it may use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    pub memory_bytes: Option<u64>,
+    pub processes: Option<u64>,
+    /// 100 is one core.
+    pub cpu_percent: Option<u64>,
+}
+
+/// One agent's.
+#[derive(Debug)]
+pub(super) struct Cgroup {
+    dir: PathBuf,
+}
+
+impl Cgroup {
+    /// Makes it, with what limits it can have. Those that it cannot have are the caller's to enforce otherwise.
+    pub(super) fn create(dir: &Path, limits: &Limits) -> io::Result<(Self, Limits)> {
+        match fs::create_dir(dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let set = |file: &str, value: String| fs::write(dir.join(file), value).is_ok();
+        let mut unmet = limits.clone();
+        unmet.memory_bytes.take_if(|bytes| {
+            set("memory.swap.max", "0".to_owned()); // where there is none, it is not needed
+            set("memory.max", bytes.to_string())
+        });
+        unmet.processes.take_if(|count| set("pids.max", count.to_string()));
+        unmet.cpu_percent.take_if(|percent| set("cpu.max", format!("{} 100000", *percent * 1000)));
+        Ok((Self { dir: dir.to_owned() }, unmet))
+    }
+
+    /// One that was made before.
+    pub(super) fn existing(dir: &Path) -> Option<Self> {
+        dir.join("cgroup.kill").exists().then(|| Self { dir: dir.to_owned() })
+    }
+
+    /// The file that takes a process in when it writes `0` to it.
+    pub(super) fn door(&self) -> PathBuf {
+        self.dir.join("cgroup.procs")
+    }
+
+    /// Who is in it, also in cgroups that were made below.
+    pub(super) fn members(&self) -> Vec<i32> {
+        let mut found = Vec::new();
+        let mut dirs = vec![self.dir.clone()];
+        while let Some(dir) = dirs.pop() {
+            let procs = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+            found.extend(procs.lines().filter_map(|pid| pid.parse::<i32>().ok()));
+            let below = fs::read_dir(&dir).into_iter().flatten().flatten();
+            dirs.extend(below.map(|entry| entry.path()).filter(|path| path.is_dir()));
+        }
+        found
+    }
+
+    pub(super) fn kill(&self) {
+        fs::write(self.dir.join("cgroup.kill"), "1").ok(); // who is left is seen by whoever looks next
+    }
+
+    /// Once it is empty.
+    pub(super) fn remove(&self) {
+        let below = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        for entry in below.filter(|entry| entry.path().is_dir()) {
+            fs::remove_dir(entry.path()).ok(); // deeper ones stay: an empty cgroup does no harm
+        }
+        fs::remove_dir(&self.dir).ok(); // as above
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_cgroup_is_found_on_unified_and_hybrid_systems() {
+        let unified = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n";
+        let own = "0::/user.slice/user-1000.slice/app.slice/intercom.service\n";
+        let expected = "/sys/fs/cgroup/user.slice/user-1000.slice/app.slice/intercom.service";
+        assert_eq!(base(unified, own), Some(PathBuf::from(expected)));
+        let hybrid = "31 23 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                      32 23 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(base(hybrid, "4:memory:/x\n0::/\n"), Some(PathBuf::from("/sys/fs/cgroup/unified/")));
+        assert_eq!(base("", own), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! The daemon's end of a shim: three small tasks, none of which ever waits for another.
+//!
+//! One reads what the shim says, one writes what it is told, one reads the journal. When the shim is gone, the first
+//! finds out what became of the agent, and the last reads the journal to its end.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, watch};
+
+use super::frame::{Frame, Left};
+use super::journal::Reader;
+use super::shim::{EXIT, Meta, stderr_tail};
+use super::{Departure, Keep, News, Process, Trim, WRITE_FAILED, journal, leftovers};
+
+/// Chunks of output waiting for the session. When full, the journal grows; when that is full, the agent waits.
+const CHUNKS: usize = 4;
+const CHUNK_BYTES: usize = 64 * 1024;
+/// More news than may be under way; a full queue makes the reader wait.
+const NEWS: usize = 512;
+/// What a dead process left in its pipe is there at once.
+const LINGER: Duration = Duration::from_millis(100);
+
+/// How far the journal goes, as far as we know, and whether that is its end.
+#[derive(Debug, Clone, Copy, Default)]
+struct Extent {
+    end: u64,
+    last: bool,
+}
+
+/// What is needed to look after one agent.
+pub(super) struct Care {
+    pub(super) keep: Keep,
+    pub(super) meta: Meta,
+    pub(super) consumed: u64,
+    /// A second end of the agent's stdout, in case the shim dies with something in the pipe.
+    pub(super) stdout: Option<OwnedFd>,
+    /// The shim, if it is a child of ours: it must be reaped.
+    pub(super) child: Option<tokio::process::Child>,
+}
+
+impl Care {
+    /// A shim that answers.
+    pub(super) fn attach(self, stream: tokio::net::UnixStream, early: BytesMut, journal_end: u64) -> Process {
+        let (read, write) = stream.into_split();
+        let (control, control_from) = mpsc::unbounded_channel(); // bounded by the session: see `Process::send`
+        let extent = Extent { end: journal_end, last: false };
+        let (process, news, extent, rest) = self.process(control, extent);
+        tokio::spawn(write_control(write, control_from, rest.consumed));
+        tokio::spawn(rest.listen(read, early, news, extent));
+        process
+    }
+
+    /// A shim that is no more: what it left behind is read to the end, and then told.
+    pub(super) fn post_mortem(self, left: Option<Left>) -> Process {
+        let (control, _) = mpsc::unbounded_channel(); // nobody is there to be told anything
+        let (mut process, news, extent, mut rest) = self.process(control, Extent::default());
+        process.left.clone_from(&left);
+        tokio::spawn(async move {
+            rest.reap().await;
+            let departure = rest.departure(left, &extent).await;
+            news.send(News::Exited(departure)).await.ok(); // the session may have gone
+        });
+        process
+    }
+
+    fn process(
+        mut self,
+        control: mpsc::UnboundedSender<Frame>,
+        extent: Extent,
+    ) -> (Process, mpsc::Sender<News>, watch::Sender<Extent>, Self) {
+        let (output_to, output) = mpsc::channel(CHUNKS);
+        let (news_to, news) = mpsc::channel(NEWS);
+        let (extent_to, extent) = watch::channel(extent);
+        let reader = Reader::new(&self.keep.dir, self.consumed);
+        tokio::spawn(read_journal(reader, extent, output_to, self.stdout.take()));
+        let control_closed = control.is_closed();
+        let process = Process {
+            identity: self.meta.agent.clone(),
+            shim: self.meta.shim.clone(),
+            output,
+            news,
+            control,
+            keep: self.keep.clone(),
+            trim: Trim { told: self.consumed, every: (self.keep.journal_cap_bytes / 4).clamp(1, 1 << 20) },
+            left: None,
+            alive: !control_closed,
+        };
+        (process, news_to, extent_to, self)
+    }
+
+    /// Until the shim has gone, and then what became of the agent.
+    async fn listen(
+        mut self,
+        mut stream: OwnedReadHalf,
+        mut buf: BytesMut,
+        news: mpsc::Sender<News>,
+        extent: watch::Sender<Extent>,
+    ) {
+        let mut left = None;
+        loop {
+            while let Ok(Some(frame)) = Frame::take(&mut buf) {
+                match frame {
+                    Frame::Bell(end) => {
+                        extent.send_replace(Extent { end, last: false });
+                    }
+                    Frame::Sack(n) => news.send(News::Written { n }).await.unwrap_or(()),
+                    Frame::Nack(n) => {
+                        let cause = WRITE_FAILED.to_owned();
+                        news.send(News::Failed { n, cause }).await.unwrap_or(());
+                    }
+                    Frame::Exit(_, end) => left = Some(end),
+                    Frame::Note(text) => tracing::warn!(shim = self.meta.shim.pid, "{text}"),
+                    _ => {}
+                }
+            }
+            // A session that let go of its process leaves it alone: it is found again at the next start.
+            tokio::select! {
+                read = stream.read_buf(&mut buf) => if !matches!(read, Ok(1..)) { break },
+                () = news.closed() => return,
+            }
+        }
+        self.reap().await;
+        let departure = self.departure(left, &extent).await;
+        news.send(News::Exited(departure)).await.ok(); // the session may have gone
+    }
+
+    async fn reap(&mut self) {
+        if let Some(child) = &mut self.child {
+            child.wait().await.ok(); // it has gone; its status is in what it wrote down
+        }
+    }
+
+    /// By the shim's own word, or what is left if it died without one.
+    async fn departure(&self, told: Option<Left>, extent: &watch::Sender<Extent>) -> Departure {
+        let left = told.or_else(|| read_exit(&self.keep.dir));
+        let left = match left {
+            Some(left) => left,
+            None => {
+                let meta = self.meta.clone();
+                let ended = tokio::task::spawn_blocking(move || leftovers::end(&meta)).await;
+                ended.unwrap_or_default()
+            }
+        };
+        let end = journal::end(&self.keep.dir).unwrap_or(left.journal_end);
+        extent.send_replace(Extent { end, last: true });
+        Departure {
+            exit: left.exit,
+            reason: left.reason,
+            steps: left.steps,
+            killed: left.killed,
+            stderr_tail: stderr_tail(&self.keep.dir, self.keep.stderr_tail_bytes),
+        }
+    }
+}
+
+/// What the shim wrote down at the end, if it came to that.
+pub(super) fn read_exit(dir: &Path) -> Option<Left> {
+    serde_json::from_slice(&std::fs::read(dir.join(EXIT)).ok()?).ok()
+}
+
+async fn write_control(mut stream: OwnedWriteHalf, mut control: mpsc::UnboundedReceiver<Frame>, offset: u64) {
+    let mut next = Some(Frame::Attach(offset));
+    while let Some(frame) = next {
+        let is_message = matches!(frame, Frame::Stdin(..));
+        if is_message {
+            crate::failpoint::visit("frame.writing");
+        }
+        if stream.write_all(&frame.encode()).await.is_err() {
+            return; // the shim has gone: the other task tells
+        }
+        if is_message {
+            crate::failpoint::visit("frame.written");
+        }
+        next = control.recv().await;
+    }
+}
+
+/// Hands the journal on as it grows, at the session's pace, and after its end what the agent's pipe still holds.
+async fn read_journal(
+    mut reader: Reader,
+    mut extent: watch::Receiver<Extent>,
+    output: mpsc::Sender<Bytes>,
+    stdout: Option<OwnedFd>,
+) {
+    loop {
+        let known = *extent.borrow_and_update();
+        while reader.offset() < known.end {
+            let read = tokio::task::spawn_blocking(move || {
+                let mut chunk = vec![0; CHUNK_BYTES];
+                let read = reader
+                    .read(&mut chunk)
+                    .inspect_err(|error| tracing::error!(%error, "the journal of an agent cannot be read"));
+                chunk.truncate(*read.as_ref().unwrap_or(&0));
+                (reader, chunk)
+            });
+            let Ok((back, chunk)) = read.await else { return };
+            reader = back;
+            if chunk.is_empty() {
+                break; // shorter than we were told: after a power cut, that is all there is
+            }
+            if output.send(Bytes::from(chunk)).await.is_err() {
+                return; // nobody wants it any more
+            }
+        }
+        if known.last {
+            break;
+        }
+        tokio::select! {
+            changed = extent.changed() => if changed.is_err() { return },
+            () = output.closed() => return,
+        }
+    }
+    if let Some(stdout) = stdout {
+        drain(stdout, &output).await.ok(); // what cannot be read is lost
+    }
+}
+
+/// The pipe of an agent that is no more. Usually empty: its shim took everything.
+async fn drain(stdout: OwnedFd, output: &mpsc::Sender<Bytes>) -> io::Result<()> {
+    let mut pipe = tokio::net::unix::pipe::Receiver::from_file(File::from(stdout))?;
+    let mut buf = BytesMut::new();
+    loop {
+        buf.reserve(CHUNK_BYTES);
+        match tokio::time::timeout(LINGER, pipe.read_buf(&mut buf)).await {
+            Ok(Ok(1..)) => {}
+            Ok(_) | Err(_) => return Ok(()),
+        }
+        if output.send(buf.split().freeze()).await.is_err() {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Finding an agent again after a restart: alive behind its shim, or dead with its last words on disk.
+
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+use super::client::{Care, read_exit};
+use super::frame::{Frame, Hello, OLDEST, VERSION};
+use super::shim::{META, Meta, SOCKET};
+use super::{Keep, Process};
+
+/// A shim answers at once, unless the machine is very busy.
+const GREETING: Duration = Duration::from_secs(5);
+
+/// Why there is nothing to be found.
+#[derive(Debug, thiserror::Error)]
+pub enum Lost {
+    #[error("it never came to run")]
+    NeverRan,
+    #[error("its shim speaks version {0} of the protocol, which this intercom does not")]
+    Version(u32),
+    #[error("its shim does not answer: {0}")]
+    Silent(io::Error),
+}
+
+impl Process {
+    /// What lives, or lived, there. `consumed` is how much of its output is in the log.
+    pub async fn find(keep: &Keep, consumed: u64) -> Result<Self, Lost> {
+        let Some(meta) = read_meta(&keep.dir) else { return Err(Lost::NeverRan) };
+        Care { keep: keep.clone(), meta, consumed, stdout: None, child: None }.reach().await
+    }
+}
+
+impl Care {
+    /// Begins to look after an agent that was started, whatever has become of it since.
+    pub(super) async fn reach(self) -> Result<Process, Lost> {
+        match crate::socket::connect(&self.keep.dir.join(SOCKET)).await {
+            Ok(stream) => self.greet(stream).await,
+            // Nobody listens: the shim has gone, with or without a word.
+            Err(_) => {
+                let left = read_exit(&self.keep.dir);
+                Ok(self.post_mortem(left))
+            }
+        }
+    }
+
+    async fn greet(mut self, stream: UnixStream) -> Result<Process, Lost> {
+        let mut buf = BytesMut::new();
+        let greeting = tokio::time::timeout(GREETING, hello(&stream, &mut buf)).await;
+        let (hello, stdout) = match greeting {
+            Ok(Ok(greeting)) => greeting,
+            // It went between our call and its answer.
+            Ok(Err(_)) if read_exit(&self.keep.dir).is_some() => {
+                let left = read_exit(&self.keep.dir);
+                return Ok(self.post_mortem(left));
+            }
+            Ok(Err(error)) => return Err(Lost::Silent(error)),
+            Err(_) => return Err(Lost::Silent(io::ErrorKind::TimedOut.into())),
+        };
+        if !(OLDEST..=VERSION).contains(&hello.version) {
+            return Err(Lost::Version(hello.version));
+        }
+        self.meta.agent = hello.agent;
+        self.meta.shim = hello.shim;
+        self.stdout = stdout;
+        Ok(self.attach(stream, buf, hello.journal_end))
+    }
+}
+
+fn read_meta(dir: &Path) -> Option<Meta> {
+    serde_json::from_slice(&std::fs::read(dir.join(META)).ok()?).ok()
+}
+
+/// The first frame, with the descriptor that comes along.
+async fn hello(stream: &UnixStream, buf: &mut BytesMut) -> io::Result<(Hello, Option<OwnedFd>)> {
+    let mut stdout = None;
+    loop {
+        stream.readable().await?;
+        let mut chunk = [0; 4096];
+        let received = stream.try_io(Interest::READABLE, || receive(stream, &mut chunk));
+        match received {
+            Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok((read, fd)) => {
+                buf.extend_from_slice(&chunk[..read]);
+                stdout = fd.or(stdout);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error),
+        }
+        match Frame::take(buf) {
+            Ok(Some(Frame::Hello(hello))) => return Ok((hello, stdout)),
+            Ok(None) => {}
+            Ok(Some(_)) | Err(_) => return Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+#[expect(unsafe_code, reason = "a descriptor received over a socket is a plain number until it is owned")]
+fn receive(stream: &UnixStream, chunk: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = nix::cmsg_space!([i32; 1]);
+    let mut slices = [IoSliceMut::new(chunk)];
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    let message = recvmsg::<()>(stream.as_raw_fd(), &mut slices, Some(&mut space), flags)?;
+    let mut fds = Vec::new();
+    for control in message.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(received) = control {
+            // SAFETY: the kernel has just made these descriptors for us, and nobody else knows of them.
+            fds.extend(received.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+        }
+    }
+    Ok((message.bytes, fds.into_iter().next()))
+}

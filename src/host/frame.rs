@@ -1,0 +1,204 @@
+//! The control protocol between a shim and the daemon: small frames over a unix socket, in both directions.
+//!
+//! `type (1) · length of payload (4, LE) · n (8, LE) · payload`. The shim speaks first, with [`Frame::Hello`]. A daemon
+//! speaks this version and the one before; a shim lives as long as its agent and never changes its own.
+
+use serde::{Deserialize, Serialize};
+
+use super::Identity;
+use crate::domain::Exit;
+
+/// The version this program speaks. A daemon accepts it and [`OLDEST`].
+pub(super) const VERSION: u32 = 1;
+pub(super) const OLDEST: u32 = 1;
+
+const HEADER: usize = 13;
+/// A prompt can be as large as a request's body; nothing else comes near.
+const MAX_PAYLOAD: usize = 1 << 30;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Frame {
+    // from the shim
+    Hello(Hello),
+    /// The journal has grown to this offset. Coalesced: one stands for all before it.
+    Bell(u64),
+    /// Message n is wholly in the agent's pipe.
+    Sack(u64),
+    /// Message n never will be.
+    Nack(u64),
+    /// Everything is over: the journal ends here.
+    Exit(u64, Left),
+    /// Something a person should know: the disk is full, …
+    Note(String),
+    // from the daemon
+    /// Sent first; everything below this offset is in the log.
+    Attach(u64),
+    /// One whole message for the agent.
+    Stdin(u64, Vec<u8>),
+    /// Everything below this offset is in the log.
+    Trim(u64),
+    Stop(Waits, Vec<u8>),
+    Kill,
+    /// A type that this version does not know: skipped.
+    Other(u8),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) version: u32,
+    pub(super) agent: Identity,
+    pub(super) shim: Identity,
+    pub(super) journal_end: u64,
+}
+
+/// What the shim wrote down about the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Left {
+    pub(super) exit: Exit,
+    pub(super) reason: String,
+    pub(super) steps: Vec<String>,
+    pub(super) killed: u32,
+    pub(super) journal_end: u64,
+    /// The last message that was wholly in the agent's pipe.
+    #[serde(default)]
+    pub(super) written: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Waits {
+    pub(super) after_interrupt_ms: u64,
+    pub(super) after_stdin_closed_ms: u64,
+    pub(super) after_sigterm_ms: u64,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a frame of this protocol: {0}")]
+pub(super) struct BadFrame(&'static str);
+
+impl Frame {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let json = |value: &dyn erased::Json| value.to_vec();
+        let (kind, n, payload) = match self {
+            Self::Hello(hello) => (1, 0, json(hello)),
+            Self::Bell(end) => (2, *end, Vec::new()),
+            Self::Sack(n) => (3, *n, Vec::new()),
+            Self::Nack(n) => (4, *n, Vec::new()),
+            Self::Exit(end, left) => (5, *end, json(left)),
+            Self::Note(text) => (6, 0, text.clone().into_bytes()),
+            Self::Attach(offset) => (65, *offset, Vec::new()),
+            Self::Stdin(n, message) => (66, *n, message.clone()),
+            Self::Trim(offset) => (67, *offset, Vec::new()),
+            Self::Stop(waits, interrupt) => {
+                let mut payload = json(waits);
+                payload.push(b'\n');
+                payload.extend_from_slice(interrupt);
+                (68, 0, payload)
+            }
+            Self::Kill => (69, 0, Vec::new()),
+            Self::Other(kind) => (*kind, 0, Vec::new()),
+        };
+        let mut out = Vec::with_capacity(HEADER + payload.len());
+        out.push(kind);
+        out.extend_from_slice(&u32::try_from(payload.len()).expect("payloads are bounded").to_le_bytes());
+        out.extend_from_slice(&n.to_le_bytes());
+        out.extend_from_slice(&payload);
+        out
+    }
+
+    /// The first whole frame in `bytes` and how long it is; `None` if there is not enough yet.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, BadFrame> {
+        let Some((head, rest)) = bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
+        let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        if length > MAX_PAYLOAD {
+            return Err(BadFrame("too long"));
+        }
+        let Some(payload) = rest.get(..length) else { return Ok(None) };
+        let n = u64::from_le_bytes(head[5..].try_into().expect("eight bytes are left"));
+        let bad = |_| BadFrame("payload");
+        let frame = match head[0] {
+            1 => Self::Hello(serde_json::from_slice(payload).map_err(bad)?),
+            2 => Self::Bell(n),
+            3 => Self::Sack(n),
+            4 => Self::Nack(n),
+            5 => Self::Exit(n, serde_json::from_slice(payload).map_err(bad)?),
+            6 => Self::Note(String::from_utf8_lossy(payload).into_owned()),
+            65 => Self::Attach(n),
+            66 => Self::Stdin(n, payload.to_vec()),
+            67 => Self::Trim(n),
+            68 => {
+                let end = memchr::memchr(b'\n', payload).ok_or(BadFrame("stop"))?;
+                let waits = serde_json::from_slice(&payload[..end]).map_err(bad)?;
+                Self::Stop(waits, payload[end + 1..].to_vec())
+            }
+            69 => Self::Kill,
+            other => Self::Other(other),
+        };
+        Ok(Some((frame, HEADER + length)))
+    }
+
+    /// Takes the first whole frame off the front of `buf`.
+    pub(super) fn take(buf: &mut bytes::BytesMut) -> Result<Option<Self>, BadFrame> {
+        let Some((frame, length)) = Self::decode(buf)? else { return Ok(None) };
+        bytes::Buf::advance(buf, length);
+        Ok(Some(frame))
+    }
+}
+
+mod erased {
+    /// What has a JSON form; so that one closure serves for all payloads.
+    pub(super) trait Json {
+        fn to_vec(&self) -> Vec<u8>;
+    }
+
+    impl<T: serde::Serialize> Json for T {
+        fn to_vec(&self) -> Vec<u8> {
+            serde_json::to_vec(self).expect("our own structures serialise")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Vec<Frame> {
+        let who = Identity { pid: 7, boot: "b".into(), started: 9 };
+        let waits = Waits { after_interrupt_ms: 1, after_stdin_closed_ms: 2, after_sigterm_ms: 3 };
+        vec![
+            Frame::Hello(Hello { version: 1, agent: who.clone(), shim: who, journal_end: 5 }),
+            Frame::Bell(u64::MAX),
+            Frame::Sack(1),
+            Frame::Nack(2),
+            Frame::Exit(3, Left::default()),
+            Frame::Note("disk".into()),
+            Frame::Attach(4),
+            Frame::Stdin(5, b"{}\n".to_vec()),
+            Frame::Trim(6),
+            Frame::Stop(waits, b"line\nmore\n".to_vec()),
+            Frame::Kill,
+            Frame::Other(200),
+        ]
+    }
+
+    #[test]
+    fn frames_survive_the_wire_in_any_pieces() {
+        let bytes: Vec<u8> = all().iter().flat_map(Frame::encode).collect();
+        let mut buf = bytes::BytesMut::new();
+        let mut seen = Vec::new();
+        for byte in bytes {
+            buf.extend_from_slice(&[byte]);
+            while let Some(frame) = Frame::take(&mut buf).unwrap() {
+                seen.push(frame);
+            }
+        }
+        assert_eq!(seen, all());
+        assert!(buf.is_empty());
+    }
+
+    #[test]
+    fn an_absurd_length_is_refused() {
+        let mut bytes = Frame::Kill.encode();
+        bytes[1..5].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(Frame::decode(&bytes).is_err());
+    }
+}

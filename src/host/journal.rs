@@ -1,0 +1,188 @@
+//! The journal of an agent's output: segments named by the offset of their first byte.
+//!
+//! ```text
+//!   out.00000000000000000000   out.00000000000008388608   …
+//!   └── 8 MiB ────────────────┘└── grows ──►
+//! ```
+//! The shim writes, the daemon reads; neither waits for the other. Consumed segments are deleted.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A segment is closed when it has grown past this.
+const SEGMENT_BYTES: u64 = 8 << 20;
+
+fn segment(dir: &Path, start: u64) -> PathBuf {
+    dir.join(format!("out.{start:020}"))
+}
+
+/// Where each segment starts, in order.
+fn segments(dir: &Path) -> io::Result<Vec<u64>> {
+    let mut starts = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        starts.extend(name.to_str().and_then(|name| name.strip_prefix("out.")?.parse::<u64>().ok()));
+    }
+    starts.sort_unstable();
+    Ok(starts)
+}
+
+/// The end of the last segment, as it is on disk.
+pub(super) fn end(dir: &Path) -> io::Result<u64> {
+    match segments(dir)?.last() {
+        Some(start) => Ok(start + segment(dir, *start).metadata()?.len()),
+        None => Ok(0),
+    }
+}
+
+/// The shim's side.
+pub(super) struct Writer {
+    dir: PathBuf,
+    file: File,
+    start: u64,
+    end: u64,
+    trimmed: u64,
+}
+
+impl Writer {
+    pub(super) fn create(dir: &Path) -> io::Result<Self> {
+        Ok(Self { dir: dir.to_owned(), file: create(dir, 0)?, start: 0, end: 0, trimmed: 0 })
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes that the daemon has not consumed yet.
+    pub(super) fn unconsumed(&self) -> u64 {
+        self.end - self.trimmed
+    }
+
+    /// Lets `put` write at the end of the current segment; it tells how much it wrote.
+    pub(super) fn grow(&mut self, put: impl FnOnce(&File, u64) -> io::Result<usize>) -> io::Result<usize> {
+        if self.end - self.start >= SEGMENT_BYTES {
+            self.file = create(&self.dir, self.end)?;
+            self.start = self.end;
+        }
+        let grown = put(&self.file, self.end - self.start)?;
+        self.end += grown as u64;
+        Ok(grown)
+    }
+
+    /// Everything below `offset` is in the log: whole segments below it may go.
+    pub(super) fn trim(&mut self, offset: u64) {
+        self.trimmed = self.trimmed.max(offset.min(self.end));
+        let Ok(starts) = segments(&self.dir) else { return };
+        for pair in starts.windows(2).filter(|pair| pair[1] <= self.trimmed) {
+            fs::remove_file(segment(&self.dir, pair[0])).ok(); // it is tried again with the next trim
+        }
+    }
+}
+
+fn create(dir: &Path, start: u64) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(segment(dir, start))
+}
+
+/// The daemon's side: reads on from any offset that is still there.
+#[derive(Debug)]
+pub(super) struct Reader {
+    dir: PathBuf,
+    offset: u64,
+    open: Option<(u64, File)>,
+}
+
+impl Reader {
+    pub(super) fn new(dir: &Path, offset: u64) -> Self {
+        Self { dir: dir.to_owned(), offset, open: None }
+    }
+
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Up to `buf.len()` bytes from where the last read ended; 0 if there is nothing more at the moment.
+    pub(super) fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let (start, file) = match &self.open {
+                Some(open) => open,
+                None => {
+                    let starts = segments(&self.dir)?;
+                    let Some(start) = starts.into_iter().rfind(|start| *start <= self.offset) else {
+                        return Ok(0);
+                    };
+                    self.open.insert((start, File::open(segment(&self.dir, start))?))
+                }
+            };
+            let read = file.read_at(buf, self.offset - start)?;
+            if read > 0 {
+                self.offset += read as u64;
+                return Ok(read);
+            }
+            // At the end of this segment: is there a next one?
+            if self.offset == *start || !segment(&self.dir, self.offset).exists() {
+                return Ok(0);
+            }
+            self.open = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(writer: &mut Writer, bytes: &[u8]) {
+        let put = |file: &File, at| file.write_at(bytes, at);
+        assert_eq!(writer.grow(put).unwrap(), bytes.len());
+    }
+
+    #[test]
+    fn what_is_written_is_read_across_segments_and_from_any_offset() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Writer::create(dir.path()).unwrap();
+        let chunk: Vec<u8> = (0..=255).cycle().take(3 << 20).collect();
+        let mut reader = Reader::new(dir.path(), 0);
+        let mut buf = vec![0; 1 << 20];
+        assert_eq!(reader.read(&mut buf).unwrap(), 0);
+        for _ in 0..7 {
+            write(&mut writer, &chunk);
+        }
+        assert_eq!(writer.end(), 21 << 20);
+        assert_eq!(end(dir.path()).unwrap(), 21 << 20);
+        let mut all = Vec::new();
+        loop {
+            let read = reader.read(&mut buf).unwrap();
+            if read == 0 {
+                break;
+            }
+            all.extend_from_slice(&buf[..read]);
+        }
+        assert_eq!(all.len(), 21 << 20);
+        assert!(all.chunks(3 << 20).all(|piece| piece == chunk));
+        let mut middle = Reader::new(dir.path(), (9 << 20) + 5);
+        assert!(middle.read(&mut buf).unwrap() > 0);
+        assert_eq!(buf[0], 5);
+    }
+
+    #[test]
+    fn consumed_segments_go_and_the_last_one_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Writer::create(dir.path()).unwrap();
+        for _ in 0..3 {
+            write(&mut writer, &vec![1; SEGMENT_BYTES as usize]);
+        }
+        assert_eq!(segments(dir.path()).unwrap().len(), 3);
+        writer.trim(SEGMENT_BYTES + 1);
+        assert_eq!(segments(dir.path()).unwrap(), [SEGMENT_BYTES, 2 * SEGMENT_BYTES]);
+        assert_eq!(writer.unconsumed(), 2 * SEGMENT_BYTES - 1);
+        writer.trim(u64::MAX);
+        assert_eq!(segments(dir.path()).unwrap(), [2 * SEGMENT_BYTES]);
+        assert_eq!(writer.unconsumed(), 0);
+        write(&mut writer, b"on");
+        let mut reader = Reader::new(dir.path(), 3 * SEGMENT_BYTES);
+        let mut buf = [0; 8];
+        assert_eq!(reader.read(&mut buf).unwrap(), 2);
+    }
+}

@@ -1,0 +1,75 @@
+//! What is left of an agent whose shim has died: found by more than one mark, and ended.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::REBOOTED;
+use super::cgroup::Cgroup;
+use super::environment::SESSION_VARIABLE;
+use super::frame::Left;
+use super::identity::{boot_id, marked, stat};
+use super::shim::Meta;
+use super::tree::descendants;
+
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const GIVE_UP: Duration = Duration::from_secs(5);
+
+/// Ends the tree and says what happened. After a restart of the machine there is nothing to end.
+pub(super) fn end(meta: &Meta) -> Left {
+    if meta.agent.boot != boot_id() {
+        let reason = REBOOTED.to_owned();
+        return Left { reason, ..Left::default() };
+    }
+    let cgroup = meta.cgroup.as_deref().and_then(Cgroup::existing);
+    let members = || members(meta, cgroup.as_ref());
+    let mut killed = HashSet::new();
+    let deadline = Instant::now() + GIVE_UP;
+    loop {
+        let fresh: Vec<i32> = members().into_iter().filter(|pid| killed.insert(*pid)).collect();
+        // Stopped before killed: what cannot run cannot fork away.
+        for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+            for pid in &fresh {
+                kill(Pid::from_raw(*pid), signal).ok(); // it may have just gone
+            }
+        }
+        if let Some(cgroup) = &cgroup {
+            cgroup.kill();
+        }
+        if members().is_empty() {
+            break;
+        }
+        if Instant::now() > deadline {
+            tracing::error!(
+                session.id = meta.session,
+                "processes of an agent whose shim died cannot be killed"
+            );
+            break;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    if let Some(cgroup) = &cgroup {
+        cgroup.remove();
+    }
+    Left {
+        reason: "its shim died".to_owned(),
+        steps: if killed.is_empty() { Vec::new() } else { vec!["sigkill".to_owned()] },
+        killed: u32::try_from(killed.len()).unwrap_or(u32::MAX),
+        ..Left::default()
+    }
+}
+
+/// The agent itself, who is in its cgroup, who carries its mark, and all below them.
+fn members(meta: &Meta, cgroup: Option<&Cgroup>) -> Vec<i32> {
+    let mut roots: HashSet<i32> = marked(SESSION_VARIABLE, &meta.session).into_iter().collect();
+    roots.extend(cgroup.into_iter().flat_map(Cgroup::members));
+    if meta.agent.exists() {
+        roots.insert(meta.agent.pid);
+    }
+    let below: Vec<i32> = roots.iter().flat_map(|pid| descendants(*pid)).collect();
+    roots.extend(below);
+    roots.retain(|pid| stat(*pid).is_some_and(|stat| stat.state != 'Z'));
+    roots.into_iter().collect()
+}

@@ -1,0 +1,60 @@
+//! A look at an agent from outside: the end of its stderr, and which processes it consists of.
+
+use super::identity::stat;
+use super::{Identity, Keep, shim, tree};
+
+/// What can be looked at without owning the process.
+#[derive(Debug, Clone)]
+pub struct Observer {
+    pub(super) keep: Keep,
+    pub(super) shim: Identity,
+}
+
+/// One process of an agent's tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub pid: i32,
+    pub parent: i32,
+    pub name: String,
+    /// As the kernel has it: `R` runs, `S` sleeps, `T` is stopped, …
+    pub state: char,
+    pub cpu_millis: u64,
+    pub memory_bytes: u64,
+}
+
+impl Observer {
+    /// The end of what it wrote to stderr, as of now.
+    pub fn stderr_tail(&self) -> String {
+        shim::stderr_tail(&self.keep.dir, self.keep.stderr_tail_bytes)
+    }
+
+    /// The agent and everything below it, as of now.
+    pub fn processes(&self) -> Vec<Seen> {
+        if !self.shim.exists() {
+            return Vec::new();
+        }
+        let mut seen: Vec<Seen> = tree::descendants(self.shim.pid).into_iter().filter_map(see).collect();
+        seen.sort_by_key(|process| process.pid);
+        seen
+    }
+}
+
+fn see(pid: i32) -> Option<Seen> {
+    let stat = stat(pid)?;
+    let memory_bytes = stat.pages.saturating_mul(page_size());
+    let cpu_millis = stat.ticks.saturating_mul(1000) / ticks_per_second();
+    Some(Seen { pid, parent: stat.parent, name: stat.name, state: stat.state, cpu_millis, memory_bytes })
+}
+
+fn page_size() -> u64 {
+    nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)
+        .ok()
+        .flatten()
+        .and_then(|n| u64::try_from(n).ok())
+        .unwrap_or(4096)
+}
+
+fn ticks_per_second() -> u64 {
+    let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten();
+    ticks.and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0).unwrap_or(100)
+}

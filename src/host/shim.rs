@@ -1,0 +1,89 @@
+//! The shim: one small process per agent that outlives the daemon. It holds the agent's pipes, journals its output,
+//! drains its stderr, remembers which message it accepted last, ends its tree, and keeps its exit status.
+//!
+//! One thread on `poll`, no async runtime, entered before the command line is even parsed. Its directory is its current
+//! one: `sock`, `out.*` (the journal), `err.log`, `meta.json`, `exit`.
+//!
+//! ```text
+//!   started by the daemon: specification on stdin, one line of answer on stdout
+//!        │
+//!        ▼             attach: the newest daemon wins
+//!   ┌─────────┐   ◄──────────────────────────────────── daemon (or none, for hours)
+//!   │  poll   │   hello, bell, sack, exit ─────────────►
+//!   └─────────┘
+//!     stdin│▲stdout, stderr
+//!          ▼│
+//!         agent and its tree; orphans become our children (subreaper)
+//! ```
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Identity, Keep, Spec};
+
+mod agent;
+mod errlog;
+mod input;
+mod ladder;
+mod link;
+mod run;
+
+pub(super) use errlog::tail as stderr_tail;
+
+/// The hidden mode of our own binary.
+pub const MODE: &str = "__shim";
+
+pub(super) const SOCKET: &str = "sock";
+pub(super) const EXIT: &str = "exit";
+pub(super) const META: &str = "meta.json";
+
+/// What the daemon tells a new shim.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Order {
+    pub(super) spec: Spec,
+    pub(super) keep: Keep,
+}
+
+/// What a new shim answers, as one line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Answer {
+    Runs(Meta),
+    Failed(String),
+}
+
+/// Who is who; also kept in `meta.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Meta {
+    pub(super) version: u32,
+    pub(super) shim: Identity,
+    pub(super) agent: Identity,
+    pub(super) session: String,
+    pub(super) cgroup: Option<PathBuf>,
+}
+
+/// Entered instead of the command line.
+pub fn main() -> ExitCode {
+    let mut order = Vec::new();
+    let order = std::io::stdin()
+        .read_to_end(&mut order)
+        .map_err(|error| error.to_string())
+        .and_then(|_| serde_json::from_slice::<Order>(&order).map_err(|error| error.to_string()));
+    let started = order.and_then(|order| run::Shim::start(order).map_err(|error| error.to_string()));
+    let (answer, shim) = match started {
+        Ok(shim) => (Answer::Runs(shim.meta().clone()), Some(shim)),
+        Err(error) => (Answer::Failed(error), None),
+    };
+    let mut stdout = std::io::stdout();
+    let told = serde_json::to_vec(&answer).map(|line| stdout.write_all(&line).and_then(|()| stdout.flush()));
+    if told.is_err() {
+        return ExitCode::FAILURE;
+    }
+    match shim {
+        Some(shim) => shim.run(),
+        None => ExitCode::FAILURE,
+    }
+}

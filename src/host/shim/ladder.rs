@@ -1,0 +1,98 @@
+//! The kill ladder as a pure value: what to do next, and when.
+
+use std::time::{Duration, Instant};
+
+use crate::host::frame::Waits;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rung {
+    Interrupt,
+    CloseStdin,
+    Sigterm,
+    Sigkill,
+}
+
+impl Rung {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Interrupt => "interrupt",
+            Self::CloseStdin => "close_stdin",
+            Self::Sigterm => "sigterm",
+            Self::Sigkill => "sigkill",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Ladder {
+    waits: Waits,
+    /// The rung to be taken next, and when; `None` at the top.
+    next: Option<(Rung, Instant)>,
+}
+
+impl Ladder {
+    /// Without an interrupt to send, it begins one rung higher.
+    pub(super) fn new(waits: Waits, interrupt: bool, now: Instant) -> Self {
+        let first = if interrupt { Rung::Interrupt } else { Rung::CloseStdin };
+        Self { waits, next: Some((first, now)) }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.next.map(|(_, at)| at)
+    }
+
+    /// The rung whose time has come.
+    pub(super) fn due(&mut self, now: Instant) -> Option<Rung> {
+        let (rung, _) = self.next.filter(|(_, at)| *at <= now)?;
+        let after = |ms| now + Duration::from_millis(ms);
+        self.next = match rung {
+            Rung::Interrupt => Some((Rung::CloseStdin, after(self.waits.after_interrupt_ms))),
+            Rung::CloseStdin => Some((Rung::Sigterm, after(self.waits.after_stdin_closed_ms))),
+            Rung::Sigterm => Some((Rung::Sigkill, after(self.waits.after_sigterm_ms))),
+            Rung::Sigkill => None,
+        };
+        Some(rung)
+    }
+
+    /// Straight to the top.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        if self.next.is_some() {
+            self.next = Some((Rung::Sigkill, now));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits() -> Waits {
+        Waits { after_interrupt_ms: 10, after_stdin_closed_ms: 20, after_sigterm_ms: 30 }
+    }
+
+    #[test]
+    fn rungs_come_in_order_each_after_its_wait() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut ladder = Ladder::new(waits(), true, start);
+        assert_eq!(ladder.due(at(0)), Some(Rung::Interrupt));
+        assert_eq!(ladder.due(at(9)), None);
+        assert_eq!(ladder.due(at(10)), Some(Rung::CloseStdin));
+        assert_eq!(ladder.due(at(29)), None);
+        assert_eq!(ladder.due(at(30)), Some(Rung::Sigterm));
+        assert_eq!(ladder.deadline(), Some(at(60)));
+        assert_eq!(ladder.due(at(60)), Some(Rung::Sigkill));
+        assert_eq!(ladder.due(at(999)), None);
+    }
+
+    #[test]
+    fn a_kill_skips_what_is_left() {
+        let start = Instant::now();
+        let mut ladder = Ladder::new(waits(), true, start);
+        ladder.due(start);
+        ladder.hurry(start);
+        assert_eq!(ladder.due(start), Some(Rung::Sigkill));
+        ladder.hurry(start);
+        assert_eq!(ladder.due(start), None, "once is enough");
+    }
+}

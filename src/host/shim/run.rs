@@ -1,0 +1,415 @@
+//! The shim's loop.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{SpliceFFlags, splice};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use super::agent::Agent;
+use super::errlog::ErrLog;
+use super::input::{Input, UNNUMBERED};
+use super::ladder::{Ladder, Rung};
+use super::link::Link;
+use super::{EXIT, META, Meta, Order, SOCKET};
+use crate::domain::Exit;
+use crate::host::cgroup::Cgroup;
+use crate::host::frame::{Frame, Hello, Left, VERSION, Waits};
+use crate::host::{EXITED, Identity, STREAM_CLOSED, Spec, journal, tree};
+
+/// How long what is below the agent may go on after it.
+const AFTER_EXIT: Duration = Duration::from_millis(500);
+/// How long a process may live on without its stdout.
+const AFTER_EOF: Duration = Duration::from_secs(2);
+/// How soon to look again: at a full disk, at a tree that was killed.
+const DISK_RETRY: Duration = Duration::from_millis(500);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// A pipe that somebody outside the tree still holds is left after this.
+const LINGER: Duration = Duration::from_millis(200);
+/// Moves from the pipe to the journal before anything else gets a turn.
+const SPLICES: usize = 16;
+const SPLICE_BYTES: usize = 1 << 20;
+
+pub(super) struct Shim {
+    me: i32,
+    meta: Meta,
+    journal_cap: u64,
+    journal: journal::Writer,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+    input: Input,
+    errlog: ErrLog,
+    link: Link,
+    signals: SignalFd,
+    /// Set once somebody or something wants the end.
+    ladder: Option<Ladder>,
+    interrupt: Vec<u8>,
+    steps: Vec<&'static str>,
+    killed: HashSet<i32>,
+    exit: Option<Exit>,
+    exited_at: Option<Instant>,
+    closed_at: Option<Instant>,
+    /// stdout closed before the tree had to be ended.
+    closed_first: bool,
+    /// The disk is full until, perhaps, then.
+    disk_full: Option<Instant>,
+    can_splice: bool,
+    cgroup: Option<Cgroup>,
+}
+
+impl Shim {
+    pub(super) fn start(order: Order) -> io::Result<Self> {
+        std::env::set_current_dir(&order.keep.dir)?;
+        // Whatever takes the daemon's group or terminal down must not take us along.
+        nix::unistd::setsid()?;
+        nix::sys::prctl::set_child_subreaper(true)?;
+        let mut mask = SigSet::empty();
+        for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+            mask.add(signal);
+        }
+        mask.thread_block()?;
+        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        let here = Path::new(".");
+        let journal = journal::Writer::create(here)?;
+        let link = Link::listen(SOCKET)?;
+        let Spec { cgroup, limits, session, .. } = &order.spec;
+        // Without one, the tree is ended by sweeping it, and limits are the system's own.
+        let made = cgroup.as_ref().and_then(|dir| Cgroup::create(dir, limits).ok());
+        let (cgroup, unmet) = made.map_or((None, limits.clone()), |(made, unmet)| (Some(made), unmet));
+        let agent = Agent::start(&order.spec, cgroup.as_ref(), &unmet).inspect_err(|_| {
+            cgroup.as_ref().inspect(|cgroup| cgroup.remove());
+        })?;
+        let me = i32::try_from(std::process::id()).expect("pids fit into an i32");
+        let meta = Meta {
+            version: VERSION,
+            shim: Identity::of(me),
+            agent: agent.identity,
+            session: session.clone(),
+            cgroup: order.spec.cgroup.clone().filter(|_| cgroup.is_some()),
+        };
+        write_whole(META, &serde_json::to_vec(&meta)?)?;
+        Ok(Self {
+            me,
+            meta,
+            journal_cap: order.keep.journal_cap_bytes,
+            journal,
+            stdout: Some(agent.stdout),
+            stderr: Some(agent.stderr),
+            input: Input::new(agent.stdin),
+            errlog: ErrLog::create(order.keep.stderr_tail_bytes.max(64 * 1024) as u64),
+            link,
+            signals,
+            ladder: None,
+            interrupt: Vec::new(),
+            steps: Vec::new(),
+            killed: HashSet::new(),
+            exit: None,
+            exited_at: None,
+            closed_at: None,
+            closed_first: false,
+            disk_full: None,
+            can_splice: true,
+            cgroup,
+        })
+    }
+
+    pub(super) fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    pub(super) fn run(mut self) -> ExitCode {
+        detach();
+        while !self.is_over() {
+            self.wait();
+            self.turn();
+        }
+        self.cgroup.iter().for_each(Cgroup::remove);
+        let left = self.left();
+        let kept =
+            serde_json::to_vec(&left).map_err(io::Error::from).and_then(|json| write_whole(EXIT, &json));
+        self.link.send(&Frame::Exit(self.journal.end(), left));
+        self.link.farewell();
+        fs::remove_file(SOCKET).ok(); // the directory goes with the session anyway
+        if kept.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+
+    /// Sleeps until something happens or a time has come.
+    fn wait(&self) {
+        let timeout = match self.next_deadline() {
+            None => PollTimeout::NONE,
+            Some(at) => {
+                let left = at.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+            }
+        };
+        let mut fds = vec![
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.link.listener(), PollFlags::POLLIN),
+        ];
+        if let Some((daemon, more)) = self.link.connection() {
+            let flags = if more { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
+            fds.push(PollFd::new(daemon, flags));
+        }
+        if let Some(stdout) = self.stdout.as_ref().filter(|_| self.may_read()) {
+            fds.push(PollFd::new(stdout.as_fd(), PollFlags::POLLIN));
+        }
+        if let Some(stderr) = &self.stderr {
+            fds.push(PollFd::new(stderr.as_fd(), PollFlags::POLLIN));
+        }
+        if let Some(stdin) = self.input.waiting() {
+            fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLOUT));
+        }
+        poll(&mut fds, timeout).ok(); // interrupted: look at everything, that is all
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let ladder = self.ladder.as_ref().and_then(Ladder::deadline);
+        let eof =
+            self.closed_at.filter(|_| self.exit.is_none() && self.ladder.is_none()).map(|at| at + AFTER_EOF);
+        let exit = self.exited_at.map(|at| at + AFTER_EXIT);
+        let exit = exit.map(|at| at.max(Instant::now() + LOOK_AGAIN));
+        let sweeping = (!self.killed.is_empty()).then(|| Instant::now() + LOOK_AGAIN);
+        [ladder, eof, exit, sweeping, self.disk_full].into_iter().flatten().min()
+    }
+
+    /// Looks at everything once. Each look is cheap when there is nothing.
+    fn turn(&mut self) {
+        let mut out = Vec::new();
+        while let Ok(Some(signal)) = self.signals.read_signal() {
+            // The system goes down, or somebody wants us gone: not without the agent.
+            if signal.ssi_signo == Signal::SIGTERM as u32 {
+                self.begin_stop(None, Vec::new());
+            }
+        }
+        self.reap();
+        self.read_stdout(&mut out);
+        self.read_stderr();
+        let hello = Frame::Hello(Hello {
+            version: VERSION,
+            agent: self.meta.agent.clone(),
+            shim: self.meta.shim.clone(),
+            journal_end: self.journal.end(),
+        });
+        self.link.welcome(&hello, self.stdout.as_ref().map(AsFd::as_fd));
+        for frame in self.link.read() {
+            self.obey(frame, &mut out);
+        }
+        self.climb(&mut out);
+        self.input.pump(&mut out);
+        for frame in &out {
+            self.link.send(frame);
+        }
+        self.link.flush();
+    }
+
+    fn obey(&mut self, frame: Frame, out: &mut Vec<Frame>) {
+        match frame {
+            Frame::Attach(offset) | Frame::Trim(offset) => self.journal.trim(offset),
+            Frame::Stdin(n, message) => self.input.accept(n, message, out),
+            Frame::Stop(waits, interrupt) => self.begin_stop(Some(waits), interrupt),
+            Frame::Kill => {
+                self.begin_stop(None, Vec::new());
+                if let Some(ladder) = &mut self.ladder {
+                    ladder.hurry(Instant::now());
+                }
+            }
+            // What only a shim says, or a newer daemon: nothing to do.
+            Frame::Hello(_)
+            | Frame::Bell(_)
+            | Frame::Sack(_)
+            | Frame::Nack(_)
+            | Frame::Exit(..)
+            | Frame::Note(_)
+            | Frame::Other(_) => {}
+        }
+    }
+
+    /// A ladder that is being climbed is not begun again.
+    fn begin_stop(&mut self, waits: Option<Waits>, interrupt: Vec<u8>) {
+        if self.ladder.is_some() {
+            return;
+        }
+        let usual = Waits { after_interrupt_ms: 0, after_stdin_closed_ms: 1000, after_sigterm_ms: 2000 };
+        let ladder = Ladder::new(waits.unwrap_or(usual), !interrupt.is_empty(), Instant::now());
+        self.interrupt = interrupt;
+        self.ladder = Some(ladder);
+    }
+
+    fn climb(&mut self, out: &mut Vec<Frame>) {
+        let now = Instant::now();
+        if self.exit.is_none() && self.closed_at.is_some_and(|at| now >= at + AFTER_EOF) {
+            self.begin_stop(None, Vec::new());
+        }
+        while self.exit.is_none()
+            && let Some(rung) = self.ladder.as_mut().and_then(|ladder| ladder.due(now))
+        {
+            if rung != Rung::Sigkill {
+                self.steps.push(rung.as_str());
+            }
+            match rung {
+                Rung::Interrupt => self.input.accept(UNNUMBERED, std::mem::take(&mut self.interrupt), out),
+                Rung::CloseStdin => self.input.close(out),
+                Rung::Sigterm => self.tree().iter().for_each(|pid| {
+                    kill(Pid::from_raw(*pid), Signal::SIGTERM).ok(); // it may have just gone
+                }),
+                Rung::Sigkill => self.sweep(),
+            }
+        }
+        // What is left of a tree whose agent has gone, or that is being killed.
+        let overdue = self.exited_at.is_some_and(|at| now >= at + AFTER_EXIT || self.ladder.is_some());
+        if overdue || !self.killed.is_empty() {
+            self.sweep();
+        }
+    }
+
+    /// Everything below us, and whoever got out of that but not out of the cgroup.
+    fn tree(&self) -> HashSet<i32> {
+        let members = self.cgroup.iter().flat_map(Cgroup::members);
+        tree::descendants(self.me).into_iter().chain(members).collect()
+    }
+
+    fn sweep(&mut self) {
+        let mut swept = HashSet::new();
+        if let Some(cgroup) = &self.cgroup {
+            swept.extend(cgroup.members());
+            cgroup.kill();
+        }
+        swept.extend(tree::sweep(self.me));
+        if !swept.is_empty() && self.killed.is_empty() {
+            self.steps.push(Rung::Sigkill.as_str());
+        }
+        self.killed.extend(swept);
+    }
+
+    /// Every child that has ended, the agent's orphans included.
+    fn reap(&mut self) {
+        loop {
+            let exit = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) => (pid, Exit { code: Some(code), signal: None }),
+                Ok(WaitStatus::Signaled(pid, signal, _)) => {
+                    (pid, Exit { code: None, signal: Some(signal as i32) })
+                }
+                Ok(WaitStatus::StillAlive) | Err(_) => return,
+                Ok(_) => continue,
+            };
+            if exit.0.as_raw() == self.meta.agent.pid && self.exit.is_none() {
+                self.exit = Some(exit.1);
+                self.exited_at = Some(Instant::now());
+            }
+        }
+    }
+
+    /// Whether there is room for more output.
+    fn may_read(&self) -> bool {
+        self.journal.unconsumed() < self.journal_cap && self.disk_full.is_none()
+    }
+
+    fn read_stdout(&mut self, out: &mut Vec<Frame>) {
+        if self.disk_full.is_some_and(|until| until <= Instant::now()) {
+            self.disk_full = None;
+        }
+        let before = self.journal.end();
+        for _ in 0..SPLICES {
+            let Some(stdout) = self.stdout.as_ref().filter(|_| self.may_read()) else { break };
+            let can_splice = self.can_splice;
+            match self.journal.grow(|file, at| take(stdout, file, at, can_splice)) {
+                Ok(0) => {
+                    self.stdout = None;
+                    self.closed_at = Some(Instant::now());
+                    self.closed_first = self.killed.is_empty();
+                }
+                Ok(_) => {}
+                Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                    Some(Errno::EAGAIN | Errno::EINTR) => break,
+                    Some(Errno::EINVAL) if self.can_splice => self.can_splice = false,
+                    _ => {
+                        self.disk_full = Some(Instant::now() + DISK_RETRY);
+                        out.push(Frame::Note(format!("output cannot be journalled: {error}")));
+                        break;
+                    }
+                },
+            }
+        }
+        if self.journal.end() > before {
+            out.push(Frame::Bell(self.journal.end()));
+        }
+    }
+
+    fn read_stderr(&mut self) {
+        let mut chunk = [0; 64 * 1024];
+        for _ in 0..SPLICES {
+            let Some(stderr) = &self.stderr else { return };
+            match nix::unistd::read(stderr, &mut chunk) {
+                Ok(0) => self.stderr = None,
+                Ok(read) => self.errlog.push(&chunk[..read]),
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return,
+                Err(_) => self.stderr = None,
+            }
+        }
+    }
+
+    /// The agent has gone, nothing is left of its tree, and its pipes are empty.
+    fn is_over(&mut self) -> bool {
+        let Some(exited_at) = self.exited_at else { return false };
+        if self.stdout.is_some() || self.stderr.is_some() {
+            // Only somebody outside the tree can still hold them; what a full disk keeps us from taking, we wait for.
+            let lingered = exited_at.elapsed() > AFTER_EXIT + LINGER && self.may_read();
+            if !lingered {
+                return false;
+            }
+        }
+        self.tree().is_empty()
+    }
+
+    fn left(&self) -> Left {
+        Left {
+            exit: self.exit.clone().unwrap_or_default(),
+            reason: if self.closed_first { STREAM_CLOSED } else { EXITED }.to_owned(),
+            steps: self.steps.iter().map(|step| (*step).to_owned()).collect(),
+            killed: u32::try_from(self.killed.len()).unwrap_or(u32::MAX),
+            journal_end: self.journal.end(),
+            written: self.input.written(),
+        }
+    }
+}
+
+/// Moves bytes from the pipe into the journal without ever holding them: killed at any moment, we lose none.
+fn take(pipe: &OwnedFd, file: &fs::File, at: u64, can_splice: bool) -> io::Result<usize> {
+    let mut offset = i64::try_from(at).map_err(io::Error::other)?;
+    if can_splice {
+        let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
+        return Ok(splice(pipe, None, file, Some(&mut offset), SPLICE_BYTES, flags)?);
+    }
+    // Where the file system cannot: read and write, with a moment in between.
+    let mut chunk = [0; 64 * 1024];
+    let read = nix::unistd::read(pipe, &mut chunk)?;
+    std::os::unix::fs::FileExt::write_all_at(file, &chunk[..read], at)?;
+    Ok(read)
+}
+
+/// All or nothing, under this name.
+fn write_whole(name: &str, bytes: &[u8]) -> io::Result<()> {
+    let temporary = format!("{name}.new");
+    fs::write(&temporary, bytes)?;
+    fs::rename(temporary, name)
+}
+
+/// Lets go of the daemon's pipes; what we have to say from here on is in a file.
+fn detach() {
+    let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null");
+    if let Ok(null) = null {
+        nix::unistd::dup2_stdin(&null).ok(); // it stays as it is, then
+        nix::unistd::dup2_stdout(&null).ok(); // as above
+    }
+}

@@ -1,0 +1,73 @@
+//! Every process below one, and how to end them all.
+//!
+//! A process that is a child subreaper inherits every orphan below it, so its descendants can always be found by walking
+//! down. They are stopped first: a process that cannot run cannot fork away.
+
+use std::collections::HashSet;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::identity::{self, stat};
+
+/// All living descendants of `root`, nearest first. Zombies are not living.
+pub(super) fn descendants(root: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    let mut next = vec![root];
+    let mut by_scan = None;
+    while let Some(parent) = next.pop() {
+        let children = match children(parent) {
+            Some(children) => children,
+            // A kernel without the list of children: look at everybody's parent, once.
+            None => {
+                let all: &Vec<(i32, i32)> = by_scan.get_or_insert_with(identity::parents);
+                all.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid).collect()
+            }
+        };
+        for child in children {
+            next.push(child);
+            if stat(child).is_some_and(|stat| stat.state != 'Z') {
+                found.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// The children of all threads of a process; `None` where the kernel does not list them.
+fn children(pid: i32) -> Option<Vec<i32>> {
+    let mut found = Vec::new();
+    let threads = match std::fs::read_dir(format!("/proc/{pid}/task")) {
+        Ok(threads) => threads,
+        Err(_) => return Some(found), // it has gone
+    };
+    for thread in threads.flatten() {
+        match std::fs::read_to_string(thread.path().join("children")) {
+            Ok(text) => found.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && thread.path().exists() => {
+                return None;
+            }
+            Err(_) => {} // the thread has gone
+        }
+    }
+    Some(found)
+}
+
+/// Stops and kills all descendants of `root`, until a look finds none that was not killed. Returns who was.
+pub(super) fn sweep(root: i32) -> HashSet<i32> {
+    let mut stopped = HashSet::new();
+    // Each round stops at least one more process that could fork; bounded by what the system can hold.
+    loop {
+        let fresh: Vec<i32> = descendants(root).into_iter().filter(|pid| stopped.insert(*pid)).collect();
+        if fresh.is_empty() {
+            break;
+        }
+        for pid in fresh {
+            kill(Pid::from_raw(pid), Signal::SIGSTOP).ok(); // it may have just gone
+        }
+    }
+    for pid in &stopped {
+        kill(Pid::from_raw(*pid), Signal::SIGKILL).ok(); // as above
+    }
+    stopped
+}

@@ -1,0 +1,267 @@
+//! Agents outlive the daemon: killed at every step, it loses nothing, doubles nothing, and finds its agents again.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::harness::{Daemon, fixture, http};
+
+/// What the fixture was sent, line by line, as it reported itself.
+fn received(events: &[Value]) -> Vec<Value> {
+    let reports =
+        events.iter().filter(|event| event["kind"] == "status" && event["data"]["message"] == "received");
+    reports
+        .map(|event| serde_json::from_str(event["data"]["line"].as_str().unwrap().trim_end()).unwrap())
+        .collect()
+}
+
+/// The numbers of flooded lines, in the order of the log.
+fn flooded(events: &[Value]) -> Vec<u64> {
+    let text = |event: &Value| event["data"]["message"].as_str().map(str::to_owned);
+    let numbers = events
+        .iter()
+        .filter_map(text)
+        .filter_map(|text| text.strip_prefix("flood ").and_then(|rest| rest.split(' ').next()?.parse().ok()));
+    numbers.collect()
+}
+
+/// Runs, and is not merely waiting to be reaped by whoever inherited it.
+fn is_alive(pid: &Value) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+#[test]
+fn a_killed_daemon_finds_its_agents_again_and_nothing_is_lost_or_doubled() {
+    let daemon = Daemon::start();
+    let session =
+        daemon.run(&["flood:20000", "clearance:1:May I?", "answer:1", "flood:20000:100:20001", "serve"]);
+    let pid = daemon.show(&session)["pid"].clone();
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    assert!(is_alive(&pid), "the agent lives on");
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    assert!(daemon.log().contains("1 sessions re-attached, 0 ended while away"), "{}", daemon.log());
+    let clearance = daemon.clearance(&session);
+    assert_eq!(daemon.show(&session)["phase"], "waiting", "what was open stays open");
+    assert_eq!(daemon.show(&session)["pid"], pid);
+    daemon.decide(&clearance, "approve");
+    daemon.wait_status(&session, "answered");
+    let answer = daemon.post(&format!("/api/v1/sessions/{session}/stop"), &json!({}));
+    assert_eq!(answer.0, 200, "{answer:?}");
+    let events = daemon.all_events(&session);
+    assert_eq!(flooded(&events), (1..=40_000).collect::<Vec<u64>>());
+    assert!(!is_alive(&pid));
+}
+
+#[test]
+fn what_was_decided_while_the_agent_was_not_listening_is_delivered_by_the_next_daemon() {
+    let daemon = Daemon::start();
+    // The agent asks, and reads nothing until a file appears.
+    let gate = daemon.dir.path().join("gate");
+    let session = daemon.run(&["clearance:1:May I?", &format!("wait-file:{}", gate.display()), "echo"]);
+    let clearance = daemon.clearance(&session);
+    let big = "x".repeat(200_000);
+    daemon.post(&format!("/api/v1/sessions/{session}/prompts"), &json!({ "text": big }));
+    let decided = daemon.decide(&clearance, "approve");
+    assert_eq!(decided["delivery"], "pending", "the pipe is full");
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    std::fs::write(&gate, "").unwrap();
+    daemon.wait_kind(&session, "clearance.delivered");
+    daemon.cli(&["stop", &session]).ok();
+    let lines = received(&daemon.all_events(&session));
+    let methods: Vec<_> = lines.iter().map(|line| line["method"].as_str().unwrap()).collect();
+    assert_eq!(methods, ["prompt/send", "clearance/response", "session/interrupt"], "each once, in order");
+}
+
+#[test]
+fn an_agent_that_ends_while_the_daemon_is_away_is_found_with_its_exit_and_all_it_said() {
+    let daemon = Daemon::start();
+    let gate = daemon.dir.path().join("gate");
+    let session =
+        daemon.run(&[&format!("wait-file:{}", gate.display()), "flood:5000", "stderr:last words", "exit:7"]);
+    let pid = daemon.show(&session)["pid"].clone();
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    std::fs::write(dir.path().join("gate"), "").unwrap();
+    while is_alive(&pid) {
+        std::thread::yield_now();
+    }
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    let events = daemon.all_events(&session);
+    assert_eq!(flooded(&events), (1..=5000).collect::<Vec<u64>>());
+    let exited = events.iter().find(|event| event["kind"] == "agent.exited").unwrap();
+    assert_eq!(exited["data"]["code"], 7);
+    assert!(exited["data"]["stderr_tail"].as_str().unwrap().contains("last words"));
+    assert_eq!(daemon.show(&session)["exit"]["reason"], "stream closed");
+    let left = std::fs::read_dir(daemon.dir.path().join("state/agents")).unwrap().count();
+    assert_eq!(left, 0, "what is in the log needs no files any more");
+}
+
+#[test]
+fn leaving_is_the_default_and_draining_is_asked_for() {
+    let daemon = Daemon::start();
+    let session = daemon.run(&["serve"]);
+    let pid = daemon.show(&session)["pid"].clone();
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    let daemon = Daemon::start_in(dir, &["--on-stop", "leave"], &[]);
+    let (dir, status) = daemon.end(Signal::SIGTERM);
+    assert!(status.success());
+    assert!(is_alive(&pid));
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    assert_eq!(daemon.show(&session)["phase"], "idle");
+    let (_dir, status) = daemon.end(Signal::SIGTERM);
+    assert!(status.success());
+    assert!(!is_alive(&pid), "drained");
+}
+
+#[test]
+fn a_killed_shim_takes_its_agent_along_and_nothing_it_said_is_lost() {
+    let daemon = Daemon::start();
+    let session = daemon.run(&["flood:3000", "grandchild:setsid", "clearance:1:May I?", "serve"]);
+    let grandchild = daemon.wait_status(&session, "grandchild")["pid"].clone();
+    daemon.clearance(&session);
+    let pid = daemon.show(&session)["pid"].clone();
+    let meta = daemon.dir.path().join(format!("state/agents/{session}/1/meta.json"));
+    let meta: Value = serde_json::from_slice(&std::fs::read(meta).unwrap()).unwrap();
+    let shim = i32::try_from(meta["shim"]["pid"].as_i64().unwrap()).unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(shim), Signal::SIGKILL).unwrap();
+    let events = daemon.all_events(&session);
+    assert_eq!(flooded(&events), (1..=3000).collect::<Vec<u64>>());
+    assert_eq!(events.last().unwrap()["data"]["reason"], "its shim died");
+    let closed = events.iter().find(|event| event["kind"] == "clearance.closed").unwrap();
+    assert_eq!(closed["data"]["status"], "withdrawn");
+    assert!(!is_alive(&pid) && !is_alive(&grandchild), "nothing lingers");
+    assert_eq!(daemon.cli(&["resume", &session]).ok().code, 0);
+    daemon.cli(&["kill", &session]).ok();
+}
+
+#[test]
+fn a_daemon_and_a_shim_that_both_died_leave_nothing_behind() {
+    let daemon = Daemon::start();
+    let session = daemon.run(&["flood:100", "status:ready", "serve"]);
+    daemon.wait_status(&session, "ready");
+    let pid = daemon.show(&session)["pid"].clone();
+    let meta = daemon.dir.path().join(format!("state/agents/{session}/1/meta.json"));
+    let meta: Value = serde_json::from_slice(&std::fs::read(meta).unwrap()).unwrap();
+    let shim = i32::try_from(meta["shim"]["pid"].as_i64().unwrap()).unwrap();
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(shim), Signal::SIGKILL).unwrap();
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    assert!(daemon.log().contains("0 sessions re-attached, 1 ended while away"), "{}", daemon.log());
+    let events = daemon.all_events(&session);
+    assert_eq!(flooded(&events), (1..=100).collect::<Vec<u64>>());
+    assert!(!is_alive(&pid));
+}
+
+#[test]
+fn after_a_reboot_sessions_are_shown_as_ended_by_it_and_resumed_if_the_profile_says_so() {
+    let config = format!(
+        "[agents.plain]\ncommand = {command:?}\nargs = ['status:up', 'serve']\n\
+         [agents.again]\ncommand = {command:?}\nargs = ['status:up', 'serve']\nresume_after_reboot = true\n",
+        command = fixture()
+    );
+    let daemon = Daemon::with_config(&config);
+    let start = |agent: &str| {
+        let body = json!({ "agent": agent, "workspace": daemon.workspace() });
+        let (status, session) = daemon.post("/api/v1/sessions", &body);
+        assert_eq!(status, 201, "{session}");
+        let id = session["id"].as_str().unwrap().to_owned();
+        daemon.wait_status(&id, "up");
+        id
+    };
+    let (plain, again) = (start("plain"), start("again"));
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    // What a reboot leaves: no process, and a boot id that is not today's.
+    for session in [&plain, &again] {
+        let path = dir.path().join(format!("state/agents/{session}/1/meta.json"));
+        let mut meta: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        for who in ["shim", "agent"] {
+            let pid = i32::try_from(meta[who]["pid"].as_i64().unwrap()).unwrap();
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+            meta[who]["boot"] = json!("another boot");
+        }
+        std::fs::write(&path, meta.to_string()).unwrap();
+    }
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    let ended = daemon.wait_kind(&plain, "session.ended");
+    assert_eq!(ended["data"]["reason"], "the machine was restarted");
+    daemon.wait_kind(&again, "session.resumed");
+    let up = |event: &Value| event["kind"] == "agent.spawned" && event["data"]["generation"] == 2;
+    daemon.wait_for(&again, "the next generation", up);
+    assert_eq!(daemon.show(&plain)["phase"], "ended");
+}
+
+#[test]
+fn killed_at_every_step_from_launch_to_exit_it_delivers_each_message_once() {
+    // The first command is the launch itself, the second the decision.
+    let second = intercom::failpoint::ALL.iter().filter(|point| point.starts_with("command."));
+    let second: Vec<String> = second.map(|point| format!("{point}:2")).collect();
+    for point in intercom::failpoint::ALL.iter().copied().chain(second.iter().map(String::as_str)) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("work")).unwrap();
+        let daemon = Daemon::start_in(dir, &[], &[("INTERCOM_FAILPOINT", point)]);
+        let body = json!({
+            "command": fixture(), "workspace": daemon.workspace(), "name": "it",
+            "args": ["flood:50", "clearance:1:May I?", "echo:1", "flood:50:100:51", "exit:3"],
+        });
+        // The daemon may die at any moment from here on: no answer is expected.
+        let ask = |method: &str, path: &str, body: Option<&str>| {
+            std::panic::catch_unwind(|| {
+                http(&daemon.socket(), method, path, body, &[("accept", "application/json")])
+            })
+        };
+        ask("POST", "/api/v1/sessions", Some(&body.to_string())).ok();
+        let pending = || {
+            let (status, text) = ask("GET", "/api/v1/clearances?status=pending", None).ok()?;
+            let list: Value = serde_json::from_str(&text).ok().filter(|_| status == 200)?;
+            Some(list["items"][0]["id"].as_str().map(str::to_owned))
+        };
+        let mut dead = false;
+        while !dead {
+            match pending() {
+                Some(Some(id)) => {
+                    let path = format!("/api/v1/clearances/{id}/decision");
+                    ask("POST", &path, Some(r#"{"decision":"approve"}"#)).ok();
+                }
+                Some(None) => std::thread::yield_now(),
+                None => dead = true,
+            }
+        }
+        let (dir, status) = daemon.end(Signal::SIGCONT);
+        assert!(!status.success(), "{point} was not reached");
+        let daemon = Daemon::start_in(dir, &[], &[]);
+        let sessions = daemon.get("/api/v1/sessions?all=true").1;
+        if point == "command.stepped" {
+            assert_eq!(sessions["items"], json!([]), "what was not committed has not happened");
+            continue;
+        }
+        let session = sessions["items"][0]["id"].as_str().unwrap().to_owned();
+        if ["launch.committed", "command.committed", "command.performed"].contains(&point) {
+            // No process was there yet: the session is shown as lost, and nothing else happened.
+            let reason = daemon.wait_kind(&session, "session.ended")["data"]["reason"].clone();
+            assert_eq!(reason, "lost: it never came to run", "{point}");
+            continue;
+        }
+        // Undecided if it died before the commit; then, and only then, it is decided now.
+        let clearance = daemon.clearance(&session);
+        let shown = daemon.get(&format!("/api/v1/clearances/{clearance}")).1;
+        if shown["status"] == "pending" {
+            daemon.decide(&clearance, "approve");
+        }
+        let events = daemon.all_events(&session);
+        assert_eq!(flooded(&events), (1..=100).collect::<Vec<u64>>(), "{point}");
+        let answers: Vec<_> = received(&events).into_iter().map(|line| line["method"].clone()).collect();
+        assert_eq!(answers, ["clearance/response"], "{point}: the answer arrived once");
+        let count = |kind: &str| events.iter().filter(|event| event["kind"] == kind).count();
+        for kind in [
+            "clearance.requested",
+            "clearance.decided",
+            "clearance.delivered",
+            "agent.exited",
+            "session.ended",
+        ] {
+            assert_eq!(count(kind), 1, "{point}: {kind} in {events:#?}");
+        }
+        let exited = events.iter().find(|event| event["kind"] == "agent.exited").unwrap();
+        assert_eq!(exited["data"]["code"], 3, "{point}");
+    }
+}
