@@ -115,6 +115,8 @@ pub const REBOOTED: &str = "the machine was restarted";
 pub struct Process {
     pub identity: Identity,
     shim: Identity,
+    /// What its shim speaks.
+    version: u32,
     pub output: mpsc::Receiver<Bytes>,
     pub news: mpsc::Receiver<News>,
     control: mpsc::UnboundedSender<Frame>,
@@ -170,7 +172,11 @@ impl Process {
 
     /// Straight to the end of the ladder.
     pub fn kill(&self) {
-        self.tell(Frame::Kill);
+        if Frame::Kill.since() <= self.version {
+            self.tell(Frame::Kill);
+        } else {
+            self.tell(Frame::Stop(frame::Waits::NONE, Vec::new()));
+        }
     }
 
     fn tell(&self, frame: Frame) {

@@ -48,7 +48,7 @@ struct Inner {
 
 impl Supervisor {
     pub fn new(config: Config, store: Store) -> Self {
-        let cgroups = Cgroups::find();
+        let cgroups = config.daemon.cgroups.then(Cgroups::find).flatten();
         let limited = config.agents.values().any(|profile| profile.limits != AgentLimits::default());
         if let Some(Err(error)) = cgroups.as_ref().filter(|_| limited).map(Cgroups::enable_limits) {
             tracing::warn!(%error, "limits of agents are the system's per process, not a cgroup's");

@@ -39,11 +39,13 @@ pub struct Config {
 #[serde(deny_unknown_fields, default)]
 pub struct Daemon {
     pub on_stop: OnStop,
+    /// Whether agents get a cgroup of their own where one can be made.
+    pub cgroups: bool,
 }
 
 impl Default for Daemon {
     fn default() -> Self {
-        Self { on_stop: OnStop::Leave }
+        Self { on_stop: OnStop::Leave, cgroups: true }
     }
 }
 

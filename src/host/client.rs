@@ -84,6 +84,7 @@ impl Care {
         let process = Process {
             identity: self.meta.agent.clone(),
             shim: self.meta.shim.clone(),
+            version: self.meta.version,
             output,
             news,
             control,
@@ -139,14 +140,11 @@ impl Care {
 
     /// By the shim's own word, or what is left if it died without one.
     async fn departure(&self, told: Option<Left>, extent: &watch::Sender<Extent>) -> Departure {
-        let left = told.or_else(|| read_exit(&self.keep.dir));
-        let left = match left {
-            Some(left) => left,
-            None => {
-                let meta = self.meta.clone();
-                let ended = tokio::task::spawn_blocking(move || leftovers::end(&meta)).await;
-                ended.unwrap_or_default()
-            }
+        let left = if let Some(left) = told.or_else(|| read_exit(&self.keep.dir)) {
+            left
+        } else {
+            let meta = self.meta.clone();
+            tokio::task::spawn_blocking(move || leftovers::end(&meta)).await.unwrap_or_default()
         };
         let end = journal::end(&self.keep.dir).unwrap_or(left.journal_end);
         extent.send_replace(Extent { end, last: true });

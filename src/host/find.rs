@@ -40,14 +40,12 @@ impl Process {
 impl Care {
     /// Begins to look after an agent that was started, whatever has become of it since.
     pub(super) async fn reach(self) -> Result<Process, Lost> {
-        match crate::socket::connect(&self.keep.dir.join(SOCKET)).await {
-            Ok(stream) => self.greet(stream).await,
-            // Nobody listens: the shim has gone, with or without a word.
-            Err(_) => {
-                let left = read_exit(&self.keep.dir);
-                Ok(self.post_mortem(left))
-            }
+        if let Ok(stream) = crate::socket::connect(&self.keep.dir.join(SOCKET)).await {
+            return self.greet(stream).await;
         }
+        // Nobody listens: the shim has gone, with or without a word.
+        let left = read_exit(&self.keep.dir);
+        Ok(self.post_mortem(left))
     }
 
     async fn greet(mut self, stream: UnixStream) -> Result<Process, Lost> {
@@ -66,6 +64,7 @@ impl Care {
         if !(OLDEST..=VERSION).contains(&hello.version) {
             return Err(Lost::Version(hello.version));
         }
+        self.meta.version = hello.version;
         self.meta.agent = hello.agent;
         self.meta.shim = hello.shim;
         self.stdout = stdout;

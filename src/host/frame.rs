@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::Identity;
 use crate::domain::Exit;
 
-/// The version this program speaks. A daemon accepts it and [`OLDEST`].
-pub(super) const VERSION: u32 = 1;
+/// What this program speaks. Version 1 had no `Nack`, `Note` and `Kill`.
+pub(super) const VERSION: u32 = 2;
+/// The oldest shim that a daemon of this version still talks to.
 pub(super) const OLDEST: u32 = 1;
 
 const HEADER: usize = 13;
@@ -65,6 +66,7 @@ pub(super) struct Left {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "each says after what")]
 pub(super) struct Waits {
     pub(super) after_interrupt_ms: u64,
     pub(super) after_stdin_closed_ms: u64,
@@ -75,7 +77,21 @@ pub(super) struct Waits {
 #[error("not a frame of this protocol: {0}")]
 pub(super) struct BadFrame(&'static str);
 
+impl Waits {
+    /// No steps, no waits: straight to the end.
+    pub(super) const NONE: Self =
+        Self { after_interrupt_ms: 0, after_stdin_closed_ms: 0, after_sigterm_ms: 0 };
+}
+
 impl Frame {
+    /// Since when a shim says or understands it.
+    pub(super) fn since(&self) -> u32 {
+        match self {
+            Self::Nack(_) | Self::Note(_) | Self::Kill => 2,
+            _ => 1,
+        }
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let json = |value: &dyn erased::Json| value.to_vec();
         let (kind, n, payload) = match self {

@@ -105,16 +105,14 @@ impl Reader {
     /// Up to `buf.len()` bytes from where the last read ended; 0 if there is nothing more at the moment.
     pub(super) fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
-            let (start, file) = match &self.open {
-                Some(open) => open,
-                None => {
-                    let starts = segments(&self.dir)?;
-                    let Some(start) = starts.into_iter().rfind(|start| *start <= self.offset) else {
-                        return Ok(0);
-                    };
-                    self.open.insert((start, File::open(segment(&self.dir, start))?))
-                }
-            };
+            if self.open.is_none() {
+                let starts = segments(&self.dir)?;
+                let Some(start) = starts.into_iter().rfind(|start| *start <= self.offset) else {
+                    return Ok(0);
+                };
+                self.open = Some((start, File::open(segment(&self.dir, start))?));
+            }
+            let Some((start, file)) = &self.open else { return Ok(0) };
             let read = file.read_at(buf, self.offset - start)?;
             if read > 0 {
                 self.offset += read as u64;
@@ -171,7 +169,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = Writer::create(dir.path()).unwrap();
         for _ in 0..3 {
-            write(&mut writer, &vec![1; SEGMENT_BYTES as usize]);
+            write(&mut writer, &vec![1; usize::try_from(SEGMENT_BYTES).unwrap()]);
         }
         assert_eq!(segments(dir.path()).unwrap().len(), 3);
         writer.trim(SEGMENT_BYTES + 1);

@@ -45,6 +45,8 @@ pub(super) const META: &str = "meta.json";
 pub(super) struct Order {
     pub(super) spec: Spec,
     pub(super) keep: Keep,
+    /// What it is to speak: always the newest, but for tests.
+    pub(super) version: u32,
 }
 
 /// What a new shim answers, as one line of JSON.
@@ -72,7 +74,7 @@ pub fn main() -> ExitCode {
         .read_to_end(&mut order)
         .map_err(|error| error.to_string())
         .and_then(|_| serde_json::from_slice::<Order>(&order).map_err(|error| error.to_string()));
-    let started = order.and_then(|order| run::Shim::start(order).map_err(|error| error.to_string()));
+    let started = order.and_then(|order| run::Shim::start(&order).map_err(|error| error.to_string()));
     let (answer, shim) = match started {
         Ok(shim) => (Answer::Runs(shim.meta().clone()), Some(shim)),
         Err(error) => (Answer::Failed(error), None),

@@ -16,14 +16,11 @@ pub(super) fn descendants(root: i32) -> Vec<i32> {
     let mut next = vec![root];
     let mut by_scan = None;
     while let Some(parent) = next.pop() {
-        let children = match children(parent) {
-            Some(children) => children,
-            // A kernel without the list of children: look at everybody's parent, once.
-            None => {
-                let all: &Vec<(i32, i32)> = by_scan.get_or_insert_with(identity::parents);
-                all.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid).collect()
-            }
-        };
+        // A kernel without the list of children: look at everybody's parent, once.
+        let children = children(parent).unwrap_or_else(|| {
+            let all: &Vec<(i32, i32)> = by_scan.get_or_insert_with(identity::parents);
+            all.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid).collect()
+        });
         for child in children {
             next.push(child);
             if stat(child).is_some_and(|stat| stat.state != 'Z') {
@@ -37,9 +34,8 @@ pub(super) fn descendants(root: i32) -> Vec<i32> {
 /// The children of all threads of a process; `None` where the kernel does not list them.
 fn children(pid: i32) -> Option<Vec<i32>> {
     let mut found = Vec::new();
-    let threads = match std::fs::read_dir(format!("/proc/{pid}/task")) {
-        Ok(threads) => threads,
-        Err(_) => return Some(found), // it has gone
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Some(found); // it has gone
     };
     for thread in threads.flatten() {
         match std::fs::read_to_string(thread.path().join("children")) {

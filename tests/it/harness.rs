@@ -156,12 +156,12 @@ impl Daemon {
     /// Starts the fixture with these steps; the session's id once it runs.
     #[track_caller]
     pub(crate) fn run(&self, steps: &[&str]) -> String {
-        self.run_with(steps, json!({}))
+        self.run_with(steps, &json!({}))
     }
 
     /// As [`run`](Self::run), with more fields in the request.
     #[track_caller]
-    pub(crate) fn run_with(&self, steps: &[&str], more: Value) -> String {
+    pub(crate) fn run_with(&self, steps: &[&str], more: &Value) -> String {
         let mut body = json!({ "command": fixture(), "args": steps, "workspace": self.workspace() });
         for (key, value) in more.as_object().unwrap() {
             body[key] = value.clone();
@@ -262,6 +262,12 @@ impl Drop for Daemon {
         self.stop();
         end_all_in(self.dir.path());
     }
+}
+
+/// Runs, and is not merely waiting to be reaped by whoever inherited it.
+pub(crate) fn is_alive(pid: &Value) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
 /// Ends every process that works in this directory: agents and shims that a killed daemon left behind.

@@ -7,5 +7,7 @@
 )]
 
 mod contract;
+mod faults;
 mod harness;
 mod survive;
+mod trees;

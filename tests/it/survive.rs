@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, fixture, http};
+use crate::harness::{Daemon, fixture, http, is_alive};
 
 /// What the fixture was sent, line by line, as it reported itself.
 fn received(events: &[Value]) -> Vec<Value> {
@@ -22,12 +22,6 @@ fn flooded(events: &[Value]) -> Vec<u64> {
         .filter_map(text)
         .filter_map(|text| text.strip_prefix("flood ").and_then(|rest| rest.split(' ').next()?.parse().ok()));
     numbers.collect()
-}
-
-/// Runs, and is not merely waiting to be reaped by whoever inherited it.
-fn is_alive(pid: &Value) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
 #[test]
@@ -264,4 +258,35 @@ fn killed_at_every_step_from_launch_to_exit_it_delivers_each_message_once() {
         let exited = events.iter().find(|event| event["kind"] == "agent.exited").unwrap();
         assert_eq!(exited["data"]["code"], 3, "{point}");
     }
+}
+
+#[test]
+fn a_daemon_talks_to_shims_of_the_version_before_its_own() {
+    let daemon = Daemon::start();
+    let (dir, _) = daemon.end(Signal::SIGTERM);
+    let daemon = Daemon::start_in(dir, &[], &[("INTERCOM_SHIM_VERSION", "1")]);
+    let steps = ["flood:1000", "clearance:1:May I?", "answer:1", "flood:1000:100:1001", "serve"];
+    let (old, deaf) =
+        (daemon.run(&steps), daemon.run(&["ignore:TERM", "ignore:eof", "close:stdin", "status:up", "hang"]));
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    // The upgrade: this daemon would start shims of its own version, and finds older ones.
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    let meta = daemon.dir.path().join(format!("state/agents/{old}/1/meta.json"));
+    let meta: Value = serde_json::from_slice(&std::fs::read(meta).unwrap()).unwrap();
+    assert_eq!(meta["version"], 1);
+    daemon.decide(&daemon.clearance(&old), "approve");
+    daemon.wait_for(&old, "the last line", |event| {
+        event["data"]["message"].as_str().is_some_and(|text| text.starts_with("flood 0000002000"))
+    });
+    daemon.cli(&["stop", &old]).ok();
+    assert_eq!(flooded(&daemon.all_events(&old)), (1..=2000).collect::<Vec<u64>>());
+    // It cannot say that a message failed: that is known at its end.
+    daemon.wait_status(&deaf, "up");
+    let sent =
+        daemon.post(&format!("/api/v1/sessions/{deaf}/prompts"), &json!({ "text": "anyone there?" })).1;
+    let pid = daemon.show(&deaf)["pid"].clone();
+    daemon.cli(&["kill", &deaf]).ok();
+    assert!(!is_alive(&pid));
+    let failed = daemon.wait_kind(&deaf, "prompt.undelivered");
+    assert_eq!(failed["data"]["prompt"], sent["id"]);
 }

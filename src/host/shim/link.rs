@@ -87,7 +87,7 @@ impl Link {
     pub(super) fn read(&mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         let Some(daemon) = &mut self.daemon else { return frames };
-        let mut chunk = [0; 64 * 1024];
+        let mut chunk = [0; 4 * 1024];
         let gone = loop {
             match daemon.stream.read(&mut chunk) {
                 Ok(0) => break true,

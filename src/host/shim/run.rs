@@ -24,7 +24,7 @@ use super::link::Link;
 use super::{EXIT, META, Meta, Order, SOCKET};
 use crate::domain::Exit;
 use crate::host::cgroup::Cgroup;
-use crate::host::frame::{Frame, Hello, Left, VERSION, Waits};
+use crate::host::frame::{Frame, Hello, Left, Waits};
 use crate::host::{EXITED, Identity, STREAM_CLOSED, Spec, journal, tree};
 
 /// How long what is below the agent may go on after it.
@@ -39,6 +39,8 @@ const LINGER: Duration = Duration::from_millis(200);
 /// Moves from the pipe to the journal before anything else gets a turn.
 const SPLICES: usize = 16;
 const SPLICE_BYTES: usize = 1 << 20;
+/// What has to pass through memory does so in small pieces: a shim is to stay small.
+const CHUNK: usize = 16 * 1024;
 
 pub(super) struct Shim {
     me: i32,
@@ -68,7 +70,7 @@ pub(super) struct Shim {
 }
 
 impl Shim {
-    pub(super) fn start(order: Order) -> io::Result<Self> {
+    pub(super) fn start(order: &Order) -> io::Result<Self> {
         std::env::set_current_dir(&order.keep.dir)?;
         // Whatever takes the daemon's group or terminal down must not take us along.
         nix::unistd::setsid()?;
@@ -91,7 +93,7 @@ impl Shim {
         })?;
         let me = i32::try_from(std::process::id()).expect("pids fit into an i32");
         let meta = Meta {
-            version: VERSION,
+            version: order.version,
             shim: Identity::of(me),
             agent: agent.identity,
             session: session.clone(),
@@ -195,18 +197,20 @@ impl Shim {
         self.read_stdout(&mut out);
         self.read_stderr();
         let hello = Frame::Hello(Hello {
-            version: VERSION,
+            version: self.meta.version,
             agent: self.meta.agent.clone(),
             shim: self.meta.shim.clone(),
             journal_end: self.journal.end(),
         });
         self.link.welcome(&hello, self.stdout.as_ref().map(AsFd::as_fd));
         for frame in self.link.read() {
-            self.obey(frame, &mut out);
+            if frame.since() <= self.meta.version {
+                self.obey(frame, &mut out);
+            }
         }
         self.climb(&mut out);
         self.input.pump(&mut out);
-        for frame in &out {
+        for frame in out.iter().filter(|frame| frame.since() <= self.meta.version) {
             self.link.send(frame);
         }
         self.link.flush();
@@ -216,12 +220,16 @@ impl Shim {
         match frame {
             Frame::Attach(offset) | Frame::Trim(offset) => self.journal.trim(offset),
             Frame::Stdin(n, message) => self.input.accept(n, message, out),
-            Frame::Stop(waits, interrupt) => self.begin_stop(Some(waits), interrupt),
+            Frame::Stop(waits, interrupt) => {
+                let at_once = waits == Waits::NONE;
+                self.begin_stop(Some(waits), interrupt);
+                if at_once {
+                    self.hurry();
+                }
+            }
             Frame::Kill => {
                 self.begin_stop(None, Vec::new());
-                if let Some(ladder) = &mut self.ladder {
-                    ladder.hurry(Instant::now());
-                }
+                self.hurry();
             }
             // What only a shim says, or a newer daemon: nothing to do.
             Frame::Hello(_)
@@ -231,6 +239,12 @@ impl Shim {
             | Frame::Exit(..)
             | Frame::Note(_)
             | Frame::Other(_) => {}
+        }
+    }
+
+    fn hurry(&mut self) {
+        if let Some(ladder) = &mut self.ladder {
+            ladder.hurry(Instant::now());
         }
     }
 
@@ -346,7 +360,7 @@ impl Shim {
     }
 
     fn read_stderr(&mut self) {
-        let mut chunk = [0; 64 * 1024];
+        let mut chunk = [0; CHUNK];
         for _ in 0..SPLICES {
             let Some(stderr) = &self.stderr else { return };
             match nix::unistd::read(stderr, &mut chunk) {
@@ -392,7 +406,7 @@ fn take(pipe: &OwnedFd, file: &fs::File, at: u64, can_splice: bool) -> io::Resul
         return Ok(splice(pipe, None, file, Some(&mut offset), SPLICE_BYTES, flags)?);
     }
     // Where the file system cannot: read and write, with a moment in between.
-    let mut chunk = [0; 64 * 1024];
+    let mut chunk = [0; CHUNK];
     let read = nix::unistd::read(pipe, &mut chunk)?;
     std::os::unix::fs::FileExt::write_all_at(file, &chunk[..read], at)?;
     Ok(read)
