@@ -10,6 +10,7 @@ mod checks;
 mod clearances;
 mod client;
 mod completions;
+mod daemon;
 mod decide;
 mod deny;
 mod diff;
@@ -128,12 +129,15 @@ enum Remote {
     Agents(agents::Args),
     Doctor(doctor::Args),
     Backup(backup::Args),
+    Daemon(daemon::Args),
 }
 
 /// What every verb needs to know.
 #[derive(Debug)]
 struct Context {
     paths: Paths,
+    /// The state directory or the socket was named by flag or variable.
+    explicit_paths: bool,
     json: bool,
     paint: Paint,
     client: Client,
@@ -174,12 +178,17 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
     if let Verb::Completions(args) = cli.verb {
         return completions::run(&args, &mut Cli::command()); // needs no home, no files and no daemon
     }
+    let named = |key: &str| std::env::var_os(key).is_some_and(|value| !value.is_empty());
+    let explicit_paths = cli.state_dir.is_some()
+        || cli.socket.is_some()
+        || named("INTERCOM_STATE_DIR")
+        || named("INTERCOM_SOCKET");
     let flags = Flags { config: cli.config, state_dir: cli.state_dir, socket: cli.socket };
     let cwd = std::env::current_dir().unwrap_or_default(); // it may be gone; `resolve` says so if it needs it
     let paths = Paths::resolve(flags, &|key| std::env::var_os(key), &cwd)
         .map_err(|error| Failure::usage(error.to_string()))?;
     let client = Client::new(&paths.socket);
-    let cx = Context { paths, json: cli.json, paint: Paint::for_stdout(), client };
+    let cx = Context { paths, explicit_paths, json: cli.json, paint: Paint::for_stdout(), client };
     match cli.verb {
         Verb::Serve(args) => serve::run(&args, cx.paths),
         Verb::Remote(verb) => {
@@ -213,6 +222,7 @@ async fn remote(verb: Remote, cx: &Context) -> anyhow::Result<()> {
         Remote::Agents(args) => agents::run(args, cx).await,
         Remote::Doctor(args) => doctor::run(args, cx).await,
         Remote::Backup(args) => backup::run(args, cx).await,
+        Remote::Daemon(args) => daemon::run(args, cx).await,
     }
 }
 

@@ -36,6 +36,7 @@ pub use cgroup::{Cgroups, Limits};
 pub use environment::{SESSION_VARIABLE, agent_environment};
 pub use find::Lost;
 pub use identity::Identity;
+pub use leftovers::strays;
 pub use observe::{Observer, Seen};
 pub use spawn::{SpawnError, resolve_program};
 

@@ -4,7 +4,6 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::socket;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{Uid, User};
@@ -14,6 +13,8 @@ use super::Context;
 use super::failure::Failure;
 use super::url::url;
 use crate::config::{self, Config, Paths};
+use crate::host;
+use crate::socket;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -172,6 +173,32 @@ pub(super) fn descriptors() -> Check {
         Ok((soft, hard)) => Check::ok("descriptors", format!("{soft} (at most {hard})")),
         Err(error) => Check::warning("descriptors", error.to_string(), "the limit could not be read"),
     }
+}
+
+/// How the whole tree of an agent is ended.
+pub(super) fn killing() -> Check {
+    match host::Cgroups::find() {
+        Some(cgroups) => Check::ok(
+            "killing",
+            format!("by cgroup, below {}, and by sweeping the tree", cgroups.base().display()),
+        ),
+        None => Check::ok("killing", "by sweeping the tree; no cgroup can be made here"),
+    }
+}
+
+/// Processes that were an agent's and belong to nobody any more.
+pub(super) fn strays() -> Check {
+    let strays = host::strays();
+    if strays.is_empty() {
+        return Check::ok("leftovers", "none");
+    }
+    let list: Vec<String> = strays.iter().map(|(pid, session)| format!("{pid} of {session}")).collect();
+    let pids: Vec<String> = strays.iter().map(|(pid, _)| pid.to_string()).collect();
+    Check::warning(
+        "leftovers",
+        list.join(", "),
+        format!("the next `intercom serve` ends those of its own sessions; else kill {}", pids.join(" ")),
+    )
 }
 
 #[allow(clippy::useless_conversion, reason = "a count of blocks has 32 bits on some systems")]

@@ -20,6 +20,8 @@ pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
         checks::database(&cx.paths.database()),
         checks::descriptors(),
         checks::disk(&cx.paths.state_dir),
+        checks::killing(),
+        checks::strays(),
     ];
     checks.extend(config.iter().flat_map(checks::agents));
     let wrong = checks.iter().filter(|check| check.status == Status::Wrong).count();

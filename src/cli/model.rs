@@ -20,9 +20,19 @@ pub(super) struct Session {
     pub(super) pending: Option<Pending>,
     pub(super) queue: Option<Value>,
     pub(super) stderr_tail: Option<String>,
+    pub(super) processes: Option<Vec<Process>>,
     pub(super) started_at: Option<String>,
     pub(super) ended_at: Option<String>,
     pub(super) exit: Option<Exit>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Process {
+    pub(super) pid: i64,
+    pub(super) name: Option<String>,
+    pub(super) state: Option<String>,
+    pub(super) cpu_seconds: Option<f64>,
+    pub(super) memory_bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::Context;
-use super::model::{Exit, Session};
+use super::model::{Exit, Process, Session};
 use super::render::waiting;
 use super::terminal::{Paint, Style};
 use super::text::{clean, indented};
 use super::time::{age, date_time};
 use super::url::url;
 
-/// Show one session in full, with the end of what its agent wrote to stderr
+/// Show one session in full, with its processes and the end of what its agent wrote to stderr
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// A session
@@ -59,12 +59,28 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         let key = paint.style(Style::Dim, &format!("{key:<11}"));
         writeln!(text, "{key}{}", paint.style(style, &clean(&value))).expect("a string takes every write");
     }
+    let processes = session.processes.as_deref().unwrap_or_default();
+    if !processes.is_empty() {
+        text.push_str(&paint.style(Style::Dim, "processes"));
+        text.push('\n');
+        for process in processes {
+            writeln!(text, "  {}", one_process(process)).expect("a string takes every write");
+        }
+    }
     if let Some(tail) = session.stderr_tail.as_deref().filter(|tail| !tail.trim().is_empty()) {
         text.push_str(&paint.style(Style::Dim, "stderr"));
         text.push('\n');
         text.push_str(&indented(tail));
     }
     text
+}
+
+fn one_process(process: &Process) -> String {
+    let mib = process.memory_bytes.unwrap_or(0) / (1024 * 1024);
+    let cpu = process.cpu_seconds.unwrap_or(0.0);
+    let state = process.state.as_deref().unwrap_or("?");
+    let name = clean(process.name.as_deref().unwrap_or("?"));
+    format!("{:>8}  {state}  {cpu:>8.1} s CPU  {mib:>6} MiB  {name}", process.pid)
 }
 
 fn exit(exit: &Exit) -> String {
@@ -89,6 +105,8 @@ mod tests {
             "id": "ses_0123456789abcdef", "name": null, "agent": "demo", "protocol": "intercom", "workspace": "/w",
             "phase": "ended", "why": "the agent exited", "pid": null, "generation": 2, "turn": null,
             "pending": {"clearances": 0, "questions": 0}, "queue": 1, "stderr_tail": "boom\u{7}\nbang\n",
+            "processes": [{"pid": 77, "parent": 1, "name": "agent", "state": "S", "cpu_seconds": 1.25,
+                           "memory_bytes": 5_242_880}],
             "started_at": "2026-03-04T11:00:00.000Z", "ended_at": "2026-03-04T11:58:00.000Z",
             "exit": {"code": 3, "signal": null, "reason": "stream closed"}}))
         .unwrap();
@@ -105,6 +123,8 @@ mod tests {
         started    2026-03-04 11:00:00 UTC (1h ago)
         ended      2026-03-04 11:58:00 UTC (2m ago)
         exit       code 3 (stream closed)
+        processes
+                77  S       1.2 s CPU       5 MiB  agent
         stderr
           boom<U+0007>
           bang

@@ -69,14 +69,17 @@ pub(super) fn parents() -> Vec<(i32, i32)> {
     pids().filter_map(|pid| Some((pid, stat(pid)?.parent))).collect()
 }
 
-/// The processes that carry this variable in the environment they were started with.
-pub(super) fn marked(name: &str, value: &str) -> Vec<i32> {
-    let mark = format!("{name}={value}");
-    let carries = |pid: i32| {
-        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+/// The processes that were started with this variable in their environment, and its value. Zombies have none.
+pub(super) fn with_variable(name: &str) -> Vec<(i32, String)> {
+    let value = |pid: i32| {
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let mut variables = environ.split(|byte| *byte == 0);
+        variables.find_map(|variable| {
+            let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            Some(String::from_utf8_lossy(value).into_owned())
+        })
     };
-    pids().filter(|pid| carries(*pid)).collect()
+    pids().filter_map(|pid| Some((pid, value(pid)?))).collect()
 }
 
 #[cfg(test)]

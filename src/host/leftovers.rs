@@ -10,8 +10,8 @@ use super::REBOOTED;
 use super::cgroup::Cgroup;
 use super::environment::SESSION_VARIABLE;
 use super::frame::Left;
-use super::identity::{boot_id, marked, stat};
-use super::shim::Meta;
+use super::identity::{boot_id, stat, with_variable};
+use super::shim::{MODE, Meta};
 use super::tree::descendants;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -63,7 +63,8 @@ pub(super) fn end(meta: &Meta) -> Left {
 
 /// The agent itself, who is in its cgroup, who carries its mark, and all below them.
 fn members(meta: &Meta, cgroup: Option<&Cgroup>) -> Vec<i32> {
-    let mut roots: HashSet<i32> = marked(SESSION_VARIABLE, &meta.session).into_iter().collect();
+    let marked = with_variable(SESSION_VARIABLE).into_iter().filter(|(_, session)| *session == meta.session);
+    let mut roots: HashSet<i32> = marked.map(|(pid, _)| pid).collect();
     roots.extend(cgroup.into_iter().flat_map(Cgroup::members));
     if meta.agent.exists() {
         roots.insert(meta.agent.pid);
@@ -72,4 +73,24 @@ fn members(meta: &Meta, cgroup: Option<&Cgroup>) -> Vec<i32> {
     roots.extend(below);
     roots.retain(|pid| stat(*pid).is_some_and(|stat| stat.state != 'Z'));
     roots.into_iter().collect()
+}
+
+/// Processes that carry a session's mark and have no shim above them: left behind by a crash. With their session.
+pub fn strays() -> Vec<(i32, String)> {
+    let mut found: Vec<(i32, String)> =
+        with_variable(SESSION_VARIABLE).into_iter().filter(|(pid, _)| !below_a_shim(*pid)).collect();
+    found.sort();
+    found
+}
+
+fn below_a_shim(pid: i32) -> bool {
+    let mut pid = pid;
+    while pid > 1 {
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if command.split(|byte| *byte == 0).nth(1) == Some(MODE.as_bytes()) {
+            return true;
+        }
+        pid = stat(pid).map_or(0, |stat| stat.parent);
+    }
+    false
 }

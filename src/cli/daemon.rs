@@ -1,0 +1,189 @@
+//! `intercom daemon`: the daemon as a service of the user's own systemd.
+//!
+//! The unit kills only the daemon itself, and its cgroup is delegated: agents live in cgroups of their own below it, and
+//! neither a restart nor an upgrade of the daemon touches them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::failure::Failure;
+use super::{Context, out};
+
+const UNIT: &str = "intercom.service";
+
+/// Run the daemon as a service of your own systemd
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Write the unit, enable it and start it
+    Install {
+        /// Only print the unit; write and start nothing
+        #[arg(long)]
+        print: bool,
+    },
+    /// Tell whether the unit is there and the daemon runs
+    Status,
+    /// Stop the service and remove the unit; agents run on
+    Uninstall,
+}
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    let file = unit_file(&|key| std::env::var_os(key))?;
+    match args.verb {
+        Verb::Install { print } => {
+            let unit = unit(&std::env::current_exe()?, cx);
+            if print { out::print(&unit) } else { install(&file, &unit, cx) }
+        }
+        Verb::Status => status(&file, cx).await,
+        Verb::Uninstall => uninstall(&file, cx),
+    }
+}
+
+fn unit_file(env: &dyn Fn(&str) -> Option<std::ffi::OsString>) -> anyhow::Result<PathBuf> {
+    let set = |key: &str| env(key).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let config = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
+    let config = config.ok_or_else(|| Failure::failed("neither XDG_CONFIG_HOME nor HOME is set"))?;
+    Ok(config.join("systemd/user").join(UNIT))
+}
+
+/// `KillMode=process`: stopping the unit must not take the agents along.
+fn unit(exe: &Path, cx: &Context) -> String {
+    let mut command = vec![exe.display().to_string()];
+    let paths = &cx.paths;
+    if cx.explicit_paths {
+        command.extend(["--state-dir".to_owned(), paths.state_dir.display().to_string()]);
+        command.extend(["--socket".to_owned(), paths.socket.display().to_string()]);
+    }
+    if paths.config_explicit {
+        command.extend(["--config".to_owned(), paths.config.display().to_string()]);
+    }
+    command.extend(["serve".to_owned(), "--on-stop".to_owned(), "leave".to_owned()]);
+    let command: Vec<String> = command.iter().map(|word| quoted(word)).collect();
+    format!(
+        "[Unit]\n\
+         Description=intercom, host of headless coding agents\n\
+         \n\
+         [Service]\n\
+         Type=exec\n\
+         ExecStart={}\n\
+         # Agents outlive the daemon: only the daemon itself is killed, and they have cgroups of their own below ours.\n\
+         KillMode=process\n\
+         Delegate=yes\n\
+         Restart=on-failure\n\
+         RestartSec=1\n\
+         \n\
+         [Install]\n\
+         WantedBy=default.target\n",
+        command.join(" ")
+    )
+}
+
+/// As systemd reads a command line.
+fn quoted(word: &str) -> String {
+    let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
+    if word.contains([' ', '\t', '"', '\\', '\'', ';']) { format!("\"{escaped}\"") } else { escaped }
+}
+
+fn install(file: &Path, unit: &str, cx: &Context) -> anyhow::Result<()> {
+    if let Some(dir) = file.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    std::fs::write(file, unit)?;
+    let started = systemctl(&["daemon-reload"]).and_then(|()| systemctl(&["enable", "--now", UNIT]));
+    if cx.json {
+        out::print(&serde_json::json!({ "unit": file, "started": started.is_ok() }).to_string())?;
+    } else {
+        out::print(&file.display().to_string())?;
+    }
+    match started {
+        Ok(()) => out::talk("the daemon runs, and starts with your sessions from now on"),
+        Err(error) => {
+            out::talk(&format!("the unit is written, but not started: {error}"));
+            out::talk(&format!(
+                "start it with: systemctl --user daemon-reload && systemctl --user enable --now {UNIT}"
+            ));
+        }
+    }
+    let user = std::env::var("USER").unwrap_or_else(|_| "$USER".to_owned());
+    if !Path::new("/var/lib/systemd/linger").join(&user).exists() {
+        out::talk(
+            "your systemd ends with your last login, and takes the agents along; to keep them running:",
+        );
+        out::talk(&format!("  loginctl enable-linger {user}"));
+    }
+    Ok(())
+}
+
+async fn status(file: &Path, cx: &Context) -> anyhow::Result<()> {
+    let installed = file.exists();
+    let active = installed && systemctl(&["is-active", "--quiet", UNIT]).is_ok();
+    let reachable = cx.client.get(&super::url::url(&["health"], &[])).await.is_ok();
+    if cx.json {
+        let status = serde_json::json!({
+            "unit": file, "installed": installed, "active": active, "reachable": reachable,
+        });
+        out::print(&status.to_string())?;
+    } else {
+        let word = |yes: bool| if yes { "yes" } else { "no" };
+        out::print(&format!(
+            "unit       {}\ninstalled  {}\nactive     {}\nreachable  {}\n",
+            file.display(),
+            word(installed),
+            word(active),
+            word(reachable)
+        ))?;
+    }
+    if reachable { Ok(()) } else { Err(Failure::failed("no daemon answers").into()) }
+}
+
+fn uninstall(file: &Path, cx: &Context) -> anyhow::Result<()> {
+    if !file.exists() {
+        return Err(Failure::failed(format!("{} is not installed", file.display())).into());
+    }
+    let stopped = systemctl(&["disable", "--now", UNIT]);
+    std::fs::remove_file(file)?;
+    systemctl(&["daemon-reload"]).ok(); // it is told again when it starts
+    if cx.json {
+        out::print(&serde_json::json!({ "unit": file, "stopped": stopped.is_ok() }).to_string())?;
+    } else {
+        out::print(&file.display().to_string())?;
+    }
+    out::talk("removed; agents that run go on running: `intercom serve` finds them");
+    Ok(())
+}
+
+fn systemctl(args: &[&str]) -> Result<(), String> {
+    let output = Command::new("systemctl").arg("--user").args(args).output();
+    let output = output.map_err(|error| format!("systemctl: {error}"))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(said.trim().lines().next().unwrap_or("systemctl failed").to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_as_systemd_wants_them() {
+        assert_eq!(quoted("/usr/bin/intercom"), "/usr/bin/intercom");
+        assert_eq!(quoted("/a b/c"), "\"/a b/c\"");
+        assert_eq!(quoted("100%"), "100%%");
+        assert_eq!(quoted("a\"b"), "\"a\\\"b\"");
+    }
+
+    #[test]
+    fn the_unit_is_where_systemd_looks() {
+        let env = |key: &str| (key == "HOME").then(|| "/home/ana".into());
+        assert_eq!(unit_file(&env).unwrap(), Path::new("/home/ana/.config/systemd/user/intercom.service"));
+        assert!(unit_file(&|_| None).is_err());
+    }
+}
