@@ -1,6 +1,7 @@
 //! The registry of sessions: starts them, finds them, passes commands on, stops them all.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,8 +21,9 @@ use crate::config::{AgentLimits, Config};
 use crate::domain::{PromptId, SessionId};
 use crate::host::{Cgroups, Observer};
 use crate::session::actor::{Actor, Beginning, Plan, StartError};
+use crate::session::recover::amend;
 use crate::session::{CommandError, Handle, How, Input, Refused, State, Stopped};
-use crate::store::Store;
+use crate::store::{Store, StoreError, Stored};
 
 /// All sessions are gone this long after they were told to stop, the hard way if need be.
 const PATIENCE: Duration = Duration::from_millis(4500);
@@ -35,7 +37,7 @@ struct Inner {
     config: Config,
     store: Store,
     /// Live sessions, and places taken for those that are about to be. Held for look-ups only.
-    sessions: Mutex<HashMap<SessionId, Option<Handle>>>,
+    sessions: Mutex<HashMap<SessionId, Seat>>,
     tasks: TaskTracker,
     closing: CancellationToken,
     /// The daemon goes and its agents stay.
@@ -44,6 +46,13 @@ struct Inner {
     paused: watch::Sender<bool>,
     /// Where agents can have cgroups of their own, if anywhere.
     cgroups: Option<Cgroups>,
+}
+
+/// A live session, or the place of one that is about to be: its name is taken from the start.
+#[derive(Debug, Default)]
+struct Seat {
+    name: Option<String>,
+    handle: Option<Handle>,
 }
 
 impl Supervisor {
@@ -73,18 +82,46 @@ impl Supervisor {
         &self.0.store
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Option<Handle>>> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Seat>> {
         self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn find(&self, id: SessionId) -> Option<Handle> {
-        self.sessions().get(&id).cloned().flatten()
+        self.sessions().get(&id)?.handle.clone()
     }
 
     /// Passes a command on; answers when it is committed. For a prompt, with its id.
     pub async fn command(&self, id: SessionId, input: Input) -> Result<Option<PromptId>, CommandError> {
         let handle = self.find(id).ok_or(CommandError::Refused(Refused::Ended))?;
         handle.command(input).await
+    }
+
+    /// Takes a prompt out of the queue, also of a session that has ended.
+    pub async fn take_back(&self, id: SessionId, prompt: PromptId, by: String) -> Result<(), CommandError> {
+        let input = Input::TakeBack { prompt, by };
+        loop {
+            match self.command(id, input.clone()).await {
+                Err(CommandError::Refused(Refused::Ended)) => {}
+                result => return result.map(drop),
+            }
+            // Nobody may resume it between the look at its queue and the change.
+            if let Entry::Vacant(place) = self.sessions().entry(id) {
+                place.insert(Seat::default());
+                break;
+            }
+            tokio::task::yield_now().await; // its task is about to end, or to begin
+        }
+        let _place = Place { supervisor: self, id };
+        let (_, state) = self.stored(id).await?;
+        amend(self.store(), state, input).await
+    }
+
+    /// What the store has of a session, and its state.
+    async fn stored(&self, id: SessionId) -> Result<(Stored, State), StoreError> {
+        let corrupt = StoreError::Corrupt { what: "a session's snapshot" };
+        let stored = self.store().stored(id).await?.ok_or(corrupt.clone())?;
+        let state = serde_json::from_str(&stored.state).map_err(|_| corrupt)?;
+        Ok((stored, state))
     }
 
     /// Answers when the process tree is gone, also if it was before.
@@ -109,8 +146,10 @@ impl Supervisor {
         let id = state.id();
         let (store, paused, leave) =
             (self.0.store.clone(), self.0.paused.subscribe(), self.0.leaving.clone());
-        let (actor, handle, started) = Actor::new(state, plan, store, paused, leave);
-        self.sessions().insert(id, Some(handle));
+        let resumed = matches!(beginning, Beginning::New(Input::Resume { .. }));
+        let generation = state.generation() + u32::from(resumed);
+        let (actor, handle, started) = Actor::new(state, plan, store, paused, leave, generation);
+        self.sessions().insert(id, Seat { name: handle.name.clone(), handle: Some(handle) });
         let supervisor = self.clone();
         self.0.tasks.spawn(async move {
             let farewell = actor.run(beginning).await;
@@ -123,7 +162,7 @@ impl Supervisor {
     /// Stops every session, all at the same time, and waits until they are gone; the hard way once `impatience` is over.
     pub async fn shut_down(&self, impatience: impl Future<Output = ()>) {
         self.0.closing.cancel();
-        let handles: Vec<Handle> = self.sessions().values().flatten().cloned().collect();
+        let handles: Vec<Handle> = self.sessions().values().filter_map(|seat| seat.handle.clone()).collect();
         let by = || "the daemon's stop".to_owned();
         let gently = join_all(handles.iter().map(|handle| handle.stop(How::Stop, by())));
         let gently = tokio::time::timeout(PATIENCE, gently);
@@ -148,5 +187,17 @@ impl Supervisor {
         self.0.tasks.close();
         // What is left could not be recorded: the store does not work.
         tokio::time::timeout(Duration::from_secs(1), self.0.tasks.wait()).await.ok();
+    }
+}
+
+/// A place in the registry, given back also if the caller hangs up.
+struct Place<'a> {
+    supervisor: &'a Supervisor,
+    id: SessionId,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.supervisor.sessions().remove(&self.id);
     }
 }

@@ -27,6 +27,7 @@ use crate::bus::Bell;
 use crate::store::Store;
 use crate::supervisor::Supervisor;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// What every handler may use.
 #[derive(Debug, Clone)]
@@ -37,6 +38,8 @@ struct Inner {
     supervisor: Supervisor,
     bell: Bell,
     idempotency: idempotency::Keys,
+    /// Requests that go on after their caller has hung up.
+    tasks: TaskTracker,
     /// Streams end when the daemon does.
     closing: CancellationToken,
 }
@@ -44,7 +47,7 @@ struct Inner {
 impl Api {
     pub fn new(supervisor: Supervisor, bell: Bell, closing: CancellationToken) -> Self {
         let idempotency = idempotency::Keys::default();
-        Self(Arc::new(Inner { supervisor, bell, idempotency, closing }))
+        Self(Arc::new(Inner { supervisor, bell, idempotency, tasks: TaskTracker::new(), closing }))
     }
 
     fn supervisor(&self) -> &Supervisor {

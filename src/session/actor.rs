@@ -19,7 +19,7 @@ use crate::driver::Driver;
 use crate::failpoint;
 use crate::host::{Departure, Keep, Ladder, News, Process, Spec};
 use crate::store::{Outgoing, Store, StoreError, Write};
-use crate::wire::framing::Framer;
+use crate::wire::framing::{Frame, Framer};
 
 /// Events in one write of bulk output.
 const BATCH_ROWS: usize = 1000;
@@ -133,8 +133,9 @@ impl Actor {
         store: Store,
         paused: watch::Receiver<bool>,
         leave: CancellationToken,
+        generation: u32,
     ) -> (Self, Handle, Started) {
-        let (handle, desk) = Handle::new(state.id(), state.about.name.clone());
+        let (handle, desk) = Handle::new(state.id(), state.about.name.clone(), generation);
         let (starting, started) = oneshot::channel();
         let actor = Self {
             launch: Some(plan.launch.clone()),
@@ -326,7 +327,7 @@ impl Actor {
             if frames.is_empty() {
                 break;
             }
-            let said = frames.into_iter().filter_map(|frame| self.plan.driver.decode(frame));
+            let said = frames.into_iter().filter_map(|frame| self.decode(frame));
             let inputs: Vec<Input> = said.map(|said| Input::Said(Box::new(said))).collect();
             self.absorb(inputs, None).await;
         }
@@ -347,10 +348,7 @@ impl Actor {
         let mut inputs = Vec::new();
         self.more = false;
         while let Some(frame) = self.plan.framer.next(&mut self.buf) {
-            if let Some(said) = self.plan.driver.decode(frame) {
-                if let Said::Rejected { rejection, .. } = &said {
-                    self.warn(rejection);
-                }
+            if let Some(said) = self.decode(frame) {
                 inputs.push(Input::Said(Box::new(said)));
                 if inputs.len() >= BATCH_ROWS {
                     self.more = true;
@@ -364,6 +362,14 @@ impl Actor {
             self.absorb(inputs, Some(self.consumed)).await;
             failpoint::visit("output.committed");
         }
+    }
+
+    fn decode(&mut self, frame: Frame) -> Option<Said> {
+        let said = self.plan.driver.decode(frame)?;
+        if let Said::Rejected { rejection, .. } = &said {
+            self.warn(rejection);
+        }
+        Some(said)
     }
 
     fn warn(&mut self, rejection: &crate::domain::Rejection) {

@@ -40,6 +40,8 @@ pub(super) enum Message {
 pub struct Handle {
     pub id: SessionId,
     pub name: Option<String>,
+    /// Of the process that this task starts.
+    pub generation: u32,
     inbox: mpsc::Sender<Message>,
     /// Set by the session's task when a process starts; held for the moment of a copy.
     observer: Arc<Mutex<Option<Observer>>>,
@@ -58,10 +60,10 @@ impl Desk {
 }
 
 impl Handle {
-    pub(super) fn new(id: SessionId, name: Option<String>) -> (Self, Desk) {
+    pub(super) fn new(id: SessionId, name: Option<String>, generation: u32) -> (Self, Desk) {
         let (to, inbox) = mpsc::channel(INBOX);
         let observer = Arc::default();
-        (Self { id, name, inbox: to, observer: Arc::clone(&observer) }, Desk { inbox, observer })
+        (Self { id, name, generation, inbox: to, observer: Arc::clone(&observer) }, Desk { inbox, observer })
     }
 
     /// Answers when the command is committed. For a prompt, with its id.

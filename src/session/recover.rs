@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::commit::{prepare, step};
+use super::handle::CommandError;
 use super::state::{Gone, Input, State};
 use crate::store::{Outgoing, Store, StoreError};
 
@@ -16,4 +17,12 @@ pub async fn bury(store: &Store, mut state: State, reason: &str) -> Result<(), S
     let (mut write, _) = prepare(&mut state, effects, |_| Vec::new(), None);
     write.outgoing = vec![Outgoing::Cleared];
     store.write(Arc::new(write)).await
+}
+
+/// A change to a session that has no process. The caller sees to it that nobody starts one meanwhile.
+pub async fn amend(store: &Store, mut state: State, input: Input) -> Result<(), CommandError> {
+    let mut effects = Vec::new();
+    step(&mut state, input, &mut effects)?;
+    let (write, _) = prepare(&mut state, effects, |_| Vec::new(), None);
+    Ok(store.write(Arc::new(write)).await?)
 }

@@ -358,9 +358,14 @@ impl State {
 
     /// The agent says so itself: kept whole, also if no turn was running.
     fn end_turn_as_told(&mut self, stop_reason: &str, params: &Json, out: &mut Out<'_, '_>) {
+        #[derive(Serialize)]
+        struct Ended<'a> {
+            turn: Option<TurnId>,
+            stop_reason: &'a str,
+            params: &'a Json,
+        }
         let turn = self.turn.take().map(|turn| turn.id);
-        let data = serde_json::json!({ "turn": turn, "stop_reason": stop_reason, "params": params });
-        out.record(Kind::TurnEnded, Json::of(&data));
+        out.record(Kind::TurnEnded, Json::of(&Ended { turn, stop_reason, params }));
         self.dirty |= turn.is_some();
     }
 

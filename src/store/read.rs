@@ -137,7 +137,7 @@ impl Store {
             let Some(session) = session else {
                 if after.is_some() {
                     let oldest = oldest(connection)?;
-                    if from + 1 < oldest {
+                    if from.saturating_add(1) < oldest {
                         return Ok(Err(Cut { oldest: u64::try_from(oldest).unwrap_or(0) }));
                     }
                 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Supervisor;
+use super::{Place, Seat, Supervisor};
 use crate::config::{AgentProfile, DEMO_AGENT, Framing, PromptDelivery};
 use crate::domain::{SessionId, SessionRecord, Time};
 use crate::driver::intercom::Intercom;
@@ -99,16 +99,24 @@ impl Supervisor {
         if record.phase.is_live() {
             return Err(CommandError::Refused(Refused::Running).into());
         }
-        // Its task may be about to end: it has told the log before it tells us.
-        if let Some(handle) = self.find(id) {
+        // Its task may be about to end: it has told the log before it tells us. A later life is somebody else's.
+        while let Some(handle) = self.find(id).filter(|handle| handle.generation <= record.generation) {
             handle.closed().await;
-            while self.find(id).is_some() {
-                tokio::task::yield_now().await;
-            }
+            tokio::task::yield_now().await;
         }
-        let corrupt = StoreError::Corrupt { what: "a session's snapshot" };
-        let stored = self.store().stored(id).await?.ok_or(corrupt.clone())?;
-        let state: State = serde_json::from_str(&stored.state).map_err(|_| corrupt.clone())?;
+        self.reserve(id, record.name.as_deref())?;
+        let place = Place { supervisor: self, id };
+        let (state, plan) = self.next_life(record).await?;
+        std::mem::forget(place); // its task gives it back from here on
+        let result = self.host(state, plan, Beginning::New(Input::Resume { by })).await;
+        outcome(id, result).map(drop)
+    }
+
+    /// What an ended session was, and how its process is started again. Its place must be taken: nobody else may
+    /// change it meanwhile.
+    async fn next_life(&self, record: &SessionRecord) -> Result<(State, Plan), StartRefused> {
+        let (stored, state) = self.stored(record.id).await?;
+        let corrupt = StoreError::Corrupt { what: "a session's launch" };
         let launch: Launch = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
         let profile = self.profile(&launch)?;
         if !record.workspace.is_dir() {
@@ -116,9 +124,7 @@ impl Supervisor {
             return Err(StartRefused::Invalid(gone));
         }
         let plan = self.plan(&launch, &profile, &state.about, state.generation() + 1);
-        self.reserve(id, record.name.as_deref())?;
-        let result = self.host(state, plan, Beginning::New(Input::Resume { by })).await;
-        outcome(id, result).map(drop)
+        Ok((state, plan))
     }
 
     /// Takes a place for a session that is about to start.
@@ -139,11 +145,11 @@ impl Supervisor {
         if live >= self.config().limits.max_sessions {
             return Err(StartRefused::TooMany(live));
         }
-        let taken = |name: &str| sessions.values().flatten().any(|other| other.name.as_deref() == Some(name));
+        let taken = |name: &str| sessions.values().any(|other| other.name.as_deref() == Some(name));
         if let Some(name) = name.filter(|name| taken(name)) {
             return Err(StartRefused::NameTaken(name.to_owned()));
         }
-        sessions.insert(id, None);
+        sessions.insert(id, Seat { name: name.map(str::to_owned), handle: None });
         Ok(())
     }
 

@@ -5,9 +5,9 @@ use futures_util::stream::{self, StreamExt};
 use super::Supervisor;
 use crate::domain::SessionId;
 use crate::host::{self, Process};
+use crate::session::StartError;
 use crate::session::actor::{Beginning, Found as FoundProcess};
 use crate::session::recover::bury;
-use crate::session::{StartError, State};
 use crate::store::{Found, StoreError};
 
 /// How many sessions are looked for at the same time.
@@ -48,9 +48,7 @@ impl Supervisor {
 
     /// Whether its agent is there.
     async fn recover_one(&self, id: SessionId) -> Result<bool, StoreError> {
-        let corrupt = StoreError::Corrupt { what: "a session's snapshot" };
-        let stored = self.store().stored(id).await?.ok_or(corrupt.clone())?;
-        let state: State = serde_json::from_str(&stored.state).map_err(|_| corrupt)?;
+        let (stored, state) = self.stored(id).await?;
         let plan = self.plan_again(&stored, &state)?;
         let process = match Process::find(&plan.keep, stored.consumed).await {
             Ok(process) => process,

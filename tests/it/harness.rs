@@ -1,5 +1,6 @@
 //! A daemon of one's own for each test: private directories, private environment, gone at the end, also after a failure.
 
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,10 @@ use serde_json::{Value, json};
 /// Longer than anything takes on a busy machine; reaching it is a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Short waits between the steps of a stop.
+pub(crate) const QUICK: &str =
+    "[stop]\nafter_interrupt_seconds = 0.02\nafter_stdin_closed_seconds = 0.2\nafter_sigterm_seconds = 0.5\n";
+
 pub(crate) const INTERCOM: &str = env!("CARGO_BIN_EXE_intercom");
 
 /// The scripted agent: see the table at the top of `tests/fixtures/agent.rs`.
@@ -18,6 +23,26 @@ pub(crate) fn fixture() -> PathBuf {
     let built = Path::new(INTERCOM).parent().unwrap().join("examples/fixture-agent");
     assert!(built.exists(), "{} is missing: build it with `cargo build --examples`", built.display());
     built
+}
+
+/// A profile of the fixture for `config.toml`, with more lines of its table.
+pub(crate) fn profile(name: &str, steps: &[&str], more: &str) -> String {
+    // The strings of JSON are strings of TOML, too.
+    format!("[agents.{name}]\ncommand = {}\nargs = {}\n{more}\n", json!(fixture()), json!(steps))
+}
+
+/// A refusal has this status and code, a message, and a hint that may be null; its body.
+#[track_caller]
+pub(crate) fn refused((status, body): (u16, Value), expected: u16, code: &str) -> Value {
+    assert_eq!((status, body["error"]["code"].as_str()), (expected, Some(code)), "{body}");
+    assert!(body["error"]["message"].as_str().is_some_and(|message| !message.is_empty()), "{body}");
+    assert!(body["error"].get("hint").is_some_and(|hint| hint.is_null() || hint.is_string()), "{body}");
+    body
+}
+
+/// The events of one kind.
+pub(crate) fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["kind"] == kind).collect()
 }
 
 /// What a command printed and how it ended.
@@ -58,6 +83,11 @@ impl Daemon {
         std::fs::create_dir(dir.path().join("work")).unwrap();
         std::fs::write(dir.path().join("config.toml"), config).unwrap();
         Self::start_in(dir, &[], &[])
+    }
+
+    /// Agents that are left over at the end of a test, most of them waiting on stdin, are gone at once.
+    pub(crate) fn quick(config: &str) -> Self {
+        Self::with_config(&format!("{QUICK}{config}"))
     }
 
     /// In a directory that was used before, with more arguments and variables.
@@ -156,19 +186,37 @@ impl Daemon {
     /// Starts the fixture with these steps; the session's id once it runs.
     #[track_caller]
     pub(crate) fn run(&self, steps: &[&str]) -> String {
-        self.run_with(steps, &json!({}))
+        self.run_with(steps, json!({}))
     }
 
     /// As [`run`](Self::run), with more fields in the request.
     #[track_caller]
-    pub(crate) fn run_with(&self, steps: &[&str], more: &Value) -> String {
-        let mut body = json!({ "command": fixture(), "args": steps, "workspace": self.workspace() });
-        for (key, value) in more.as_object().unwrap() {
-            body[key] = value.clone();
-        }
-        let (status, session) = self.post("/api/v1/sessions", &body);
+    pub(crate) fn run_with(&self, steps: &[&str], more: Value) -> String {
+        let mut body = json!({ "command": fixture(), "args": steps });
+        let Value::Object(more) = more else { panic!("fields are an object: {more}") };
+        body.as_object_mut().unwrap().extend(more);
+        self.started(body)
+    }
+
+    /// Starts an agent of the configuration; the session's id once it runs.
+    #[track_caller]
+    pub(crate) fn run_agent(&self, agent: &str) -> String {
+        self.started(json!({ "agent": agent }))
+    }
+
+    #[track_caller]
+    fn started(&self, body: Value) -> String {
+        let (status, session) = self.launch(body);
         assert_eq!(status, 201, "{session}");
         session["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Asks for a session, in this daemon's workspace unless another is named.
+    pub(crate) fn launch(&self, mut body: Value) -> (u16, Value) {
+        if body.get("workspace").is_none() {
+            body["workspace"] = json!(self.workspace());
+        }
+        self.post("/api/v1/sessions", &body)
     }
 
     #[track_caller]
@@ -176,6 +224,23 @@ impl Daemon {
         let (status, body) = self.get(&format!("/api/v1/sessions/{session}"));
         assert_eq!(status, 200, "{body}");
         body
+    }
+
+    /// A prompt as it was taken.
+    #[track_caller]
+    pub(crate) fn prompt(&self, session: &str, text: &str) -> Value {
+        let path = format!("/api/v1/sessions/{session}/prompts");
+        let (status, body) = self.post(&path, &json!({ "text": text }));
+        assert_eq!(status, 202, "{body}");
+        body
+    }
+
+    /// The events of a session that are in the log now, a thousand at most.
+    #[track_caller]
+    pub(crate) fn so_far(&self, session: &str) -> Vec<Value> {
+        let (status, mut page) = self.get(&format!("/api/v1/events?after=0&limit=1000&session={session}"));
+        assert_eq!(status, 200, "{page}");
+        serde_json::from_value(page["items"].take()).unwrap()
     }
 
     /// The events of a session from its first on, live. Reading fails after [`PATIENCE`] without any.
@@ -207,6 +272,16 @@ impl Daemon {
     pub(crate) fn wait_status(&self, session: &str, message: &str) -> Value {
         let said = |event: &Value| event["kind"] == "status" && event["data"]["message"] == message;
         self.wait_for(session, message, said)["data"].clone()
+    }
+
+    /// Waits until the session has ended, without reading all that it said.
+    #[track_caller]
+    pub(crate) fn wait_for_end(&self, session: &str) {
+        let start = Instant::now();
+        while self.show(session)["phase"] != "ended" {
+            assert!(start.elapsed() < PATIENCE, "{session} does not end: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// All events of a session that has ended.
@@ -336,14 +411,15 @@ pub(crate) fn http(
     headers: &[(&str, &str)],
 ) -> (u16, String) {
     let mut reader = send(socket, method, path, body, headers);
-    let (status, chunked) = head(&mut reader);
+    let (status, length) = head(&mut reader);
     let mut text = String::new();
-    if chunked {
+    if let Some(length) = length {
+        // No further: a server that refused our body has hung up behind its answer.
+        reader.take(length).read_to_string(&mut text).unwrap();
+    } else {
         while let Some(chunk) = next_chunk(&mut reader) {
             text += &chunk;
         }
-    } else {
-        reader.read_to_string(&mut text).unwrap();
     }
     (status, text)
 }
@@ -359,10 +435,11 @@ fn send(
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut request = format!("{method} {path} HTTP/1.1\r\nhost: intercom\r\nconnection: close\r\n");
     for (name, value) in headers {
-        request += &format!("{name}: {value}\r\n");
+        write!(request, "{name}: {value}\r\n").unwrap();
     }
     if let Some(body) = body {
-        request += &format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
+        let length = body.len();
+        write!(request, "content-type: application/json\r\ncontent-length: {length}\r\n").unwrap();
     }
     request += "\r\n";
     stream.write_all(request.as_bytes()).unwrap();
@@ -371,19 +448,23 @@ fn send(
     BufReader::new(stream)
 }
 
-fn head(reader: &mut impl BufRead) -> (u16, bool) {
+/// The status, and the length of the body unless it comes in chunks.
+fn head(reader: &mut impl BufRead) -> (u16, Option<u64>) {
     let mut line = String::new();
     reader.read_line(&mut line).unwrap();
     let status =
         line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{line:?}"));
-    let mut chunked = false;
+    let mut length = Some(0);
     loop {
         line.clear();
         reader.read_line(&mut line).unwrap();
-        if line.trim().is_empty() {
-            return (status, chunked);
+        let header = line.trim().to_ascii_lowercase();
+        match header.split_once(": ") {
+            Some(("content-length", value)) => length = value.parse().ok(),
+            Some(("transfer-encoding", "chunked")) => length = None,
+            _ if header.is_empty() => return (status, length),
+            _ => {}
         }
-        chunked |= line.to_ascii_lowercase().starts_with("transfer-encoding: chunked");
     }
 }
 
@@ -410,26 +491,33 @@ impl Events {
         assert_eq!(status, 200, "{path}");
         Self { reader, text: String::new() }
     }
-}
 
-impl Iterator for Events {
-    type Item = Value;
-
-    fn next(&mut self) -> Option<Value> {
+    /// The lines of the next event as they came. `None` at the end, or after [`PATIENCE`].
+    pub(crate) fn next_block(&mut self) -> Option<String> {
         let start = Instant::now();
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
-                let data = event.lines().find_map(|line| line.strip_prefix("data: ")).map(str::to_owned);
+                let event = event.to_owned();
                 self.text = rest.to_owned();
-                if let Some(data) = data {
-                    return Some(serde_json::from_str(&data).unwrap());
+                if event.starts_with(':') {
+                    continue; // a comment
                 }
-                continue; // a comment
+                return Some(event);
             }
             if start.elapsed() > PATIENCE {
                 return None;
             }
             self.text += &next_chunk(&mut self.reader)?;
         }
+    }
+}
+
+impl Iterator for Events {
+    type Item = Value;
+
+    fn next(&mut self) -> Option<Value> {
+        let block = self.next_block()?;
+        let data = block.lines().find_map(|line| line.strip_prefix("data: "));
+        Some(serde_json::from_str(data.unwrap_or_else(|| panic!("no data: {block}"))).unwrap())
     }
 }

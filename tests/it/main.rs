@@ -1,13 +1,13 @@
 //! The real binary with real processes. One test binary, so that it links once; one module per promise.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::format_push_string,
-    reason = "tests may be plain: a panic is a failure"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
 mod contract;
+mod decisions;
+mod errors;
+mod events;
 mod faults;
 mod harness;
+mod sessions;
 mod survive;
 mod trees;

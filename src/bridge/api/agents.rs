@@ -5,6 +5,7 @@ use axum::extract::State;
 use serde::Serialize;
 
 use super::Api;
+use super::extract::{Nothing, Query};
 use super::view::List;
 
 #[derive(Debug, Serialize)]
@@ -15,7 +16,7 @@ pub(super) struct AgentView {
     protocol: &'static str,
 }
 
-pub(super) async fn list(State(api): State<Api>) -> Json<List<AgentView>> {
+pub(super) async fn list(State(api): State<Api>, Query(Nothing {}): Query<Nothing>) -> Json<List<AgentView>> {
     let agents = api.supervisor().agents().into_iter().map(|(name, profile)| AgentView {
         name,
         description: profile.description,

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Api;
 use super::delivery::Arrival;
 use super::error::ApiError;
-use super::extract::{Body, Query, limit, the};
+use super::extract::{Body, Nothing, Query, limit, the};
 use super::peer::Operator;
 use super::view::{self, ClearanceView, List};
 use crate::domain::{Clearance, ClearanceStatus, Delivery, Verdict};
@@ -40,6 +40,7 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(api): State<Api>,
     Path(id): Path<String>,
+    Query(Nothing {}): Query<Nothing>,
 ) -> Result<Json<ClearanceView>, ApiError> {
     Ok(Json(view::clearance(api.clearance(&id).await?)))
 }

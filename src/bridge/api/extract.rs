@@ -40,6 +40,11 @@ fn unreadable(rejection: &BytesRejection) -> ApiError {
     }
 }
 
+/// Where no field is taken, in a body or in a query.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
 /// A query string.
 pub(super) struct Query<T>(pub(super) T);
 

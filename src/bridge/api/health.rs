@@ -12,10 +12,13 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::error::ApiError;
-use super::extract::Body;
+use super::extract::{Body, Nothing, Query};
 use crate::store::{ClearanceFilter, QuestionFilter};
 
-pub(super) async fn health(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn health(
+    State(api): State<Api>,
+    Query(Nothing {}): Query<Nothing>,
+) -> Result<Json<Value>, ApiError> {
     let (live, total) = api.store().count_sessions().await?;
     Ok(Json(json!({
         "status": "ok",

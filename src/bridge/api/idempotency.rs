@@ -36,9 +36,14 @@ pub(super) async fn honour(State(api): State<Api>, request: Request, next: Next)
     if request.method() != Method::POST {
         return next.run(request).await;
     }
-    match honoured(&api, &key, request, next).await {
-        Ok(response) => response,
-        Err(error) => error.into_response(),
+    // A caller who hangs up is the one who will try again: what was begun is finished and remembered without it.
+    let tasks = api.0.tasks.clone();
+    match tasks.spawn(async move { honoured(&api, &key, request, next).await }).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => error.into_response(),
+        Err(_) => {
+            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the request failed").into_response()
+        }
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) async fn take_back(
     if prompt.state != PromptState::Queued {
         return Err(CommandError::Refused(Refused::NotQueued).into());
     }
-    api.supervisor().command(prompt.session, Input::TakeBack { prompt: prompt.id, by }).await?;
+    api.supervisor().take_back(prompt.session, prompt.id, by).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::error::ApiError;
-use super::extract::{Body, Query, limit, the};
+use super::extract::{Body, Nothing, Query, limit, the};
 use super::peer::Operator;
 use super::view::{self, List, SessionView};
 use crate::config::Protocol;
@@ -91,6 +91,7 @@ fn check_env(env: &BTreeMap<String, String>) -> Result<(), ApiError> {
 pub(super) async fn show(
     State(api): State<Api>,
     Path(id): Path<String>,
+    Query(Nothing {}): Query<Nothing>,
 ) -> Result<Json<SessionView>, ApiError> {
     let id = api.session(&id).await?.id;
     Ok(Json(api.view(id).await?))
@@ -133,11 +134,6 @@ pub(super) async fn interrupt(
     api.supervisor().command(record.id, Input::Interrupt { reason, by }).await?;
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
-
-/// Stop and kill take no fields.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
 
 pub(super) async fn stop(
     State(api): State<Api>,

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::SigSet;
 
 use crate::host::cgroup::{Cgroup, Limits};
 use crate::host::{Identity, Spec};
@@ -38,6 +39,8 @@ impl Agent {
         unsafe {
             command.pre_exec(move || {
                 nix::unistd::setsid()?;
+                // What we wait for on a descriptor must reach the agent as ever.
+                SigSet::empty().thread_set_mask()?;
                 if let Some(door) = &door {
                     std::fs::write(door, "0")?;
                 }

@@ -1,12 +1,47 @@
 //! What the agent says.
 
+use serde::Serialize;
 use serde_json::json;
 
 use super::{Carries, Out, Stage, State};
 use crate::domain::{
-    Ask, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json, Kind, Outbound,
-    Progress, Question, QuestionId, QuestionStatus, RequestId, Risk, Said,
+    Ask, Choice, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json, Kind,
+    Outbound, Progress, Question, QuestionId, QuestionStatus, RequestId, Risk, Said,
 };
+
+// What agents sent is passed through as it came; a `serde_json::Value` in between would sort keys and round numbers.
+
+#[derive(Serialize)]
+struct Request<'a> {
+    id: &'a RequestId,
+    params: &'a Json,
+}
+
+#[derive(Serialize)]
+struct Requested<'a> {
+    clearance: ClearanceId,
+    title: &'a str,
+    description: Option<&'a str>,
+    diff: Option<&'a str>,
+    file_path: Option<&'a str>,
+    risk: Risk,
+    claimed_risk: Option<&'a str>,
+    options: &'a [Choice],
+    request: Request<'a>,
+}
+
+#[derive(Serialize)]
+struct Asked<'a> {
+    question: QuestionId,
+    text: &'a str,
+    r#type: Option<&'a str>,
+    request: Request<'a>,
+}
+
+#[derive(Serialize)]
+struct Unknown<'a> {
+    message: &'a Json,
+}
 
 impl State {
     pub(super) fn said(&mut self, said: Said, out: &mut Out<'_, '_>) {
@@ -31,7 +66,7 @@ impl State {
             }
             Said::TurnEnd { stop_reason, params } => self.end_turn_as_told(&stop_reason, &params, out),
             Said::Unknown { message, fault } => {
-                out.record(Kind::Unknown, Json::of(&json!({ "message": message })));
+                out.record(Kind::Unknown, Json::of(&Unknown { message: &message }));
                 self.fault(fault, out);
             }
             Said::Rejected { rejection, fault } => {
@@ -53,11 +88,17 @@ impl State {
         }
         let id = ClearanceId::from_seed(out.seed());
         let risk = Risk::of_claim(ask.claimed_risk.as_deref());
-        let data = json!({
-            "clearance": id, "title": ask.title, "description": ask.description, "diff": ask.diff,
-            "file_path": ask.file_path, "risk": risk, "claimed_risk": ask.claimed_risk, "options": ask.options,
-            "request": { "id": ask.request, "params": ask.params },
-        });
+        let data = Requested {
+            clearance: id,
+            title: &ask.title,
+            description: ask.description.as_deref(),
+            diff: ask.diff.as_deref(),
+            file_path: ask.file_path.as_deref(),
+            risk,
+            claimed_risk: ask.claimed_risk.as_deref(),
+            options: &ask.options,
+            request: Request { id: &ask.request, params: &ask.params },
+        };
         out.record(Kind::ClearanceRequested, Json::of(&data));
         let requested_at = out.now();
         out.ledger(Entry::ClearanceOpened(Box::new(Clearance {
@@ -98,7 +139,8 @@ impl State {
             return self.duplicate(request, params, "prompt/forward", out);
         }
         let id = QuestionId::from_seed(out.seed());
-        let data = json!({ "question": id, "text": text, "type": sort, "request": { "id": request, "params": params } });
+        let request_json = Request { id: &request, params };
+        let data = Asked { question: id, text: &text, r#type: sort.as_deref(), request: request_json };
         out.record(Kind::QuestionAsked, Json::of(&data));
         let asked_at = out.now();
         out.ledger(Entry::QuestionOpened(Box::new(Question {
