@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
@@ -29,9 +29,14 @@ pub async fn listen(path: &Path) -> io::Result<UnixListener> {
         let message = format!("another process listens on {}", path.display());
         return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
     }
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    match path.symlink_metadata() {
+        Ok(meta) if meta.file_type().is_socket() => std::fs::remove_file(path)?,
+        // Whatever it is, it is not ours to delete.
+        Ok(_) => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is not a socket"));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
     let (address, dir) = short(path)?;
     let listener = UnixListener::bind(&address)?;

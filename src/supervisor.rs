@@ -28,6 +28,9 @@ use crate::store::{Store, StoreError, Stored};
 /// All sessions are gone this long after they were told to stop, the hard way if need be.
 const PATIENCE: Duration = Duration::from_millis(4500);
 
+/// How long a kill may take before it is done past the session.
+const LAST_RESORT: Duration = Duration::from_secs(1);
+
 /// Cloneable; clones share the registry.
 #[derive(Debug, Clone)]
 pub struct Supervisor(Arc<Inner>);
@@ -171,7 +174,13 @@ impl Supervisor {
             () = impatience => false,
         };
         if !gone {
-            join_all(handles.iter().map(|handle| handle.stop(How::Kill, by()))).await;
+            let hard = join_all(handles.iter().map(|handle| handle.stop(How::Kill, by())));
+            tokio::time::timeout(LAST_RESORT, hard).await.ok(); // what is left is ended below
+        }
+        // A session that cannot record its end, because the store does not work, still has its process.
+        for handle in self.sessions().values().filter_map(|seat| seat.handle.as_ref()) {
+            tracing::error!(session.id = %handle.id, "it ends without a word in the log, until the next start");
+            handle.observer().iter().for_each(Observer::end);
         }
         self.finish().await;
     }

@@ -222,10 +222,16 @@ pub(super) struct Event {
     pub(super) session: String,
     pub(super) at: String,
     pub(super) kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) data: Value,
     #[serde(skip)]
     pub(super) raw: String,
+}
+
+/// What agents say is valid JSON, but not all of that fits into a `Value` (`1e999`): then it is shown as text.
+fn lenient<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    let raw = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().into()))
 }
 
 impl Event {

@@ -18,7 +18,7 @@ pub(super) struct Args {
 /// The configuration is read first: if it is wrong, nothing starts.
 pub(super) fn run(args: &Args, paths: Paths) -> anyhow::Result<()> {
     let mut config = config::load(Some(&paths.config), paths.config_explicit)
-        .map_err(|error| Failure::usage(error.to_string()))?;
+        .map_err(|error| Failure::usage(format!("{:#}", anyhow::Error::new(error))))?;
     config.daemon.on_stop = args.on_stop.unwrap_or(config.daemon.on_stop);
     lifecycle::serve(ServeOptions { paths, config, demo: args.demo })
 }

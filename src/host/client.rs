@@ -89,7 +89,7 @@ impl Care {
             news,
             control,
             keep: self.keep.clone(),
-            trim: Trim { told: self.consumed, every: (self.keep.journal_cap_bytes / 4).clamp(1, 1 << 20) },
+            trim: Trim { told: self.consumed, every: (self.keep.journal_cap_bytes / 4).clamp(1, 512 << 10) },
             left: None,
             alive: !control_closed,
         };

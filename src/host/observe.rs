@@ -1,5 +1,8 @@
 //! A look at an agent from outside: the end of its stderr, and which processes it consists of.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use super::identity::stat;
 use super::{Identity, Keep, shim, tree};
 
@@ -26,6 +29,13 @@ impl Observer {
     /// The end of what it wrote to stderr, as of now.
     pub fn stderr_tail(&self) -> String {
         shim::stderr_tail(&self.keep.dir, self.keep.stderr_tail_bytes)
+    }
+
+    /// The last resort, past the session that owns it: its shim climbs the ladder by itself, whoever is left to see it.
+    pub fn end(&self) {
+        if self.shim.exists() {
+            kill(Pid::from_raw(self.shim.pid), Signal::SIGTERM).ok(); // it may have just gone
+        }
     }
 
     /// The agent and everything below it, as of now.

@@ -69,6 +69,7 @@ pub(super) struct Meta {
 
 /// Entered instead of the command line.
 pub fn main() -> ExitCode {
+    close_inherited();
     let mut order = Vec::new();
     let order = std::io::stdin()
         .read_to_end(&mut order)
@@ -87,5 +88,14 @@ pub fn main() -> ExitCode {
     match shim {
         Some(shim) => shim.run(),
         None => ExitCode::FAILURE,
+    }
+}
+
+/// Whatever the daemon was started with and did not know of is not the agent's, either.
+fn close_inherited() {
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let open: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|fd| *fd > 2) {
+        nix::unistd::close(fd).ok(); // the one that listed them is closed already
     }
 }

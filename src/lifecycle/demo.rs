@@ -96,13 +96,20 @@ fn how_to_call_us(socket: &Path) -> String {
     let here = std::env::current_dir().ok().and_then(|cwd| exe.strip_prefix(cwd).ok().map(Path::to_owned));
     let name = match (on_path, here) {
         (true, _) => "intercom".to_owned(),
-        (false, Some(relative)) => format!("./{}", relative.display()),
-        (false, None) => exe.display().to_string(),
+        (false, Some(relative)) => quoted(&Path::new(".").join(relative)),
+        (false, None) => quoted(&exe),
     };
     let flags = crate::config::Flags { config: None, state_dir: None, socket: None };
     let usual = crate::config::Paths::from_process(flags).is_ok_and(|paths| paths.socket == socket);
     // A flag of this process is unknown to the next one; a variable is as unknown in another terminal.
     let explicit = !usual
         || ["INTERCOM_SOCKET", "INTERCOM_STATE_DIR"].iter().any(|name| std::env::var_os(name).is_some());
-    if explicit { format!("{name} --socket {}", socket.display()) } else { name }
+    if explicit { format!("{name} --socket {}", quoted(socket)) } else { name }
+}
+
+/// As a shell takes it for one word.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

@@ -444,10 +444,9 @@ impl Actor {
         outgoing: Vec<Outgoing>,
         consumed: Option<u64>,
     ) -> (Write, Vec<Todo>) {
-        let process = self.process.as_ref().and_then(|p| serde_json::to_string(&p.identity).ok());
         let plan = &mut self.plan;
         let frame = |message: &Outbound| plan.framer.wrap(&plan.driver.encode(message));
-        let (mut write, todo) = commit::prepare(&mut self.state, effects, frame, process);
+        let (mut write, todo) = commit::prepare(&mut self.state, effects, frame);
         write.outgoing.splice(0..0, outgoing);
         write.consumed = consumed;
         if let Some(snapshot) = &mut write.snapshot {
@@ -496,7 +495,7 @@ impl Actor {
                 self.answer_start(Ok(()));
             }
             Err(cause) => {
-                tracing::warn!(%cause, "the agent could not be started");
+                tracing::warn!(?cause, "the agent could not be started");
                 self.absorb(vec![Input::SpawnFailed { cause: cause.clone() }], None).await;
                 self.answer_start(Err(StartError::SpawnFailed(cause)));
             }

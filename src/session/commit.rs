@@ -23,7 +23,6 @@ pub(super) fn prepare(
     state: &mut State,
     effects: Vec<Effect>,
     mut frame: impl FnMut(&Outbound) -> Vec<u8>,
-    process: Option<String>,
 ) -> (Write, Vec<Todo>) {
     let (mut facts, mut ledger) = (Vec::with_capacity(effects.len()), Vec::new());
     let (mut outgoing, mut todo) = (Vec::new(), Vec::new());
@@ -45,7 +44,7 @@ pub(super) fn prepare(
     let urgent = !facts.iter().all(|fact| bulk(fact.kind));
     let snapshot = state.take_dirty().then(|| {
         let json = serde_json::to_string(&*state).expect("a state has string keys only");
-        Box::new(Snapshot { record: state.record(), state: json, launch: None, process })
+        Box::new(Snapshot { record: state.record(), state: json, launch: None })
     });
     let (session, generation) = (state.id(), state.generation());
     (Write { session, generation, facts, ledger, outgoing, snapshot, consumed: None, urgent }, todo)

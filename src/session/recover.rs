@@ -14,7 +14,7 @@ pub async fn bury(store: &Store, mut state: State, reason: &str) -> Result<(), S
     if step(&mut state, Input::Exited(Box::new(gone)), &mut effects).is_err() {
         return Ok(()); // it had ended before
     }
-    let (mut write, _) = prepare(&mut state, effects, |_| Vec::new(), None);
+    let (mut write, _) = prepare(&mut state, effects, |_| Vec::new());
     write.outgoing = vec![Outgoing::Cleared];
     store.write(Arc::new(write)).await
 }
@@ -23,6 +23,6 @@ pub async fn bury(store: &Store, mut state: State, reason: &str) -> Result<(), S
 pub async fn amend(store: &Store, mut state: State, input: Input) -> Result<(), CommandError> {
     let mut effects = Vec::new();
     step(&mut state, input, &mut effects)?;
-    let (write, _) = prepare(&mut state, effects, |_| Vec::new(), None);
+    let (write, _) = prepare(&mut state, effects, |_| Vec::new());
     Ok(store.write(Arc::new(write)).await?)
 }

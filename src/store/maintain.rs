@@ -38,20 +38,29 @@ impl Store {
     pub async fn backup(&self, to: &Path) -> Result<u64, StoreError> {
         let (from, to) = (self.path().to_owned(), to.to_owned());
         tokio::task::spawn_blocking(move || {
-            let source = schema::open_reader(&from)?;
-            let mut target = Connection::open(&to)?;
-            let backup = rusqlite::backup::Backup::new(&source, &mut target)?;
-            backup.run_to_completion(1000, Duration::from_millis(1), None)?;
-            drop(backup);
-            // One file that stands for itself: no side files beside it.
-            target.pragma_update(None, "journal_mode", "delete")?;
-            let pages: i64 = target.pragma_query_value(None, "page_count", |row| row.get(0))?;
-            let size: i64 = target.pragma_query_value(None, "page_size", |row| row.get(0))?;
-            Ok(u64::try_from(pages * size).unwrap_or(0))
+            let copied = copy(&from, &to);
+            if copied.is_err() {
+                std::fs::remove_file(&to).ok(); // half a copy is none
+            }
+            copied
         })
         .await
         .unwrap_or(Err(StoreError::Closed))
     }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<u64, StoreError> {
+    let source = schema::open_reader(from)?;
+    schema::create_private(to)?;
+    let mut target = Connection::open(to)?;
+    let backup = rusqlite::backup::Backup::new(&source, &mut target)?;
+    backup.run_to_completion(1000, Duration::from_millis(1), None)?;
+    drop(backup);
+    // One file that stands for itself: no side files beside it.
+    target.pragma_update(None, "journal_mode", "delete")?;
+    let pages: i64 = target.pragma_query_value(None, "page_count", |row| row.get(0))?;
+    let size: i64 = target.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    Ok(u64::try_from(pages * size).unwrap_or(0))
 }
 
 fn condemn(connection: &Connection, days: u64, max_bytes: u64, now: Time) -> Result<usize, StoreError> {

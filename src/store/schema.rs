@@ -1,5 +1,7 @@
 //! The tables and how they came to be. Migrations run in order by `user_version`; one that has landed is never edited.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
@@ -40,7 +42,6 @@ const MIGRATIONS: &[&str] = &["
         exit_signal INTEGER,
         end_reason TEXT,
         launch TEXT NOT NULL,
-        process TEXT,
         state TEXT NOT NULL,
         consumed INTEGER NOT NULL DEFAULT 0,
         bytes INTEGER NOT NULL DEFAULT 0
@@ -143,6 +144,7 @@ const MIGRATIONS: &[&str] = &["
 
 /// Opens the database for writing, created 0600 if it is new, and migrates it.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
+    create_private(path)?;
     let mut connection = Connection::open(path)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     // Decisions, events and offsets share transactions: what was acknowledged must survive a power cut.
@@ -152,6 +154,12 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     connection.set_prepared_statement_cache_capacity(64);
     migrate(&mut connection, path)?;
     Ok(connection)
+}
+
+/// Makes an empty file that only its owner can read, unless there is one. `SQLite` gives its side files the same mode.
+pub(super) fn create_private(path: &Path) -> Result<(), StoreError> {
+    let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    made.map(drop).map_err(|error| StoreError::Unavailable(format!("{}: {error}", path.display())))
 }
 
 /// Opens it for reading only. The database must be there.

@@ -68,7 +68,7 @@ impl Db {
 
     async fn create(&self, record: SessionRecord) -> SessionId {
         let id = record.id;
-        let snapshot = Snapshot { record, state: "{}".into(), launch: Some("{}".into()), process: None };
+        let snapshot = Snapshot { record, state: "{}".into(), launch: Some("{}".into()) };
         self.put(Write { snapshot: Some(Box::new(snapshot)), ..write(id) }).await.unwrap();
         id
     }

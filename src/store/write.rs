@@ -42,8 +42,6 @@ pub struct Snapshot {
     pub state: String,
     /// How to start it again; only at its creation.
     pub launch: Option<String>,
-    /// Which process it is, opaque to the store: enough for the host to find it again.
-    pub process: Option<String>,
 }
 
 impl Write {
@@ -94,17 +92,17 @@ impl Snapshot {
             .prepare_cached(
                 "INSERT INTO sessions (id, name, agent, protocol, workspace, phase, why, pid, generation, turn,
                      turn_started_at, pending_clearances, pending_questions, queue, stderr_tail, created_at,
-                     started_at, ended_at, exit_code, exit_signal, end_reason, launch, process, state)
+                     started_at, ended_at, exit_code, exit_signal, end_reason, launch, state)
                  VALUES (:id, :name, :agent, :protocol, :workspace, :phase, :why, :pid, :generation, :turn,
                      :turn_started_at, :pending_clearances, :pending_questions, :queue, :stderr_tail, :created_at,
                      :started_at, :ended_at, :exit_code, :exit_signal, :end_reason, coalesce(:launch, '{}'),
-                     :process, :state)
+                     :state)
                  ON CONFLICT (id) DO UPDATE SET phase = :phase, why = :why, pid = :pid, generation = :generation,
                      turn = :turn, turn_started_at = :turn_started_at, pending_clearances = :pending_clearances,
                      pending_questions = :pending_questions, queue = :queue, stderr_tail = :stderr_tail,
                      started_at = :started_at, ended_at = :ended_at, exit_code = :exit_code,
                      exit_signal = :exit_signal, end_reason = :end_reason, launch = coalesce(:launch, launch),
-                     process = :process, state = :state",
+                     state = :state",
             )?
             .execute(named_params! {
                 ":id": r.id.to_string(),
@@ -129,7 +127,6 @@ impl Snapshot {
                 ":exit_signal": r.exit.as_ref().and_then(|exit| exit.signal),
                 ":end_reason": r.end_reason,
                 ":launch": self.launch,
-                ":process": self.process,
                 ":state": self.state,
             })?;
         Ok(())

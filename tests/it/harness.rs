@@ -2,11 +2,14 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 /// Longer than anything takes on a busy machine; reaching it is a failure.
@@ -45,6 +48,9 @@ pub(crate) fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["kind"] == kind).collect()
 }
 
+/// How every daemon is started: so that nothing outlives its test.
+pub(crate) const SERVE: &[&str] = &["serve", "--on-stop", "drain"];
+
 /// What a command printed and how it ended.
 #[derive(Debug)]
 pub(crate) struct Ran {
@@ -71,6 +77,7 @@ pub(crate) struct Daemon {
     pub(crate) dir: tempfile::TempDir,
     child: Child,
     stderr: PathBuf,
+    socket: PathBuf,
 }
 
 impl Daemon {
@@ -79,10 +86,7 @@ impl Daemon {
     }
 
     pub(crate) fn with_config(config: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("work")).unwrap();
-        std::fs::write(dir.path().join("config.toml"), config).unwrap();
-        Self::start_in(dir, &[], &[])
+        Self::start_in(home(config), &[], &[])
     }
 
     /// Agents that are left over at the end of a test, most of them waiting on stdin, are gone at once.
@@ -92,30 +96,35 @@ impl Daemon {
 
     /// In a directory that was used before, with more arguments and variables.
     pub(crate) fn start_in(dir: tempfile::TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
+        let mut command = command(dir.path());
+        command.args(SERVE).args(args).envs(env.iter().copied());
+        let socket = dir.path().join("state/intercom.sock");
+        Self::launch(dir, &mut command, |_| socket)
+    }
+
+    /// By any command that becomes the daemon; `socket` tells, given its pid, where it listens as seen from here.
+    pub(crate) fn launch(
+        dir: tempfile::TempDir,
+        command: &mut Command,
+        socket: impl FnOnce(i32) -> PathBuf,
+    ) -> Self {
         let stderr = dir.path().join("daemon.log");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&stderr).unwrap();
-        let child = command(dir.path())
-            .args(["serve", "--on-stop", "drain"])
-            .args(args)
-            .envs(env.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut daemon = Self { dir, child, stderr };
-        let socket = daemon.socket();
+        let child =
+            command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+        let socket = socket(i32::try_from(child.id()).unwrap());
+        let mut daemon = Self { dir, child, stderr, socket };
         daemon.until("the daemon to listen", |daemon| {
             if let Some(status) = daemon.child.try_wait().unwrap() {
                 panic!("the daemon ended with {status}: {}", daemon.log());
             }
-            UnixStream::connect(&socket).is_ok().then_some(())
+            connect(&daemon.socket).ok()
         });
         daemon
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.dir.path().join("state/intercom.sock")
+        self.socket.clone()
     }
 
     pub(crate) fn workspace(&self) -> PathBuf {
@@ -124,6 +133,11 @@ impl Daemon {
 
     pub(crate) fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap()
+    }
+
+    /// Whether it is over, for whatever reason.
+    pub(crate) fn ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// What the daemon wrote to its log so far.
@@ -144,6 +158,12 @@ impl Daemon {
         }
     }
 
+    /// As people read it, with what differs from run to run masked: ids, times, ages, pids, our directory and user.
+    pub(crate) fn tidy(&self, text: &str) -> String {
+        let text = text.replace(self.dir.path().to_str().unwrap(), "DIR");
+        text.lines().map(|line| tidy_line(line) + "\n").collect()
+    }
+
     /// Runs `intercom ARGS` against this daemon, in its workspace.
     pub(crate) fn cli(&self, args: &[&str]) -> Ran {
         run(command(self.dir.path()).args(args).current_dir(self.workspace()))
@@ -159,7 +179,7 @@ impl Daemon {
             .spawn()
             .unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        ran(child.wait_with_output().unwrap())
+        output(child)
     }
 
     pub(crate) fn get(&self, path: &str) -> (u16, Value) {
@@ -206,13 +226,13 @@ impl Daemon {
 
     #[track_caller]
     fn started(&self, body: Value) -> String {
-        let (status, session) = self.launch(body);
+        let (status, session) = self.ask_to_start(body);
         assert_eq!(status, 201, "{session}");
         session["id"].as_str().unwrap().to_owned()
     }
 
     /// Asks for a session, in this daemon's workspace unless another is named.
-    pub(crate) fn launch(&self, mut body: Value) -> (u16, Value) {
+    pub(crate) fn ask_to_start(&self, mut body: Value) -> (u16, Value) {
         if body.get("workspace").is_none() {
             body["workspace"] = json!(self.workspace());
         }
@@ -300,6 +320,15 @@ impl Daemon {
         }
     }
 
+    /// Asks to `stop` or `kill`; the answer and how long it took.
+    #[track_caller]
+    pub(crate) fn end_session(&self, session: &str, how: &str) -> (Value, Duration) {
+        let start = Instant::now();
+        let (status, body) = self.post(&format!("/api/v1/sessions/{session}/{how}"), &json!({}));
+        assert_eq!(status, 200, "{body}");
+        (body, start.elapsed())
+    }
+
     /// The id of the session's only pending clearance, once it is there.
     #[track_caller]
     pub(crate) fn clearance(&self, session: &str) -> String {
@@ -320,10 +349,7 @@ impl Daemon {
     }
 
     /// Ends the daemon with a signal and gives its directory back.
-    pub(crate) fn end(
-        mut self,
-        signal: nix::sys::signal::Signal,
-    ) -> (tempfile::TempDir, std::process::ExitStatus) {
+    pub(crate) fn end(mut self, signal: Signal) -> (tempfile::TempDir, std::process::ExitStatus) {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.pid()), signal).unwrap();
         let status = self.until("the daemon's end", |daemon| daemon.child.try_wait().unwrap());
         // The directory moves out; what is left of `self` finds its child gone.
@@ -333,9 +359,76 @@ impl Daemon {
 }
 
 impl Drop for Daemon {
+    /// Stops it, and sees to it that nothing of it is left: an orphan fails any test.
     fn drop(&mut self) {
-        self.stop();
-        end_all_in(self.dir.path());
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.pid()), Signal::SIGTERM).ok();
+        }
+        let start = Instant::now();
+        let stopped = loop {
+            match self.child.try_wait() {
+                Ok(None) if start.elapsed() > Duration::from_secs(8) => break false,
+                Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+                _ => break true,
+            }
+        };
+        if !stopped {
+            self.child.kill().ok();
+            self.child.wait().ok();
+        }
+        let left = kill_all_in(self.dir.path());
+        if !std::thread::panicking() {
+            assert!(stopped, "the daemon did not stop within 8 s");
+            assert!(left.is_empty(), "these processes were left behind: {left:#?}");
+        }
+    }
+}
+
+/// What a daemon needs: a private directory with a workspace and a configuration.
+pub(crate) fn home(config: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("work")).unwrap();
+    std::fs::write(dir.path().join("config.toml"), config).unwrap();
+    dir
+}
+
+/// Whether the process runs: one that has ended counts as gone, also if nobody has reaped it.
+pub(crate) fn alive(pid: i64) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// The processes that have this directory for their home, or work in it: a daemon's, its shims, its agents', their
+/// children's.
+pub(crate) fn processes_in(dir: &Path) -> Vec<(i32, String)> {
+    let home = [b"HOME=", dir.as_os_str().as_encoded_bytes()].concat();
+    let pids = std::fs::read_dir("/proc").unwrap().flatten();
+    pids.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let environ = std::fs::read(entry.path().join("environ")).ok()?;
+        let works_here = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir));
+        let ours = works_here || environ.split(|byte| *byte == 0).any(|variable| variable == home);
+        let line = std::fs::read_to_string(entry.path().join("cmdline")).ok()?;
+        (ours && alive(i64::from(pid))).then(|| (pid, line.replace('\0', " ")))
+    })
+    .collect()
+}
+
+/// Ends them by force, and tells which there were. A child that is just being started shows up a moment later.
+pub(crate) fn kill_all_in(dir: &Path) -> Vec<(i32, String)> {
+    let mut found = Vec::new();
+    loop {
+        let now = processes_in(dir);
+        if now.is_empty() {
+            return found;
+        }
+        for (pid, line) in now {
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL).ok();
+            if !found.iter().any(|(known, _)| *known == pid) {
+                found.push((pid, line));
+            }
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -345,35 +438,46 @@ pub(crate) fn is_alive(pid: &Value) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
-/// Ends every process that works in this directory: agents and shims that a killed daemon left behind.
-pub(crate) fn end_all_in(dir: &Path) {
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
-        let inside = || std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir));
-        if let Some(pid) = pid.filter(|pid| *pid != i32::try_from(std::process::id()).unwrap() && inside()) {
-            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).ok();
-        }
-    }
+/// Connects, also where the path is longer than the address of a socket may be.
+pub(crate) fn connect(socket: &Path) -> std::io::Result<UnixStream> {
+    let dir = std::fs::File::open(socket.parent().unwrap())?;
+    let through = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string());
+    UnixStream::connect(through.join(socket.file_name().unwrap()))
 }
 
-impl Daemon {
-    fn stop(&mut self) {
-        if self.child.try_wait().is_ok_and(|status| status.is_some()) {
-            return;
+/// Words keep their places, but not their columns: how wide a column is depends on what was masked.
+fn tidy_line(line: &str) -> String {
+    let indent = line.len() - line.trim_start().len();
+    let mut tidy = line[..indent].to_owned();
+    let (mut before, mut spaces) = ("", 0);
+    for word in line[indent..].split(' ') {
+        if word.is_empty() {
+            spaces += 1;
+            continue;
         }
-        let pid = nix::unistd::Pid::from_raw(self.pid());
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).ok();
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(8) {
-            if self.child.try_wait().is_ok_and(|status| status.is_some()) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        if !before.is_empty() {
+            tidy += if spaces > 0 { "  " } else { " " };
         }
-        self.child.kill().ok();
-        self.child.wait().ok();
-        assert!(std::thread::panicking(), "the daemon did not stop within 8 s");
+        tidy += &mask(before, word);
+        (before, spaces) = (word, 0);
     }
+    tidy
+}
+
+fn mask(before: &str, word: &str) -> String {
+    let core = word.trim_matches(|c: char| !c.is_alphanumeric());
+    let shape: String = core.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    let user = nix::unistd::User::from_uid(nix::unistd::Uid::effective()).ok().flatten();
+    let masked = match core.split_once('_') {
+        Some((kind @ ("ses" | "clr" | "qst" | "prm" | "trn"), _)) => format!("{kind}_ID"),
+        _ if shape == "0000-00-00" => "DATE".to_owned(),
+        _ if shape == "00:00:00" => "TIME".to_owned(),
+        _ if shape.trim_start_matches('0') == "s" && core.len() > 1 => "AGE".to_owned(),
+        _ if before == "pid" && core.parse::<u32>().is_ok() => "PID".to_owned(),
+        _ if before == "by" && user.is_some_and(|user| user.name == core) => "ME".to_owned(),
+        _ => return word.to_owned(),
+    };
+    word.replacen(core, &masked, 1)
 }
 
 /// `intercom` with nothing but its own directories in its environment.
@@ -391,7 +495,23 @@ pub(crate) fn command(dir: &Path) -> Command {
 }
 
 pub(crate) fn run(command: &mut Command) -> Ran {
-    ran(command.stdin(Stdio::null()).output().unwrap())
+    output(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+/// What it prints until it ends; one that does not end is ended, and shown as code -1.
+pub(crate) fn output(child: Child) -> Ran {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    let (done, over) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                nix::sys::signal::kill(pid, Signal::SIGKILL).ok();
+            }
+        });
+        let output = child.wait_with_output().unwrap();
+        drop(done);
+        ran(output)
+    })
 }
 
 fn ran(output: std::process::Output) -> Ran {
@@ -431,7 +551,7 @@ fn send(
     body: Option<&str>,
     headers: &[(&str, &str)],
 ) -> BufReader<UnixStream> {
-    let mut stream = UnixStream::connect(socket).unwrap();
+    let mut stream = connect(socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut request = format!("{method} {path} HTTP/1.1\r\nhost: intercom\r\nconnection: close\r\n");
     for (name, value) in headers {
@@ -482,6 +602,7 @@ fn next_chunk(reader: &mut impl BufRead) -> Option<String> {
 pub(crate) struct Events {
     reader: BufReader<UnixStream>,
     text: String,
+    since: Instant,
 }
 
 impl Events {
@@ -489,11 +610,15 @@ impl Events {
         let mut reader = send(socket, "GET", path, None, headers);
         let (status, _) = head(&mut reader);
         assert_eq!(status, 200, "{path}");
-        Self { reader, text: String::new() }
+        Self { reader, text: String::new(), since: Instant::now() }
     }
 
     /// The lines of the next event as they came. `None` at the end, or after [`PATIENCE`].
     pub(crate) fn next_block(&mut self) -> Option<String> {
+        // Whoever waits for one among ever new ones has waited long enough, too.
+        if self.since.elapsed() > 2 * PATIENCE {
+            return None;
+        }
         let start = Instant::now();
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {

@@ -2,12 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
+mod cli;
 mod contract;
 mod decisions;
+mod demo;
 mod errors;
 mod events;
 mod faults;
 mod harness;
+mod layers;
+mod process;
+mod protocol_doc;
+mod serve;
 mod sessions;
 mod survive;
 mod trees;

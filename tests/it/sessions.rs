@@ -493,13 +493,13 @@ fn a_session_is_found_by_name_and_by_any_unique_prefix() {
     for typed in ["builder", "ses_", "ses_!", "%25", "clr_0", "no-such"] {
         refused(daemon.get(&format!("/api/v1/sessions/{typed}")), 404, "not_found");
     }
-    refused(daemon.launch(json!({"command": fixture(), "name": "builder.1"})), 409, "name_taken");
+    refused(daemon.ask_to_start(json!({"command": fixture(), "name": "builder.1"})), 409, "name_taken");
     assert_eq!(tell(&daemon, "builder.1", "kill").0, 200);
     let next = daemon.run_with(&["echo"], json!({"name": "builder.1"}));
     assert_eq!(daemon.show("builder.1")["id"], next, "the live one");
     refused(tell(&daemon, &session, "resume"), 409, "name_taken");
     for name in ["", "ses_x", "a b", "a/b", &"x".repeat(65)] {
-        refused(daemon.launch(json!({"command": fixture(), "name": name})), 400, "bad_request");
+        refused(daemon.ask_to_start(json!({"command": fixture(), "name": name})), 400, "bad_request");
     }
 }
 
@@ -526,7 +526,7 @@ fn one_session_more_than_the_limit_is_refused_until_another_has_ended() {
     let daemon = Daemon::quick("[limits]\nmax_sessions = 2\n");
     let first = daemon.run(&["echo"]);
     let second = daemon.run(&["echo"]);
-    let one_more = || daemon.launch(json!({"command": fixture(), "args": ["echo"]}));
+    let one_more = || daemon.ask_to_start(json!({"command": fixture(), "args": ["echo"]}));
     refused(one_more(), 429, "too_many_sessions");
     assert_eq!(tell(&daemon, &first, "stop").0, 200);
     assert_eq!(one_more().0, 201);
@@ -562,9 +562,9 @@ fn this_many(answers: Vec<(u16, Value)>, status: u16, wanted: usize, otherwise: 
 #[test]
 fn limits_and_names_hold_also_for_those_who_ask_at_once() {
     let daemon = Daemon::quick("[limits]\nmax_sessions = 4\n");
-    let named = || daemon.launch(json!({"command": fixture(), "args": ["echo"], "name": "the-one"}));
+    let named = || daemon.ask_to_start(json!({"command": fixture(), "args": ["echo"], "name": "the-one"}));
     this_many(all_at_once(named), 201, 1, (409, "name_taken"));
-    let any = || daemon.launch(json!({"command": fixture(), "args": ["echo"]}));
+    let any = || daemon.ask_to_start(json!({"command": fixture(), "args": ["echo"]}));
     this_many(all_at_once(any), 201, 3, (429, "too_many_sessions"));
     assert_eq!(tell(&daemon, "the-one", "kill").0, 200);
     this_many(all_at_once(|| tell(&daemon, "the-one", "resume")), 200, 1, (409, "running"));
@@ -592,7 +592,7 @@ fn a_command_that_cannot_be_started_is_told_and_recorded() {
     ];
     for command in &commands {
         let body =
-            refused(daemon.launch(json!({"command": command, "prompt": "hello"})), 422, "spawn_failed");
+            refused(daemon.ask_to_start(json!({"command": command, "prompt": "hello"})), 422, "spawn_failed");
         let session = body["session"].as_str().unwrap();
         let shown = phase(&daemon, session, "ended");
         assert!(shown["exit"]["reason"].as_str().unwrap().starts_with("spawn failed"), "{shown}");
@@ -627,7 +627,7 @@ fn a_start_that_makes_no_sense_is_a_bad_request_and_starts_nothing() {
         json!({"command": command, "env": {"INTERCOM_SESSION": "forged"}}),
         json!({"command": command, "env": {"A=B": "x"}}),
     ] {
-        refused(daemon.launch(body), 400, "bad_request");
+        refused(daemon.ask_to_start(body), 400, "bad_request");
     }
     let (_, all) = daemon.get("/api/v1/sessions?all=true");
     assert_eq!(all["items"], json!([]));
@@ -666,7 +666,7 @@ fn an_agent_gets_an_allowlisted_environment_and_never_a_secret_of_the_daemons() 
     let env: Vec<(&str, &str)> = secrets.into_iter().chain(passed).collect();
     let daemon = Daemon::start_in(dir, &[], &env);
 
-    let (status, body) = daemon.launch(
+    let (status, body) = daemon.ask_to_start(
         json!({"agent": "asker", "env": {"OWN": "caller", "MORE": "1"}, "prompt": "planted in a prompt"}),
     );
     assert_eq!(status, 201, "{body}");
@@ -713,7 +713,7 @@ fn an_agent_begins_with_no_signal_blocked_or_ignored_on_our_account() {
     let daemon = Daemon::quick("");
     // Not the fixture: a Rust program ignores SIGPIPE by itself.
     let masks = json!({"command": "grep", "args": ["-E", "Sig(Blk|Ign)", "/proc/self/status"]});
-    let (status, body) = daemon.launch(masks);
+    let (status, body) = daemon.ask_to_start(masks);
     assert_eq!(status, 201, "{body}");
     let events = daemon.all_events(body["id"].as_str().unwrap());
     let rejected = of_kind(&events, "line.rejected");

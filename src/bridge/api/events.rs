@@ -74,8 +74,8 @@ async fn page(
     let events = api.store().events(after, session, limit).await?.map_err(trimmed)?;
     // Whether there are more is known only by asking: a page that is not empty has a next one.
     let next = events.last().map(|event| event.seq);
-    let items: Vec<_> = events.into_iter().map(view::event).collect();
-    Ok(Json(json!({ "items": items, "next": next })).into_response())
+    let items = events.into_iter().map(view::event).collect();
+    Ok(Json(view::EventPage { items, next }).into_response())
 }
 
 fn trimmed(Cut { oldest }: Cut) -> ApiError {

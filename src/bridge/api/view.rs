@@ -263,6 +263,13 @@ pub(super) struct EventView {
     data: crate::domain::Json,
 }
 
+/// Written as it is: by way of a `Value`, what an agent said would not stay as it was.
+#[derive(Debug, Serialize)]
+pub(super) struct EventPage {
+    pub(super) items: Vec<EventView>,
+    pub(super) next: Option<u64>,
+}
+
 pub(super) fn event(event: Event) -> EventView {
     EventView {
         seq: event.seq,

@@ -39,6 +39,8 @@ const LINGER: Duration = Duration::from_millis(200);
 /// Moves from the pipe to the journal before anything else gets a turn.
 const SPLICES: usize = 16;
 const SPLICE_BYTES: usize = 1 << 20;
+/// How far the journal may be ahead of a daemon that listens.
+const AHEAD_OF_DAEMON: u64 = 4 << 20;
 /// What has to pass through memory does so in small pieces: a shim is to stay small.
 const CHUNK: usize = 16 * 1024;
 
@@ -178,9 +180,12 @@ impl Shim {
         let ladder = self.ladder.as_ref().and_then(Ladder::deadline);
         let eof =
             self.closed_at.filter(|_| self.exit.is_none() && self.ladder.is_none()).map(|at| at + AFTER_EOF);
-        let exit = self.exited_at.map(|at| at + AFTER_EXIT);
-        let exit = exit.map(|at| at.max(Instant::now() + LOOK_AGAIN));
-        let sweeping = (!self.killed.is_empty()).then(|| Instant::now() + LOOK_AGAIN);
+        let soon = Instant::now() + LOOK_AGAIN;
+        // Children that end are told by a signal; those that have to be ended are looked after closely.
+        let exit = self
+            .exited_at
+            .map(|at| (at + AFTER_EXIT).max(if self.may_read() { soon } else { soon + DISK_RETRY }));
+        let sweeping = (!self.killed.is_empty() && self.exit.is_none()).then_some(soon);
         [ladder, eof, exit, sweeping, self.disk_full].into_iter().flatten().min()
     }
 
@@ -323,9 +328,11 @@ impl Shim {
         }
     }
 
-    /// Whether there is room for more output.
+    /// Whether there is room for more output. A daemon that listens is not left far behind: the agent waits for it as it
+    /// would for a pipe, and what it said is in the log soon after it has ended.
     fn may_read(&self) -> bool {
-        self.journal.unconsumed() < self.journal_cap && self.disk_full.is_none()
+        let ahead = if self.link.connection().is_some() { AHEAD_OF_DAEMON } else { u64::MAX };
+        self.journal.unconsumed() < self.journal_cap.min(ahead) && self.disk_full.is_none()
     }
 
     fn read_stdout(&mut self, out: &mut Vec<Frame>) {
@@ -377,9 +384,10 @@ impl Shim {
     fn is_over(&mut self) -> bool {
         let Some(exited_at) = self.exited_at else { return false };
         if self.stdout.is_some() || self.stderr.is_some() {
-            // Only somebody outside the tree can still hold them; what a full disk keeps us from taking, we wait for.
-            let lingered = exited_at.elapsed() > AFTER_EXIT + LINGER && self.may_read();
-            if !lingered {
+            // Only somebody outside the tree can still hold them. What a full disk keeps us from taking, we wait for, unless
+            // we were told to end: the daemon that did so has an end of that pipe as well.
+            let lingered = exited_at.elapsed() > AFTER_EXIT + LINGER;
+            if !lingered || !(self.may_read() || self.ladder.is_some()) {
                 return false;
             }
         }
