@@ -22,6 +22,8 @@ use super::{Departure, Keep, News, Process, Trim, WRITE_FAILED, journal, leftove
 /// Chunks of output waiting for the session. When full, the journal grows; when that is full, the agent waits.
 const CHUNKS: usize = 4;
 const CHUNK_BYTES: usize = 64 * 1024;
+/// How often the shim is told how far we have read: well before it would make the agent wait.
+const SEEN_EVERY: u64 = 256 * 1024;
 /// More news than may be under way; a full queue makes the reader wait.
 const NEWS: usize = 512;
 /// What a dead process left in its pipe is there at once.
@@ -79,7 +81,7 @@ impl Care {
         let (news_to, news) = mpsc::channel(NEWS);
         let (extent_to, extent) = watch::channel(extent);
         let reader = Reader::new(&self.keep.dir, self.consumed);
-        tokio::spawn(read_journal(reader, extent, output_to, self.stdout.take()));
+        tokio::spawn(read_journal(reader, extent, output_to, control.clone(), self.stdout.take()));
         let control_closed = control.is_closed();
         let process = Process {
             identity: self.meta.agent.clone(),
@@ -89,7 +91,7 @@ impl Care {
             news,
             control,
             keep: self.keep.clone(),
-            trim: Trim { told: self.consumed, every: (self.keep.journal_cap_bytes / 4).clamp(1, 512 << 10) },
+            trim: Trim { told: self.consumed, every: (self.keep.journal_cap_bytes / 4).clamp(1, 1 << 20) },
             left: None,
             alive: !control_closed,
         };
@@ -185,8 +187,10 @@ async fn read_journal(
     mut reader: Reader,
     mut extent: watch::Receiver<Extent>,
     output: mpsc::Sender<Bytes>,
+    control: mpsc::UnboundedSender<Frame>,
     stdout: Option<OwnedFd>,
 ) {
+    let mut told = reader.offset();
     loop {
         let known = *extent.borrow_and_update();
         while reader.offset() < known.end {
@@ -205,6 +209,10 @@ async fn read_journal(
             }
             if output.send(Bytes::from(chunk)).await.is_err() {
                 return; // nobody wants it any more
+            }
+            if reader.offset() >= told + SEEN_EVERY {
+                told = reader.offset();
+                control.send(Frame::Seen(told)).ok(); // the shim has gone: the other task tells
             }
         }
         if known.last {

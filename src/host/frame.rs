@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Identity;
 use crate::domain::Exit;
 
-/// What this program speaks. Version 1 had no `Nack`, `Note` and `Kill`.
+/// What this program speaks. Version 1 had no `Nack`, `Note`, `Kill` and `Seen`.
 pub(super) const VERSION: u32 = 2;
 /// The oldest shim that a daemon of this version still talks to.
 pub(super) const OLDEST: u32 = 1;
@@ -38,6 +38,8 @@ pub(super) enum Frame {
     Stdin(u64, Vec<u8>),
     /// Everything below this offset is in the log.
     Trim(u64),
+    /// Everything below this offset has been read, if not yet understood: a long message takes more than one look.
+    Seen(u64),
     Stop(Waits, Vec<u8>),
     Kill,
     /// A type that this version does not know: skipped.
@@ -87,7 +89,7 @@ impl Frame {
     /// Since when a shim says or understands it.
     pub(super) fn since(&self) -> u32 {
         match self {
-            Self::Nack(_) | Self::Note(_) | Self::Kill => 2,
+            Self::Nack(_) | Self::Note(_) | Self::Kill | Self::Seen(_) => 2,
             _ => 1,
         }
     }
@@ -111,6 +113,7 @@ impl Frame {
                 (68, 0, payload)
             }
             Self::Kill => (69, 0, Vec::new()),
+            Self::Seen(offset) => (70, *offset, Vec::new()),
             Self::Other(kind) => (*kind, 0, Vec::new()),
         };
         let mut out = Vec::with_capacity(HEADER + payload.len());
@@ -147,6 +150,7 @@ impl Frame {
                 Self::Stop(waits, payload[end + 1..].to_vec())
             }
             69 => Self::Kill,
+            70 => Self::Seen(n),
             other => Self::Other(other),
         };
         Ok(Some((frame, HEADER + length)))
@@ -192,6 +196,7 @@ mod tests {
             Frame::Trim(6),
             Frame::Stop(waits, b"line\nmore\n".to_vec()),
             Frame::Kill,
+            Frame::Seen(7),
             Frame::Other(200),
         ]
     }

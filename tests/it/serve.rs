@@ -11,7 +11,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, INTERCOM, PATIENCE, SERVE, alive, command, fixture, home, kill_all_in, run};
+use crate::harness::{
+    Daemon, INTERCOM, PATIENCE, SERVE, alive, command, fixture, home, kill_all_in, processes_in, run,
+};
 
 fn mode(path: &Path) -> u32 {
     path.metadata().unwrap_or_else(|error| panic!("{}: {error}", path.display())).permissions().mode()
@@ -88,10 +90,12 @@ fn nobody_else_can_read_what_is_kept() {
 
 #[test]
 fn daemon_json_says_where_the_daemon_is_and_goes_with_it() {
-    let daemon = Daemon::start();
+    let mut daemon = Daemon::start();
     let state = daemon.dir.path().join("state");
-    let about: Value =
-        serde_json::from_str(&std::fs::read_to_string(state.join("daemon.json")).unwrap()).unwrap();
+    let about: Value = daemon.until("daemon.json", |_| {
+        let text = std::fs::read_to_string(state.join("daemon.json")).ok()?;
+        serde_json::from_str(&text).ok()
+    });
     assert_eq!(about["pid"], daemon.pid());
     assert_eq!(about["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(about["socket"].as_str(), daemon.socket().to_str());
@@ -144,55 +148,6 @@ fn a_state_directory_with_a_very_long_path_works() {
     let (_dir, status) = daemon.end(Signal::SIGTERM);
     assert_eq!(status.code(), Some(0));
     assert!(!socket.exists());
-}
-
-#[test]
-fn after_a_crash_sessions_are_ended_and_what_was_open_is_withdrawn_for_all_to_see() {
-    let daemon = Daemon::start();
-    let deaf = daemon.run(&["ignore:HUP", "clearance:c:May I?", "question:q:And now?", "hang"]);
-    let (clearance, question) = (daemon.clearance(&deaf), daemon.question(&deaf));
-    let over = daemon.run(&["exit:0"]);
-    let before = daemon.all_events(&over);
-    let agent = daemon.show(&deaf)["pid"].as_i64().unwrap();
-    let (dir, _) = daemon.end(Signal::SIGKILL);
-    assert!(alive(agent));
-
-    let daemon = Daemon::start_in(dir, &[], &[]);
-    assert!(!alive(agent), "nobody could talk to it any more");
-    let shown = daemon.show(&deaf);
-    assert_eq!((&shown["phase"], &shown["pid"]), (&json!("ended"), &Value::Null));
-    assert_eq!(shown["pending"], json!({ "clearances": 0, "questions": 0 }));
-    assert_eq!(shown["exit"]["reason"], "lost when the daemon ended");
-    let events = daemon.all_events(&deaf);
-    let closed = |kind: &str| events.iter().find(|event| event["kind"] == kind).unwrap()["data"].clone();
-    let (withdrawn, unanswered) = (closed("clearance.closed"), closed("question.closed"));
-    assert_eq!((&withdrawn["clearance"], &withdrawn["status"]), (&json!(clearance), &json!("withdrawn")));
-    assert_eq!((&unanswered["question"], &unanswered["status"]), (&json!(question), &json!("withdrawn")));
-    let (status, body) =
-        daemon.post(&format!("/api/v1/clearances/{clearance}/decision"), &json!({ "decision": "approve" }));
-    assert_eq!((status, &body["clearance"]["status"]), (409, &json!("withdrawn")));
-    assert_eq!(daemon.all_events(&over), before, "what had ended before is untouched");
-
-    let (status, again) = daemon.post(&format!("/api/v1/sessions/{deaf}/resume"), &json!({}));
-    assert_eq!((status, &again["generation"]), (200, &json!(2)));
-    daemon.end_session(&deaf, "kill");
-}
-
-#[test]
-fn after_a_crash_the_children_of_agents_that_are_gone_are_ended_too() {
-    let daemon = Daemon::start();
-    // It ends with the daemon, because its stdin does; what it has started does not.
-    let session = daemon.run(&["grandchild:nohup", "expect:never"]);
-    let child = daemon.wait_status(&session, "grandchild")["pid"].as_i64().unwrap();
-    let agent = PathBuf::from(format!("/proc/{}", daemon.show(&session)["pid"]));
-    let (dir, _) = daemon.end(Signal::SIGKILL);
-    let start = Instant::now();
-    while agent.exists() && start.elapsed() < PATIENCE {
-        std::thread::yield_now(); // until somebody has reaped it
-    }
-    let mut daemon = Daemon::start_in(dir, &[], &[]);
-    assert_eq!(daemon.show(&session)["phase"], "ended");
-    daemon.until("the orphan's end", |_| (!alive(child)).then_some(()));
 }
 
 #[test]
@@ -316,7 +271,10 @@ fn check_no_room(mut daemon: Daemon, take: impl FnOnce(&Daemon), give: impl FnOn
     let early = daemon.clearance(&waits);
     take(&daemon);
     std::fs::write(&go, "").unwrap();
-    daemon.until("a write that fails", |daemon| daemon.log().contains("will try again").then_some(()));
+    daemon.until("the flood to be stuck", |daemon| {
+        let log = daemon.log();
+        (log.contains("will try again") || log.contains("cannot be journalled")).then_some(())
+    });
 
     let decision = (format!("/api/v1/clearances/{early}/decision"), json!({ "decision": "approve" }));
     let commands = [
@@ -381,11 +339,14 @@ fn a_daemon_on_a_full_disk_can_be_stopped_and_leaves_no_agent() {
     fill(&daemon);
     let start = Instant::now();
     let (dir, status) = daemon.end(Signal::SIGTERM);
-    let took = start.elapsed();
+    assert_eq!(status.code(), Some(0));
+    assert!(start.elapsed() < Duration::from_secs(7), "{:?}", start.elapsed());
+    // What could not be recorded is ended by the shims on their own, gently first.
+    while !processes_in(dir.path()).is_empty() && start.elapsed() < Duration::from_secs(15) {
+        std::thread::yield_now();
+    }
     let left = kill_all_in(dir.path());
     assert!(left.is_empty(), "{left:#?}");
-    assert_eq!(status.code(), Some(0));
-    assert!(took < Duration::from_secs(7), "{took:?}");
 }
 
 /// The log of three sessions, one after the other, more than a MiB each; the daemon is stopped.

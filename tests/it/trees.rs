@@ -122,7 +122,7 @@ fn the_ladder_goes_on_when_the_daemon_dies_in_the_middle_of_it() {
 #[test]
 fn show_lists_the_processes_of_a_session_with_cpu_and_memory() {
     let daemon = Daemon::start();
-    let session = daemon.run(&["grandchild:setsid,double", "spin:50", "status:up", "serve"]);
+    let session = daemon.run(&["grandchild:setsid,double", "spin:400", "status:up", "serve"]);
     let grandchild = daemon.wait_status(&session, "grandchild")["pid"].clone();
     daemon.wait_status(&session, "up");
     let shown = daemon.show(&session);

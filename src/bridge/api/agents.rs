@@ -2,10 +2,11 @@
 
 use axum::Json;
 use axum::extract::State;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Api;
-use super::extract::{Nothing, Query};
+use super::error::ApiError;
+use super::extract::{Query, limit};
 use super::view::List;
 
 #[derive(Debug, Serialize)]
@@ -16,12 +17,23 @@ pub(super) struct AgentView {
     protocol: &'static str,
 }
 
-pub(super) async fn list(State(api): State<Api>, Query(Nothing {}): Query<Nothing>) -> Json<List<AgentView>> {
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    limit: Option<usize>,
+}
+
+/// All of them, whatever the limit: there are never many.
+pub(super) async fn list(
+    State(api): State<Api>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<List<AgentView>>, ApiError> {
+    limit(query.limit)?;
     let agents = api.supervisor().agents().into_iter().map(|(name, profile)| AgentView {
         name,
         description: profile.description,
         command: profile.command,
         protocol: profile.protocol.as_str(),
     });
-    Json(List::whole(agents.collect()))
+    Ok(Json(List::whole(agents.collect())))
 }

@@ -40,7 +40,7 @@ const LINGER: Duration = Duration::from_millis(200);
 const SPLICES: usize = 16;
 const SPLICE_BYTES: usize = 1 << 20;
 /// How far the journal may be ahead of a daemon that listens.
-const AHEAD_OF_DAEMON: u64 = 4 << 20;
+const AHEAD_OF_DAEMON: u64 = 1 << 20;
 /// What has to pass through memory does so in small pieces: a shim is to stay small.
 const CHUNK: usize = 16 * 1024;
 
@@ -69,6 +69,8 @@ pub(super) struct Shim {
     disk_full: Option<Instant>,
     can_splice: bool,
     cgroup: Option<Cgroup>,
+    /// How far the daemon that listens has read.
+    seen: u64,
 }
 
 impl Shim {
@@ -124,6 +126,7 @@ impl Shim {
             disk_full: None,
             can_splice: true,
             cgroup,
+            seen: 0,
         })
     }
 
@@ -223,7 +226,12 @@ impl Shim {
 
     fn obey(&mut self, frame: Frame, out: &mut Vec<Frame>) {
         match frame {
-            Frame::Attach(offset) | Frame::Trim(offset) => self.journal.trim(offset),
+            Frame::Attach(offset) => {
+                self.seen = offset;
+                self.journal.trim(offset);
+            }
+            Frame::Trim(offset) => self.journal.trim(offset),
+            Frame::Seen(offset) => self.seen = self.seen.max(offset),
             Frame::Stdin(n, message) => self.input.accept(n, message, out),
             Frame::Stop(waits, interrupt) => {
                 let at_once = waits == Waits::NONE;
@@ -331,8 +339,9 @@ impl Shim {
     /// Whether there is room for more output. A daemon that listens is not left far behind: the agent waits for it as it
     /// would for a pipe, and what it said is in the log soon after it has ended.
     fn may_read(&self) -> bool {
-        let ahead = if self.link.connection().is_some() { AHEAD_OF_DAEMON } else { u64::MAX };
-        self.journal.unconsumed() < self.journal_cap.min(ahead) && self.disk_full.is_none()
+        let listens = self.link.connection().is_some() && Frame::Seen(0).since() <= self.meta.version;
+        let ahead = listens && self.journal.end() >= self.seen + AHEAD_OF_DAEMON;
+        self.journal.unconsumed() < self.journal_cap && !ahead && self.disk_full.is_none()
     }
 
     fn read_stdout(&mut self, out: &mut Vec<Frame>) {
