@@ -90,7 +90,12 @@ pub struct Actor {
     process: Option<Process>,
     /// Output that has not been made into events yet.
     buf: BytesMut,
+    /// How far whole messages go.
     consumed: u64,
+    /// How far the log goes; blank lines leave nothing in it.
+    committed: u64,
+    /// Taken by the framer for a message that is not whole yet: to be read again by the next daemon.
+    held: u64,
     /// `buf` may hold another whole message.
     more: bool,
     rejections: u32,
@@ -147,6 +152,8 @@ impl Actor {
             process: None,
             buf: BytesMut::new(),
             consumed: 0,
+            committed: 0,
+            held: 0,
             more: false,
             rejections: 0,
             starting: Some(starting),
@@ -187,7 +194,7 @@ impl Actor {
     /// Goes on where an earlier daemon stopped.
     async fn take_up(&mut self, found: Found) {
         self.desk.publish(found.process.observer());
-        self.consumed = found.consumed;
+        (self.consumed, self.committed) = (found.consumed, found.consumed);
         let pid = found.process.identity.pid;
         self.process = Some(found.process);
         // It may have been started and not recorded.
@@ -323,13 +330,15 @@ impl Actor {
             }
         }
         loop {
+            let before = self.buf.len();
             let frames: Vec<_> = std::iter::from_fn(|| self.plan.framer.finish(&mut self.buf)).collect();
             if frames.is_empty() {
                 break;
             }
+            self.consumed += std::mem::take(&mut self.held) + (before - self.buf.len()) as u64;
             let said = frames.into_iter().filter_map(|frame| self.decode(frame));
             let inputs: Vec<Input> = said.map(|said| Input::Said(Box::new(said))).collect();
-            self.absorb(inputs, None).await;
+            self.absorb(inputs, Some(self.consumed)).await;
         }
         let Departure { exit, reason, steps, killed, stderr_tail } = departure;
         self.stopped = Stopped { steps: steps.clone(), killed };
@@ -344,10 +353,14 @@ impl Actor {
 
     /// Makes a bounded number of messages in `buf` into events.
     async fn digest(&mut self) {
-        let before = self.buf.len();
         let mut inputs = Vec::new();
         self.more = false;
-        while let Some(frame) = self.plan.framer.next(&mut self.buf) {
+        loop {
+            let before = self.buf.len();
+            let frame = self.plan.framer.next(&mut self.buf);
+            self.held += (before - self.buf.len()) as u64;
+            let Some(frame) = frame else { break };
+            self.consumed += std::mem::take(&mut self.held);
             if let Some(said) = self.decode(frame) {
                 inputs.push(Input::Said(Box::new(said)));
                 if inputs.len() >= BATCH_ROWS {
@@ -356,8 +369,13 @@ impl Actor {
                 }
             }
         }
-        self.consumed += (before - self.buf.len()) as u64;
-        if !inputs.is_empty() {
+        // A message longer than the journal may grow cannot wait for its end. Killed in the middle of it, the next daemon
+        // takes the rest for another line that is no use.
+        if self.held >= self.plan.keep.journal_cap_bytes / 2 {
+            self.consumed += std::mem::take(&mut self.held);
+        }
+        if !inputs.is_empty() || self.consumed >= self.committed + BATCH_BYTES as u64 {
+            self.committed = self.consumed;
             failpoint::visit("output.decoded");
             self.absorb(inputs, Some(self.consumed)).await;
             failpoint::visit("output.committed");

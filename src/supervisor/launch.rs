@@ -211,12 +211,12 @@ impl Supervisor {
     }
 
     /// What is kept of a generation's process on disk.
-    fn keep(&self, id: SessionId, generation: u32) -> Keep {
+    fn keep(&self, id: SessionId, generation: u32, at_least: u64) -> Keep {
         let limits = &self.config().limits;
         Keep {
             dir: self.agents_dir().join(id.to_string()).join(generation.to_string()),
             stderr_tail_bytes: limits.stderr_tail_bytes,
-            journal_cap_bytes: limits.journal_bytes(),
+            journal_cap_bytes: limits.journal_bytes().max(at_least),
         }
     }
 
@@ -266,7 +266,8 @@ impl Supervisor {
         let waits = profile.stop_waits(&config.stop);
         Plan {
             spec,
-            keep: self.keep(about.id, generation),
+            // Room for a few of the longest messages, whatever is configured: one that does not fit would wait for ever.
+            keep: self.keep(about.id, generation, 4 * max_length as u64),
             framer,
             driver: Box::new(Intercom),
             ladder: Ladder {

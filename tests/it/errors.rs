@@ -179,6 +179,88 @@ fn a_body_over_the_limit_is_skipped_and_its_request_answered() {
 }
 
 #[test]
+fn a_line_over_the_limit_that_was_half_read_by_a_killed_daemon_is_rejected_once_and_answered() {
+    let go = tempfile::tempdir().unwrap();
+    let file = go.path().join("go");
+    let first = format!(
+        "part:{}\n{}{}",
+        r#"{"method":"status/update","params":{"message":"before"}}"#,
+        r#"{"id":"big","method":"clearance/request","params":{"title":""#,
+        "x".repeat(5000)
+    );
+    let rest = r#"raw:","description":"and more"}}"#;
+    let wait = format!("wait-file:{}", file.display());
+    let steps = [&first, &wait, rest, "answer:big", "status:on", "echo:1"];
+    let daemon = Daemon::quick(&profile("long", &steps, "max_line_length = 1024"));
+    let session = daemon.run_agent("long");
+    daemon.wait_status(&session, "before");
+    let (dir, _) = daemon.end(nix::sys::signal::Signal::SIGKILL);
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    std::fs::write(file, "").unwrap();
+    let events = nothing_more_was_sent(&daemon, &session);
+    let rejected = of_kind(&events, "line.rejected");
+    assert_eq!(rejected.len(), 1, "{rejected:#?}");
+    assert!(rejected[0]["data"]["reason"].as_str().unwrap().contains("max_line_length"), "{rejected:#?}");
+    assert_eq!(messages(&events), ["before", "answered", "on", "received"]);
+}
+
+#[test]
+fn a_body_that_was_half_read_by_a_killed_daemon_is_neither_lost_nor_torn() {
+    let go = tempfile::tempdir().unwrap();
+    let file = go.path().join("go");
+    let wait = format!("wait-file:{}", file.display());
+    let first = r#"{"method":"status/update","params":{"message":"before"}}"#;
+    let second = r#"{"method":"status/update","params":{"message":"half and half"}}"#;
+    let framed = |text: &str| format!("Content-Length: {}\r\n\r\n{text}", text.len());
+    let (half, rest) = second.split_at(30);
+    let whole = framed(second);
+    let beginning = format!("part:{}{}{half}", framed(first), whole.strip_suffix(second).unwrap());
+    let rest = format!("part:{rest}");
+    let steps = ["framing:lsp", &beginning, &wait, &rest, "status:on", "echo:1"];
+    let daemon = Daemon::quick(&profile("lsp", &steps, "framing = \"lsp\""));
+    let session = daemon.run_agent("lsp");
+    daemon.wait_status(&session, "before");
+    let (dir, _) = daemon.end(nix::sys::signal::Signal::SIGKILL);
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    std::fs::write(file, "").unwrap();
+    let events = nothing_more_was_sent(&daemon, &session);
+    assert_eq!(messages(&events), ["before", "half and half", "on", "received"]);
+    assert!(of_kind(&events, "line.rejected").is_empty(), "{events:#?}");
+}
+
+#[test]
+fn a_line_longer_than_the_journal_is_skipped_and_the_stream_goes_on() {
+    let daemon = Daemon::quick("[limits]\njournal_mib = 1\n");
+    let session = daemon.run(&["long:4000000", "status:on", "echo:1"]);
+    let events = nothing_more_was_sent(&daemon, &session);
+    assert_eq!(of_kind(&events, "line.rejected").len(), 1);
+}
+
+#[test]
+fn blank_lines_do_not_fill_the_journal() {
+    let daemon = Daemon::quick("[limits]\njournal_mib = 1\n");
+    let blank = format!("repeat:40:part:{}", "\n".repeat(100_000));
+    let session = daemon.run(&[&blank, "status:on", "echo:1"]);
+    let events = nothing_more_was_sent(&daemon, &session);
+    assert!(of_kind(&events, "line.rejected").is_empty());
+}
+
+#[test]
+fn the_last_line_without_its_end_is_in_the_log_once_also_if_the_daemon_dies_over_it() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("work")).unwrap();
+    let go = dir.path().join("go");
+    let daemon = Daemon::start_in(dir, &[], &[("INTERCOM_FAILPOINT", "exit.heard")]);
+    let line = r#"part:{"method":"status/update","params":{"message":"the last"}}"#;
+    let session = daemon.run(&[&format!("wait-file:{}", go.display()), line]);
+    std::fs::write(go, "").unwrap();
+    let (dir, status) = daemon.end(nix::sys::signal::Signal::SIGCONT); // which changes nothing: it dies by itself
+    assert!(!status.success(), "it was to die");
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    assert_eq!(messages(&daemon.all_events(&session)), ["the last"]);
+}
+
+#[test]
 fn the_limit_is_a_mebibyte_by_default() {
     let daemon = Daemon::quick("");
     let session =

@@ -300,6 +300,7 @@ fn a_prompt_arrives_as_it_was_typed_and_is_listed_as_delivered() {
 fn the_first_prompt_is_the_first_thing_the_agent_hears() {
     let daemon = Daemon::quick("");
     let session = daemon.run_with(&["echo:2"], json!({"prompt": "begin"}));
+    daemon.wait_kind(&session, "prompt.delivered");
     daemon.prompt(&session, "and then");
     let events = daemon.all_events(&session);
     let texts: Vec<_> = received(&events).iter().map(|line| line["params"]["text"].clone()).collect();
@@ -724,6 +725,17 @@ fn an_agent_begins_with_no_signal_blocked_or_ignored_on_our_account() {
         .collect();
     let sigpipe = 1 << (nix::sys::signal::Signal::SIGPIPE as u64 - 1);
     assert_eq!((masks[0], masks[1] & sigpipe), (0, 0), "{rejected:#?}");
+}
+
+#[test]
+fn an_agent_that_stays_after_the_end_of_its_stdin_is_ended_by_sigterm() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run(&["ignore:eof", "status:up", "echo"]);
+    daemon.wait_status(&session, "up");
+    let (status, body) = tell(&daemon, &session, "stop");
+    assert_eq!((status, &body["steps"]), (200, &json!(["interrupt", "close_stdin", "sigterm"])), "{body}");
+    assert_eq!(body["killed"], 0);
+    assert_eq!(daemon.show(&session)["exit"]["signal"], 15);
 }
 
 /// Ends a process that got away, also after a failure.

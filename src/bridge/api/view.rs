@@ -108,6 +108,8 @@ pub(super) fn session(record: SessionRecord, live: Option<&Observer>) -> Session
 
 /// As [`session`], without what takes a while to find out.
 pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) -> SessionView {
+    // What was kept on disk goes a moment before the one who looks at it.
+    let live = live.filter(|_| record.phase.is_live());
     let exit = record.end_reason.map(|reason| {
         let exit = record.exit.unwrap_or_default();
         ExitView { code: exit.code, signal: exit.signal, reason: Some(reason) }

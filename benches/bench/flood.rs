@@ -1,0 +1,133 @@
+//! One agent that talks as fast as it can: from its stdout to the committed log.
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use rusqlite::Connection;
+
+use crate::daemon::{Build, Daemon, PATIENCE, fixture};
+use crate::loops::{self, per_second};
+use crate::report::Report;
+use crate::turns;
+
+/// Rare enough to cost the daemon nothing, often enough to be exact to a few milliseconds.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Status lines of one size, and the same bytes in memory for the loops.
+pub(crate) struct Flood {
+    lines: u64,
+    size: usize,
+    bytes: Vec<u8>,
+}
+
+impl Flood {
+    pub(crate) fn lines(lines: u64, size: usize) -> anyhow::Result<Self> {
+        let mut bytes = Vec::new();
+        let mut agent = agent(&step(lines, size))?;
+        agent.stdout.take().context("a pipe")?.read_to_end(&mut bytes)?;
+        agent.wait()?;
+        ensure!(bytes.len() as u64 == lines * size as u64, "the agent wrote {} bytes", bytes.len());
+        Ok(Self { lines, size, bytes })
+    }
+
+    /// How fast the agent is if nobody does anything with what it says.
+    fn alone(&self) -> anyhow::Result<f64> {
+        let start = Instant::now();
+        let mut agent = agent(&step(self.lines, self.size))?;
+        let mut stdout = agent.stdout.take().context("a pipe")?;
+        let mut chunk = vec![0; 64 * 1024];
+        while stdout.read(&mut chunk)? > 0 {}
+        agent.wait()?;
+        Ok(per_second(self.lines, start.elapsed().as_secs_f64()))
+    }
+
+    pub(crate) fn round(&self, builds: &[Build], round: usize, report: &mut Report) -> anyhow::Result<()> {
+        let Self { lines, size, bytes } = self;
+        let alone = self.alone()?;
+        let bare = loops::typed(bytes, *lines)?;
+        let value = loops::value(bytes, *lines)?;
+        let inserting = loops::inserting(bytes, *lines)?;
+        let of = format!("lines of {size} bytes");
+        report.add(format!("{of}: the agent alone, into a pipe"), "/s", alone);
+        report.add(format!("{of}: bare loop, borrowed envelope"), "/s", bare);
+        report.add(format!("{of}: bare loop, serde_json::Value"), "/s", value);
+        report.add(format!("{of}: inserting loop"), "/s", inserting);
+        for build in turns(builds, round) {
+            let flooded = flood(build, &step(*lines, *size), "status", *lines)?;
+            let name = &build.name;
+            report.add(format!("{of}: agent to log{name}"), "/s", flooded.rate);
+            report.add(
+                format!("{of}: processor time of the daemon per line{name}"),
+                "µs",
+                flooded.cpu_micros,
+            );
+            let ratio = flooded.rate / inserting;
+            report.add_target(format!("{of}: … of the inserting loop{name}"), "×", ratio, ">= 0.5");
+            report.add(format!("{of}: … of the bare loop, envelope{name}"), "×", flooded.rate / bare);
+            report.add(format!("{of}: … of the bare loop, Value{name}"), "×", flooded.rate / value);
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn heartbeats(
+    builds: &[Build],
+    round: usize,
+    count: u64,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    for build in turns(builds, round) {
+        let flooded = flood(build, &format!("flood-heartbeats:{count}"), "heartbeat", count)?;
+        report.add_target(format!("heartbeats: agent to log{}", build.name), "/s", flooded.rate, "> 50000");
+    }
+    Ok(())
+}
+
+fn agent(step: &str) -> anyhow::Result<Child> {
+    let agent = Command::new(fixture()).arg(step).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    agent.with_context(|| format!("cannot run {}", fixture().display()))
+}
+
+fn step(lines: u64, size: usize) -> String {
+    format!("flood:{lines}:{size}")
+}
+
+struct Flooded {
+    /// Lines per second, from the start of the flood until the last line is committed.
+    rate: f64,
+    /// Per line.
+    cpu_micros: f64,
+}
+
+fn flood(build: &Build, step: &str, kind: &str, lines: u64) -> anyhow::Result<Flooded> {
+    let mut daemon = Daemon::start(build)?;
+    let go = daemon.file("go");
+    let wait = format!("wait-file:{}", go.display());
+    daemon.run(&fixture(), &[wait, step.to_owned(), "expect:session/interrupt".to_owned()])?;
+    let mut client = daemon.client()?;
+    let last = client.last_seq()? + 1 + lines; // the first line begins a turn, which is an event
+    let cpu = daemon.cpu_seconds()?;
+    let start = Instant::now();
+    std::fs::write(&go, "")?;
+    while client.last_seq()? < last {
+        ensure!(start.elapsed() < 2 * PATIENCE, "the flood does not end: {}", daemon.log());
+        std::thread::sleep(LOOK);
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let cpu = daemon.cpu_seconds()? - cpu;
+    daemon.stop()?;
+    check(&daemon, kind, lines)?;
+    let rate = per_second(lines, seconds);
+    Ok(Flooded { rate, cpu_micros: cpu * 1e6 / (rate * seconds) })
+}
+
+/// What was measured was also done: every line is in the log.
+fn check(daemon: &Daemon, kind: &str, lines: u64) -> anyhow::Result<()> {
+    let database = Connection::open(daemon.database())?;
+    let sql = "SELECT count(*) FROM events WHERE kind = ?1";
+    let found: i64 = database.query_row(sql, [kind], |row| row.get(0))?;
+    ensure!(found == i64::try_from(lines)?, "{found} events of {lines}: {}", daemon.log());
+    Ok(())
+}
