@@ -100,6 +100,8 @@ pub struct Departure {
     /// How many processes had to be killed.
     pub killed: u32,
     pub stderr_tail: String,
+    /// The last message that was wholly in its pipe.
+    pub written: u64,
 }
 
 /// stdout closed before, or at, the end of the process.

@@ -26,10 +26,10 @@ use crate::session::{CommandError, Handle, How, Input, Refused, State, Stopped};
 use crate::store::{Store, StoreError, Stored};
 
 /// All sessions are gone this long after they were told to stop, the hard way if need be.
-const PATIENCE: Duration = Duration::from_millis(4500);
+const PATIENCE: Duration = Duration::from_millis(3800);
 
 /// How long a kill may take before it is done past the session.
-const LAST_RESORT: Duration = Duration::from_secs(1);
+const LAST_RESORT: Duration = Duration::from_millis(500);
 
 /// Cloneable; clones share the registry.
 #[derive(Debug, Clone)]

@@ -137,7 +137,7 @@ mod tests {
     /// `flags` are config, state directory and socket; "" is not given.
     fn check(flags: [&str; 3], env: &[(&str, &str)], expect: [&str; 3]) {
         let [config, state_dir, socket] = flags.map(|flag| (!flag.is_empty()).then(|| PathBuf::from(flag)));
-        let paths = resolve(Flags { config, state_dir, socket }, env, "/work").unwrap();
+        let paths = resolve(Flags { config, state_dir, socket }, env, "/home/ada").unwrap();
         let seen = [&paths.config, &paths.state_dir, &paths.socket].map(|path| path.to_str().unwrap());
         assert_eq!(seen, expect, "for {flags:?} {env:?}");
     }
@@ -206,7 +206,11 @@ mod tests {
 
     #[test]
     fn relative_paths_are_taken_from_the_current_directory() {
-        check(["c.toml", "./state", "../sock"], &[], ["/work/c.toml", "/work/state", "/work/../sock"]);
+        check(
+            ["c.toml", "./state", "../sock"],
+            &[],
+            ["/home/ada/c.toml", "/home/ada/state", "/home/ada/../sock"],
+        );
         let config = Flags { config: Some("c.toml".into()), ..Flags::default() };
         let error = resolve(config, &[HOME], "").unwrap_err().to_string();
         assert_eq!(error, "c.toml is relative and the current directory is not known; give an absolute path");
@@ -215,7 +219,7 @@ mod tests {
     #[test]
     fn without_a_home_the_error_says_what_to_set() {
         let check = |flags: Flags, env: &[(&str, &str)], expect: &str| {
-            assert_eq!(resolve(flags, env, "/work").unwrap_err().to_string(), expect);
+            assert_eq!(resolve(flags, env, "/home/ada").unwrap_err().to_string(), expect);
         };
         let config = "HOME is not set to an absolute path, so there is no place for the configuration; \
                       set HOME, --config or INTERCOM_CONFIG";

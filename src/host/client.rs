@@ -26,6 +26,8 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const SEEN_EVERY: u64 = 256 * 1024;
 /// More news than may be under way; a full queue makes the reader wait.
 const NEWS: usize = 512;
+/// How long a shim may take to end after it has hung up.
+const HANGING_UP: Duration = Duration::from_secs(2);
 /// What a dead process left in its pipe is there at once.
 const LINGER: Duration = Duration::from_millis(100);
 
@@ -129,6 +131,15 @@ impl Care {
                 () = news.closed() => return,
             }
         }
+        // A shim that hung up and lives on cannot be talked to: it goes, and what is left of its agent with it.
+        let hung_up = tokio::time::Instant::now();
+        while left.is_none() && self.meta.shim.is_running() && read_exit(&self.keep.dir).is_none() {
+            if hung_up.elapsed() > HANGING_UP {
+                tracing::error!(shim = self.meta.shim.pid, "a shim hung up and lives on; it is ended");
+                self.meta.shim.kill();
+            }
+            tokio::time::sleep(LINGER).await;
+        }
         self.reap().await;
         let departure = self.departure(left, &extent).await;
         news.send(News::Exited(departure)).await.ok(); // the session may have gone
@@ -155,6 +166,7 @@ impl Care {
             reason: left.reason,
             steps: left.steps,
             killed: left.killed,
+            written: left.written,
             stderr_tail: stderr_tail(&self.keep.dir, self.keep.stderr_tail_bytes),
         }
     }

@@ -13,12 +13,13 @@ use tokio::net::UnixStream;
 use super::client::{Care, read_exit};
 use super::frame::{Frame, Hello, OLDEST, VERSION};
 use super::shim::{META, Meta, SOCKET};
-use super::{Keep, Process};
+use super::{Keep, Process, leftovers};
 
 /// A shim answers at once, unless the machine is very busy.
 const GREETING: Duration = Duration::from_secs(5);
+const RETRY: Duration = Duration::from_millis(50);
 
-/// Why there is nothing to be found.
+/// Why there is nothing to be found. Whatever was there has been ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
     #[error("it never came to run")]
@@ -31,44 +32,75 @@ pub enum Lost {
 
 impl Process {
     /// What lives, or lived, there. `consumed` is how much of its output is in the log.
-    pub async fn find(keep: &Keep, consumed: u64) -> Result<Self, Lost> {
-        let Some(meta) = read_meta(&keep.dir) else { return Err(Lost::NeverRan) };
-        Care { keep: keep.clone(), meta, consumed, stdout: None, child: None }.reach().await
+    pub async fn find(session: &str, keep: &Keep, consumed: u64) -> Result<Self, Lost> {
+        let known = read_meta(&keep.dir);
+        let never = known.is_none() && !keep.dir.join(SOCKET).exists();
+        // A shim that is there says itself who it is.
+        let meta = known.unwrap_or_else(|| Meta::unknown(session));
+        let care = Care { keep: keep.clone(), meta, consumed, stdout: None, child: None };
+        if never {
+            care.end_all().await;
+            return Err(Lost::NeverRan);
+        }
+        care.reach().await
     }
 }
 
 impl Care {
-    /// Begins to look after an agent that was started, whatever has become of it since.
+    /// Begins to look after an agent that was started, whatever has become of it since. If it cannot be talked to, it is
+    /// ended: a session never ends without its tree.
     pub(super) async fn reach(self) -> Result<Process, Lost> {
-        if let Ok(stream) = crate::socket::connect(&self.keep.dir.join(SOCKET)).await {
-            return self.greet(stream).await;
+        let deadline = tokio::time::Instant::now() + GREETING;
+        loop {
+            let error = match crate::socket::connect(&self.keep.dir.join(SOCKET)).await {
+                Ok(stream) => return self.greet(stream).await,
+                Err(error) => error,
+            };
+            // Nobody listens: the shim has gone, with or without a word.
+            if !self.meta.shim.is_running() || read_exit(&self.keep.dir).is_some() {
+                let left = read_exit(&self.keep.dir);
+                return Ok(self.post_mortem(left));
+            }
+            if tokio::time::Instant::now() > deadline {
+                self.end_all().await;
+                return Err(Lost::Silent(error));
+            }
+            tokio::time::sleep(RETRY).await;
         }
-        // Nobody listens: the shim has gone, with or without a word.
-        let left = read_exit(&self.keep.dir);
-        Ok(self.post_mortem(left))
     }
 
     async fn greet(mut self, stream: UnixStream) -> Result<Process, Lost> {
         let mut buf = BytesMut::new();
         let greeting = tokio::time::timeout(GREETING, hello(&stream, &mut buf)).await;
-        let (hello, stdout) = match greeting {
-            Ok(Ok(greeting)) => greeting,
+        let lost = match greeting {
+            Ok(Ok((hello, stdout))) if (OLDEST..=VERSION).contains(&hello.version) => {
+                self.meta.version = hello.version;
+                self.meta.agent = hello.agent;
+                self.meta.shim = hello.shim;
+                self.stdout = stdout;
+                return Ok(self.attach(stream, buf, hello.journal_end));
+            }
             // It went between our call and its answer.
-            Ok(Err(_)) if read_exit(&self.keep.dir).is_some() => {
+            Ok(Err(_)) if read_exit(&self.keep.dir).is_some() || !self.meta.shim.is_running() => {
                 let left = read_exit(&self.keep.dir);
                 return Ok(self.post_mortem(left));
             }
-            Ok(Err(error)) => return Err(Lost::Silent(error)),
-            Err(_) => return Err(Lost::Silent(io::ErrorKind::TimedOut.into())),
+            Ok(Ok((hello, _))) => Lost::Version(hello.version),
+            Ok(Err(error)) => Lost::Silent(error),
+            Err(_) => Lost::Silent(io::ErrorKind::TimedOut.into()),
         };
-        if !(OLDEST..=VERSION).contains(&hello.version) {
-            return Err(Lost::Version(hello.version));
-        }
-        self.meta.version = hello.version;
-        self.meta.agent = hello.agent;
-        self.meta.shim = hello.shim;
-        self.stdout = stdout;
-        Ok(self.attach(stream, buf, hello.journal_end))
+        self.end_all().await;
+        Err(lost)
+    }
+
+    /// Shim, agent and everything below it.
+    pub(super) async fn end_all(&self) {
+        let meta = self.meta.clone();
+        let ended = tokio::task::spawn_blocking(move || {
+            meta.shim.kill();
+            leftovers::end(&meta)
+        });
+        ended.await.ok(); // it does not panic
     }
 }
 

@@ -1,5 +1,7 @@
 //! Which process it is, so that a pid that was given to somebody else is never signalled.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 /// A pid means nothing without the boot and the time at which its process started.
@@ -15,6 +17,23 @@ impl Identity {
     /// Of a process that is running now.
     pub(super) fn of(pid: i32) -> Self {
         Self { pid, boot: boot_id(), started: stat(pid).map_or(0, |stat| stat.started) }
+    }
+
+    /// Nobody that we know of, in this life of the machine.
+    pub(super) fn nobody() -> Self {
+        Self { pid: 0, boot: boot_id(), started: 0 }
+    }
+
+    /// Whether this very process runs.
+    pub(super) fn is_running(&self) -> bool {
+        self.exists() && stat(self.pid).is_some_and(|stat| stat.state != 'Z')
+    }
+
+    /// This very process, and no other that has its number now.
+    pub(super) fn kill(&self) {
+        if self.exists() {
+            kill(Pid::from_raw(self.pid), Signal::SIGKILL).ok(); // it may have just gone
+        }
     }
 
     /// Whether this very process is there, alive or not yet reaped.

@@ -67,6 +67,14 @@ pub(super) struct Meta {
     pub(super) cgroup: Option<PathBuf>,
 }
 
+impl Meta {
+    /// Of a shim that has not told us who it is.
+    pub(super) fn unknown(session: &str) -> Self {
+        let (shim, agent) = (Identity::nobody(), Identity::nobody());
+        Self { version: 0, shim, agent, session: session.to_owned(), cgroup: None }
+    }
+}
+
 /// Entered instead of the command line.
 pub fn main() -> ExitCode {
     close_inherited();

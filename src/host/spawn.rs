@@ -6,12 +6,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use super::client::Care;
-use super::shim::{Answer, MODE, Order};
+use super::shim::{Answer, MODE, Meta, Order};
 use super::{Keep, Process, Spec};
 
 #[derive(Debug, thiserror::Error)]
@@ -44,48 +45,56 @@ pub fn resolve_program(command: &str, workspace: &Path, path: Option<&OsStr>) ->
 }
 
 impl Process {
-    /// Starts it. The process runs when this returns.
-    pub async fn spawn(spec: Spec, keep: &Keep) -> Result<Self, SpawnError> {
-        let program = spec.program.display().to_string();
-        let failed = |cause: String| SpawnError::Failed { program: program.clone(), cause };
-        let result = start(spec, keep).await;
-        if result.is_err() {
-            super::remove(&keep.dir);
-        }
-        result.map_err(|error| failed(error.to_string()))
+    /// Starts it. The process runs when this returns; if it does not within `limit`, nothing of it is left.
+    pub async fn spawn(spec: Spec, keep: &Keep, limit: Duration) -> Result<Self, SpawnError> {
+        let (program, session) = (spec.program.display().to_string(), spec.session.clone());
+        let mut child = None;
+        let cause = match tokio::time::timeout(limit, start(spec, keep, &mut child)).await {
+            Ok(Ok(meta)) => {
+                let care = Care { keep: keep.clone(), meta, consumed: 0, stdout: None, child };
+                match care.reach().await {
+                    Ok(process) => return Ok(process),
+                    Err(lost) => lost.to_string(), // and ended
+                }
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => {
+                if let Some(child) = &mut child {
+                    child.start_kill().ok(); // it may have gone by itself
+                    child.wait().await.ok(); // reaped, that is all
+                }
+                let meta = Meta::unknown(&session);
+                Care { keep: keep.clone(), meta, consumed: 0, stdout: None, child: None }.end_all().await;
+                format!("no process after {} s", limit.as_secs())
+            }
+        };
+        super::remove(&keep.dir);
+        Err(SpawnError::Failed { program, cause })
     }
 }
 
-async fn start(spec: Spec, keep: &Keep) -> io::Result<Process> {
+/// Leaves the shim in `shim` as soon as it runs, for whoever has to end it.
+async fn start(spec: Spec, keep: &Keep, shim: &mut Option<Child>) -> io::Result<Meta> {
     let dir = &keep.dir;
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(dir.join("shim.log"))?;
     // This very program, also if another one has taken its place on disk. Its environment is the agent's to read.
-    let mut child = Command::new("/proc/self/exe")
+    let child = Command::new("/proc/self/exe")
         .arg(MODE)
         .env_clear()
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(log)
         .spawn()?;
+    let child = shim.insert(child);
     let order = Order { spec, keep: keep.clone(), version: version() };
-    let answer = match ask(&mut child, &order).await {
-        Ok(answer) => answer,
-        Err(error) => {
-            child.start_kill().ok(); // it may have gone by itself
-            child.wait().await.ok(); // reaped, that is all
-            return Err(error);
-        }
-    };
-    let meta = match answer {
-        Answer::Runs(meta) => meta,
+    match ask(child, &order).await? {
+        Answer::Runs(meta) => Ok(meta),
         Answer::Failed(cause) => {
-            child.wait().await.ok(); // as above
-            return Err(io::Error::other(cause));
+            child.wait().await.ok(); // reaped, that is all
+            Err(io::Error::other(cause))
         }
-    };
-    let care = Care { keep: keep.clone(), meta, consumed: 0, stdout: None, child: Some(child) };
-    care.reach().await.map_err(|lost| io::Error::other(lost.to_string()))
+    }
 }
 
 /// What a new shim is to speak. Tests of debug builds may ask for an older one, as after an upgrade.
@@ -94,7 +103,7 @@ fn version() -> u32 {
     asked.and_then(|text| text.parse().ok()).unwrap_or(super::frame::VERSION)
 }
 
-async fn ask(child: &mut tokio::process::Child, order: &Order) -> io::Result<Answer> {
+async fn ask(child: &mut Child, order: &Order) -> io::Result<Answer> {
     let missing = || io::Error::other("a pipe is missing");
     let mut stdin = child.stdin.take().ok_or_else(missing)?;
     stdin.write_all(&serde_json::to_vec(order)?).await?;

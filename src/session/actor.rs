@@ -120,13 +120,15 @@ impl std::fmt::Debug for Actor {
 #[derive(Debug)]
 pub struct Farewell {
     stoppers: Vec<oneshot::Sender<Result<Stopped, CommandError>>>,
-    stopped: Stopped,
+    /// `None` if the session's process lives on.
+    stopped: Option<Stopped>,
 }
 
 impl Farewell {
     pub fn tell(self) {
         for reply in self.stoppers {
-            reply.send(Ok(self.stopped.clone())).ok(); // the caller may have gone
+            let result = self.stopped.clone().ok_or(CommandError::Refused(Refused::Left));
+            reply.send(result).ok(); // the caller may have gone
         }
     }
 }
@@ -213,6 +215,10 @@ impl Actor {
             }
         }
         self.settle(settled).await;
+        // It may have been told to stop and died before it told the shim, which heeds the first time only.
+        if let Some(how) = self.state.stopping() {
+            self.perform(vec![Todo::Stop(how)]);
+        }
         self.answer_start(Ok(()));
     }
 
@@ -340,7 +346,9 @@ impl Actor {
             let inputs: Vec<Input> = said.map(|said| Input::Said(Box::new(said))).collect();
             self.absorb(inputs, Some(self.consumed)).await;
         }
-        let Departure { exit, reason, steps, killed, stderr_tail } = departure;
+        let Departure { exit, reason, steps, killed, stderr_tail, written } = departure;
+        // What was in its pipe by then has arrived, whether we were told or not.
+        self.settle(self.state.under_way(written).map(|n| (n, None)).collect()).await;
         self.stopped = Stopped { steps: steps.clone(), killed };
         failpoint::visit("exit.heard");
         let gone = Gone { exit, reason, steps, killed, stderr_tail };
@@ -466,7 +474,7 @@ impl Actor {
         let frame = |message: &Outbound| plan.framer.wrap(&plan.driver.encode(message));
         let (mut write, todo) = commit::prepare(&mut self.state, effects, frame);
         write.outgoing.splice(0..0, outgoing);
-        write.consumed = consumed;
+        write.consumed = consumed.or(write.consumed);
         if let Some(snapshot) = &mut write.snapshot {
             snapshot.launch.clone_from(&self.launch);
         }
@@ -492,14 +500,9 @@ impl Actor {
     async fn spawn(&mut self) {
         let spawned = match self.plan.spec.clone() {
             Err(cause) => Err(cause),
-            Ok(spec) => {
-                match tokio::time::timeout(self.plan.startup_timeout, Process::spawn(spec, &self.plan.keep))
-                    .await
-                {
-                    Ok(result) => result.map_err(|error| error.to_string()),
-                    Err(_) => Err(format!("no process after {} s", self.plan.startup_timeout.as_secs())),
-                }
-            }
+            Ok(spec) => Process::spawn(spec, &self.plan.keep, self.plan.startup_timeout)
+                .await
+                .map_err(|error| error.to_string()),
         };
         match spawned {
             Ok(process) => {
@@ -528,6 +531,7 @@ impl Actor {
 
     fn farewell(self) -> Farewell {
         tracing::info!("the session ended");
-        Farewell { stoppers: self.stoppers, stopped: self.stopped }
+        let stopped = if self.state.is_ended() { Some(self.stopped) } else { None };
+        Farewell { stoppers: self.stoppers, stopped }
     }
 }

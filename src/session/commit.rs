@@ -25,7 +25,7 @@ pub(super) fn prepare(
     mut frame: impl FnMut(&Outbound) -> Vec<u8>,
 ) -> (Write, Vec<Todo>) {
     let (mut facts, mut ledger) = (Vec::with_capacity(effects.len()), Vec::new());
-    let (mut outgoing, mut todo) = (Vec::new(), Vec::new());
+    let (mut outgoing, mut todo, mut consumed) = (Vec::new(), Vec::new(), None);
     for effect in effects {
         match effect {
             Effect::Record(fact) => facts.push(fact),
@@ -35,7 +35,8 @@ pub(super) fn prepare(
                 outgoing.push(Outgoing::Sent { n, message: message.clone() });
                 todo.push(Todo::Send { n, message });
             }
-            Effect::Spawn => {} // the session's task begins with it
+            // The session's task begins with it; the output of a new process is counted from its beginning.
+            Effect::Spawn => consumed = Some(0),
             Effect::Stop { how } => todo.push(Todo::Stop(how)),
         }
     }
@@ -47,5 +48,5 @@ pub(super) fn prepare(
         Box::new(Snapshot { record: state.record(), state: json, launch: None })
     });
     let (session, generation) = (state.id(), state.generation());
-    (Write { session, generation, facts, ledger, outgoing, snapshot, consumed: None, urgent }, todo)
+    (Write { session, generation, facts, ledger, outgoing, snapshot, consumed, urgent }, todo)
 }

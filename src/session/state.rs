@@ -211,6 +211,10 @@ pub enum Refused {
     NotOpen,
     #[error("the prompt is on its way or delivered")]
     NotQueued,
+    #[error("the agent does not read what it is sent: {0} messages are under way")]
+    Unread(usize),
+    #[error("the daemon stops and leaves the agent running")]
+    Left,
     #[error("there are {0} prompts in the queue already")]
     QueueFull(usize),
 }
@@ -325,6 +329,19 @@ impl State {
         self.in_flight.len() < MAX_IN_FLIGHT && self.clearances.len() + self.questions.len() < MAX_OPEN
     }
 
+    /// How it is being stopped, if it is.
+    pub fn stopping(&self) -> Option<How> {
+        match self.stage {
+            Stage::Stopping { how, .. } => Some(how),
+            _ => None,
+        }
+    }
+
+    /// The messages up to this number that are not known to have arrived.
+    pub fn under_way(&self, up_to: u64) -> impl Iterator<Item = u64> {
+        self.in_flight.range(..=up_to).map(|(n, _)| *n).collect::<Vec<_>>().into_iter()
+    }
+
     /// Whether a snapshot is due; asking clears it.
     pub fn take_dirty(&mut self) -> bool {
         std::mem::take(&mut self.dirty)
@@ -372,7 +389,11 @@ impl State {
     /// Only a process that runs can be told something at once.
     fn running(&self) -> Result<(), Refused> {
         self.steerable()?;
-        if self.stage == Stage::Running { Ok(()) } else { Err(Refused::Starting) }
+        match self.in_flight.len() {
+            _ if self.stage != Stage::Running => Err(Refused::Starting),
+            n if n >= MAX_IN_FLIGHT => Err(Refused::Unread(n)),
+            _ => Ok(()),
+        }
     }
 
     /// What has not ended, and is not about to.

@@ -36,10 +36,14 @@ impl Supervisor {
         let found: Vec<Result<bool, StoreError>> = found.collect().await;
         let mut recovered = Recovered::default();
         for attached in found {
-            if attached? {
-                recovered.attached += 1;
-            } else {
-                recovered.ended += 1;
+            match attached {
+                Ok(true) => recovered.attached += 1,
+                Ok(false) => recovered.ended += 1,
+                // One session that cannot be read must not keep the others from their people.
+                Err(error @ (StoreError::Corrupt { .. } | StoreError::Conflict(_))) => {
+                    tracing::error!(%error, "a session cannot be taken up");
+                }
+                Err(error) => return Err(error),
             }
         }
         self.clear_out(&live);
@@ -50,7 +54,7 @@ impl Supervisor {
     async fn recover_one(&self, id: SessionId) -> Result<bool, StoreError> {
         let (stored, state) = self.stored(id).await?;
         let plan = self.plan_again(&stored, &state)?;
-        let process = match Process::find(&plan.keep, stored.consumed).await {
+        let process = match Process::find(&id.to_string(), &plan.keep, stored.consumed).await {
             Ok(process) => process,
             Err(lost) => {
                 tracing::warn!(session.id = %id, %lost, "a session was lost");

@@ -290,3 +290,58 @@ fn a_daemon_talks_to_shims_of_the_version_before_its_own() {
     let failed = daemon.wait_kind(&deaf, "prompt.undelivered");
     assert_eq!(failed["data"]["prompt"], sent["id"]);
 }
+
+#[test]
+fn a_stop_that_was_recorded_and_not_begun_is_carried_out_by_the_next_daemon() {
+    for how in ["stop", "kill"] {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("work")).unwrap();
+        // The first command is the launch, the second the stop.
+        let daemon = Daemon::start_in(dir, &[], &[("INTERCOM_FAILPOINT", "command.committed:2")]);
+        let session = daemon.run(&["serve"]);
+        let pid = daemon.show(&session)["pid"].clone();
+        let path = format!("/api/v1/sessions/{session}/{how}");
+        std::panic::catch_unwind(|| http(&daemon.socket(), "POST", &path, Some("{}"), &[])).ok();
+        let (dir, status) = daemon.end(Signal::SIGCONT);
+        assert!(!status.success());
+        assert!(is_alive(&pid), "nobody had told it");
+        let daemon = Daemon::start_in(dir, &[], &[]);
+        daemon.wait_kind(&session, "session.ended");
+        assert!(!is_alive(&pid));
+    }
+}
+
+#[test]
+fn a_daemon_killed_in_the_middle_of_a_resume_reads_the_new_process_from_its_first_line() {
+    let daemon = Daemon::start();
+    let session = daemon.run(&["flood:500", "exit:0"]);
+    daemon.all_events(&session);
+    let (dir, _) = daemon.end(Signal::SIGTERM);
+    let daemon = Daemon::start_in(dir, &[], &[("INTERCOM_FAILPOINT", "process.spawned")]);
+    let path = format!("/api/v1/sessions/{session}/resume");
+    std::panic::catch_unwind(|| http(&daemon.socket(), "POST", &path, Some("{}"), &[])).ok();
+    let (dir, status) = daemon.end(Signal::SIGCONT);
+    assert!(!status.success());
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    let second = |event: &Value| event["kind"] == "agent.exited" && event["data"]["generation"] == 2;
+    daemon.wait_for(&session, "the second end", second);
+    let page = daemon.get(&format!("/api/v1/events?after=0&limit=1000&session={session}")).1;
+    let mut events = page["items"].as_array().unwrap().clone();
+    let next = page["next"].clone();
+    let rest = daemon.get(&format!("/api/v1/events?after={next}&limit=1000&session={session}")).1;
+    events.extend(rest["items"].as_array().unwrap().clone());
+    assert_eq!(flooded(&events), (1..=500).chain(1..=500).collect::<Vec<u64>>());
+}
+
+#[test]
+fn a_shim_that_has_lost_its_description_is_found_all_the_same() {
+    let daemon = Daemon::start();
+    let session = daemon.run(&["status:up", "serve"]);
+    daemon.wait_status(&session, "up");
+    let pid = daemon.show(&session)["pid"].clone();
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    std::fs::write(dir.path().join(format!("state/agents/{session}/1/meta.json")), "{ torn").unwrap();
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    assert!(daemon.log().contains("1 sessions re-attached"), "{}", daemon.log());
+    assert_eq!(daemon.show(&session)["pid"], pid);
+}

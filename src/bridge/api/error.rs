@@ -91,6 +91,8 @@ impl From<CommandError> for ApiError {
                 Refused::Ended => Self::conflict("ended", message).hint("`intercom resume` starts it again"),
                 Refused::Stopping => Self::conflict("ended", message),
                 Refused::Starting => Self::conflict("starting", message),
+                Refused::Unread(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "agent_not_reading", message),
+                Refused::Left => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message),
                 Refused::Running => Self::conflict("running", message),
                 Refused::NotOpen => Self::conflict("already_decided", message),
                 Refused::NotQueued => Self::conflict("already_sent", message),

@@ -103,7 +103,13 @@ impl Shim {
             session: session.clone(),
             cgroup: order.spec.cgroup.clone().filter(|_| cgroup.is_some()),
         };
-        write_whole(META, &serde_json::to_vec(&meta)?)?;
+        if let Err(error) = write_whole(META, &serde_json::to_vec(&meta)?) {
+            // An agent that nobody could find again must not stay.
+            cgroup.iter().for_each(Cgroup::kill);
+            tree::sweep(me);
+            cgroup.iter().for_each(Cgroup::remove);
+            return Err(error);
+        }
         Ok(Self {
             me,
             meta,
@@ -239,6 +245,8 @@ impl Shim {
                 if at_once {
                     self.hurry();
                 }
+                // The first step is taken before whatever was said right after it.
+                self.climb(out);
             }
             Frame::Kill => {
                 self.begin_stop(None, Vec::new());
