@@ -39,7 +39,10 @@ impl Process {
         let meta = known.unwrap_or_else(|| Meta::unknown(session));
         let care = Care { keep: keep.clone(), meta, consumed, stdout: None, child: None };
         if never {
-            care.end_all().await;
+            // Without even a directory it was not started from here: a copy of the database may be served elsewhere.
+            if keep.dir.exists() {
+                care.end_all().await;
+            }
             return Err(Lost::NeverRan);
         }
         care.reach().await
