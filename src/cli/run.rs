@@ -45,7 +45,8 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    if args.agent.is_none() && args.command.is_empty() {
+    // A workspace that has a name may have an agent of its own: the daemon knows.
+    if args.agent.is_none() && args.command.is_empty() && args.workspace.is_none() {
         let hint = profiles(cx).await;
         return Err(Failure::usage("name an agent with --agent NAME, or a command after `--`")
             .hint(hint)
