@@ -136,7 +136,9 @@ fn make_private_dir(dir: &Path) -> anyhow::Result<()> {
         // It holds what agents said and operators decided: nobody else's business.
         let mode = dir.metadata()?.permissions().mode();
         if mode & 0o077 != 0 {
-            let ours = dir.join("daemon.lock").exists() || std::fs::read_dir(dir)?.next().is_none();
+            let known = |name: &str| dir.join(name).exists();
+            let ours =
+                known("daemon.lock") || known("intercom.db") || std::fs::read_dir(dir)?.next().is_none();
             if !ours {
                 let message =
                     "others can read it, and it holds files that are not intercom's: use another one";
