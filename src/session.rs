@@ -7,5 +7,5 @@ pub mod recover;
 pub mod state;
 
 pub use actor::{Actor, Plan, StartError};
-pub use handle::{CommandError, Handle, Stopped};
+pub use handle::{Arrival, CommandError, Done, Handle, Stopped};
 pub use state::{About, How, Input, Refused, State};

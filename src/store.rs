@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+mod checkpoint;
 mod idempotency;
 mod ledger;
 mod maintain;
@@ -60,9 +61,10 @@ impl Store {
     /// Opens or creates the database, brings its schema up to date and starts the writer.
     pub fn open(path: &Path, bell: Bell) -> Result<Self, StoreError> {
         let connection = schema::open(path)?;
+        let checkpoints = checkpoint::Checkpoints::start(path)?;
         Ok(Self {
             path: Arc::new(path.to_owned()),
-            writer: Arc::new(writer::Writer::start(connection, bell)?),
+            writer: Arc::new(writer::Writer::start(connection, checkpoints, bell)?),
             readers: pool::Readers::new(path),
         })
     }

@@ -22,7 +22,7 @@ use crate::domain::{PromptId, SessionId};
 use crate::host::{Cgroups, Observer};
 use crate::session::actor::{Actor, Beginning, Plan, StartError};
 use crate::session::recover::amend;
-use crate::session::{CommandError, Handle, How, Input, Refused, State, Stopped};
+use crate::session::{CommandError, Done, Handle, How, Input, Refused, State, Stopped};
 use crate::store::{Store, StoreError, Stored};
 
 /// All sessions are gone this long after they were told to stop, the hard way if need be.
@@ -93,8 +93,8 @@ impl Supervisor {
         self.sessions().get(&id)?.handle.clone()
     }
 
-    /// Passes a command on; answers when it is committed. For a prompt, with its id.
-    pub async fn command(&self, id: SessionId, input: Input) -> Result<Option<PromptId>, CommandError> {
+    /// Passes a command on; answers when it is committed.
+    pub async fn command(&self, id: SessionId, input: Input) -> Result<Done, CommandError> {
         let handle = self.find(id).ok_or(CommandError::Refused(Refused::Ended))?;
         handle.command(input).await
     }

@@ -9,7 +9,6 @@ use axum::routing::{delete, get, post};
 
 mod agents;
 mod clearances;
-mod delivery;
 mod error;
 mod events;
 mod extract;

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::commit::{self, Todo, step};
-use super::handle::{CommandError, Desk, Handle, Message, Stopped};
+use super::handle::{Arrival, CommandError, Desk, Done, Handle, Message, OnItsWay, Stopped};
 use super::state::{Effect, Gone, How, Input, Refused, State};
-use crate::domain::{Entry, Outbound, PromptId, Said};
+use crate::domain::{Entry, Outbound, Said};
 use crate::driver::Driver;
 use crate::failpoint;
 use crate::host::{Departure, Keep, Ladder, News, Process, Spec};
@@ -102,6 +102,8 @@ pub struct Actor {
     starting: Option<oneshot::Sender<Result<(), StartError>>>,
     stoppers: Vec<oneshot::Sender<Result<Stopped, CommandError>>>,
     stopped: Stopped,
+    /// Who waits to hear that a message has arrived.
+    arrivals: Vec<(u64, OnItsWay)>,
     /// The launch description goes into the first snapshot.
     launch: Option<String>,
     /// The store and this session disagree: nothing more can be recorded.
@@ -161,6 +163,7 @@ impl Actor {
             starting: Some(starting),
             stoppers: Vec::new(),
             stopped: Stopped::default(),
+            arrivals: Vec::new(),
             abandoned: false,
             leave,
         };
@@ -266,7 +269,7 @@ impl Actor {
     }
 
     /// What an operator wants: all of it is committed, or nothing has changed.
-    async fn command(&mut self, input: Input) -> Result<Option<PromptId>, CommandError> {
+    async fn command(&mut self, input: Input) -> Result<Done, CommandError> {
         let before = self.state.clone();
         let mut effects = Vec::new();
         step(&mut self.state, input, &mut effects)?;
@@ -285,9 +288,15 @@ impl Actor {
         }
         self.launch = None;
         failpoint::visit("command.committed");
+        let (on_its_way, arrival) = Arrival::new();
+        let last = todo.iter().rev().find_map(|todo| match todo {
+            Todo::Send { n, .. } => Some(*n),
+            Todo::Stop(_) => None,
+        });
+        self.arrivals.extend(last.map(|n| (n, on_its_way)));
         self.perform(todo);
         failpoint::visit("command.performed");
-        Ok(prompt)
+        Ok(Done { prompt, arrival })
     }
 
     async fn heard(&mut self, news: News) {
@@ -315,12 +324,14 @@ impl Actor {
         }
         failpoint::visit("news.heard");
         let outgoing = settled.iter().map(|(n, _)| Outgoing::Settled { n: *n }).collect();
+        let last = settled.iter().map(|(n, _)| *n).max();
         let inputs = settled.into_iter().map(|(n, cause)| match cause {
             None => Input::Delivered { n },
             Some(cause) => Input::Undelivered { n, cause },
         });
         self.absorb_with(inputs.collect(), None, outgoing).await;
         failpoint::visit("news.committed");
+        self.arrivals.retain(|(n, _)| Some(*n) > last);
     }
 
     /// The process is gone: what it had said before is made into events first.

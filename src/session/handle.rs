@@ -1,6 +1,8 @@
 //! What everybody but its owner holds of a session.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -11,6 +13,8 @@ use crate::store::StoreError;
 
 /// Commands waiting for a session. When full, a command is refused as overloaded and changes nothing.
 const INBOX: usize = 1024;
+/// How long it is worth waiting to tell that what was decided has arrived.
+const ARRIVING: Duration = Duration::from_secs(2);
 
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -30,8 +34,35 @@ pub struct Stopped {
     pub killed: u32,
 }
 
+/// What a command has come to once it is committed.
+#[derive(Debug)]
+pub struct Done {
+    /// Of a prompt.
+    pub prompt: Option<PromptId>,
+    pub arrival: Arrival,
+}
+
+/// Whether what a command sends has arrived at the agent or never will; either is in the store by then.
+#[derive(Debug)]
+pub struct Arrival(oneshot::Receiver<Infallible>);
+
+/// The session's side: dropped when there is nothing more to wait for.
+pub(super) type OnItsWay = oneshot::Sender<Infallible>;
+
+impl Arrival {
+    pub(super) fn new() -> (OnItsWay, Self) {
+        let (on_its_way, arrival) = oneshot::channel();
+        (on_its_way, Self(arrival))
+    }
+
+    /// Waits a moment for it. The store says which.
+    pub async fn wait(self) {
+        tokio::time::timeout(ARRIVING, self.0).await.ok(); // too late for this one to be told
+    }
+}
+
 pub(super) enum Message {
-    Command { input: Input, reply: oneshot::Sender<Result<Option<PromptId>, CommandError>> },
+    Command { input: Input, reply: oneshot::Sender<Result<Done, CommandError>> },
     Stop { how: How, by: String, reply: oneshot::Sender<Result<Stopped, CommandError>> },
 }
 
@@ -66,8 +97,8 @@ impl Handle {
         (Self { id, name, generation, inbox: to, observer: Arc::clone(&observer) }, Desk { inbox, observer })
     }
 
-    /// Answers when the command is committed. For a prompt, with its id.
-    pub async fn command(&self, input: Input) -> Result<Option<PromptId>, CommandError> {
+    /// Answers when the command is committed.
+    pub async fn command(&self, input: Input) -> Result<Done, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.put(Message::Command { input, reply })?;
         answer.await.unwrap_or(Err(CommandError::Refused(Refused::Ended)))

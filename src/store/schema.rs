@@ -11,6 +11,9 @@ use super::StoreError;
 /// The schema this program writes.
 pub const VERSION: i64 = 1;
 
+/// Where the writer moves the write-ahead log into the database itself: `checkpoint` did not keep up for 32 MB.
+const MAX_WAL_PAGES: u32 = 8_000;
+
 const MIGRATIONS: &[&str] = &["
     CREATE TABLE meta (
         key TEXT PRIMARY KEY,
@@ -145,14 +148,20 @@ const MIGRATIONS: &[&str] = &["
 /// Opens the database for writing, created 0600 if it is new, and migrates it.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     create_private(path)?;
-    let mut connection = Connection::open(path)?;
-    connection.pragma_update(None, "journal_mode", "wal")?;
-    // Decisions, events and offsets share transactions: what was acknowledged must survive a power cut.
-    connection.pragma_update(None, "synchronous", "full")?;
-    connection.pragma_update(None, "wal_autocheckpoint", 4000)?;
+    let mut connection = connect(path)?;
+    connection.pragma_update(None, "wal_autocheckpoint", MAX_WAL_PAGES)?;
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.set_prepared_statement_cache_capacity(64);
     migrate(&mut connection, path)?;
+    Ok(connection)
+}
+
+/// A connection that writes, with what keeps our promises.
+pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
+    let connection = Connection::open(path)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    // Decisions, events and offsets share transactions: what was acknowledged must survive a power cut.
+    connection.pragma_update(None, "synchronous", "full")?;
     Ok(connection)
 }
 

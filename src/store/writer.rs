@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::checkpoint::Checkpoints;
 use super::write::Write;
 use super::{Store, StoreError};
 use crate::bus::Bell;
@@ -58,14 +59,18 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection, bell: Bell) -> Result<Self, StoreError> {
+    pub(super) fn start(
+        connection: Connection,
+        checkpoints: Checkpoints,
+        bell: Bell,
+    ) -> Result<Self, StoreError> {
         let shared = Arc::new(Shared::default());
         let next = read_seq(&connection)?;
         bell.ring(next - 1);
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || run(connection, next, &theirs, &bell))
+            .spawn(move || run(connection, checkpoints, next, &theirs, &bell))
             .expect("the system can start one thread");
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -161,8 +166,15 @@ where
     }
 }
 
-fn run(mut connection: Connection, mut next: u64, shared: &Shared, bell: &Bell) {
+fn run(
+    mut connection: Connection,
+    mut checkpoints: Checkpoints,
+    mut next: u64,
+    shared: &Shared,
+    bell: &Bell,
+) {
     while let Some(jobs) = take(shared) {
+        let rows = jobs.iter().map(|job| job.rows()).sum();
         match commit(&mut connection, next, jobs) {
             Ok((after, finished)) => {
                 if after > next {
@@ -172,6 +184,7 @@ fn run(mut connection: Connection, mut next: u64, shared: &Shared, bell: &Bell) 
                 for (job, result) in finished {
                     job.done(result);
                 }
+                checkpoints.committed(rows);
             }
             Err((error, jobs)) => {
                 tracing::error!(%error, "a transaction was not committed");

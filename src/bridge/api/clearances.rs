@@ -6,12 +6,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::Api;
-use super::delivery::Arrival;
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, limit, the};
 use super::peer::Operator;
 use super::view::{self, ClearanceView, List};
-use crate::domain::{Clearance, ClearanceStatus, Delivery, Verdict};
+use crate::domain::{Clearance, ClearanceStatus, Verdict};
 use crate::session::{CommandError, Input, Refused};
 use crate::store::ClearanceFilter;
 
@@ -75,9 +74,8 @@ pub(super) async fn decide(
         return Err(already(clearance));
     }
     let input = Input::Decide { clearance: clearance.id, verdict, reason, option, by };
-    let arrival = Arrival::of(&api);
     match api.supervisor().command(clearance.session, input).await {
-        Ok(_) => {}
+        Ok(done) => done.arrival.wait().await,
         Err(CommandError::Refused(refused @ (Refused::NotOpen | Refused::Ended))) => {
             let now = api.clearance(&clearance.id.to_string()).await?;
             let pending = now.status == ClearanceStatus::Pending;
@@ -85,10 +83,7 @@ pub(super) async fn decide(
         }
         Err(error) => return Err(error.into()),
     }
-    let id = clearance.id.to_string();
-    let clearance =
-        arrival.wait(|| api.clearance(&id), |clearance| clearance.delivery == Delivery::Pending).await?;
-    Ok(Json(view::clearance(clearance)))
+    Ok(Json(view::clearance(api.clearance(&clearance.id.to_string()).await?)))
 }
 
 /// Somebody or something was first: who, what and when.

@@ -6,7 +6,6 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 
 use super::Api;
-use super::delivery::Arrival;
 use super::error::ApiError;
 use super::extract::{Body, Query, limit, the};
 use super::peer::Operator;
@@ -47,10 +46,10 @@ pub(super) async fn send(
         return Err(ApiError::bad_request("text must not be empty"));
     }
     let session = api.session(&id).await?.id;
-    let arrival = Arrival::of(&api);
-    let prompt = api.supervisor().command(session, Input::Prompt { text: send.text, by }).await?;
-    let id = prompt.map(|id| id.to_string()).unwrap_or_default();
-    let prompt = arrival.wait(|| api.prompt(&id), |prompt| prompt.state == PromptState::Sending).await?;
+    let done = api.supervisor().command(session, Input::Prompt { text: send.text, by }).await?;
+    done.arrival.wait().await;
+    let id = done.prompt.map(|id| id.to_string()).unwrap_or_default();
+    let prompt = api.prompt(&id).await?;
     Ok((StatusCode::ACCEPTED, Json(view::prompt(prompt))))
 }
 

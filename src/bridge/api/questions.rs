@@ -6,12 +6,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::Api;
-use super::delivery::Arrival;
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, limit, the};
 use super::peer::Operator;
 use super::view::{self, List, QuestionView};
-use crate::domain::{Answer, Delivery, Question, QuestionStatus};
+use crate::domain::{Answer, Question, QuestionStatus};
 use crate::session::{CommandError, Input, Refused};
 use crate::store::QuestionFilter;
 
@@ -68,9 +67,8 @@ pub(super) async fn answer(
         return Err(already(question));
     }
     let input = Input::Answer { question: question.id, answer, instruction, by };
-    let arrival = Arrival::of(&api);
     match api.supervisor().command(question.session, input).await {
-        Ok(_) => {}
+        Ok(done) => done.arrival.wait().await,
         Err(CommandError::Refused(refused @ (Refused::NotOpen | Refused::Ended))) => {
             let now = api.question(&question.id.to_string()).await?;
             let pending = now.status == QuestionStatus::Pending;
@@ -78,10 +76,7 @@ pub(super) async fn answer(
         }
         Err(error) => return Err(error.into()),
     }
-    let id = question.id.to_string();
-    let question =
-        arrival.wait(|| api.question(&id), |question| question.delivery == Delivery::Pending).await?;
-    Ok(Json(view::question(question)))
+    Ok(Json(view::question(api.question(&question.id.to_string()).await?)))
 }
 
 fn already(question: Question) -> ApiError {

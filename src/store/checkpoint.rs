@@ -1,0 +1,61 @@
+//! Moves what was committed from the write-ahead log into the database file, beside the writer: nobody waits for it.
+
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+
+use super::{StoreError, schema};
+
+/// How many rows are committed from one checkpoint to the next: some megabytes of log.
+const ROWS: usize = 4000;
+/// A commit writes pages of its own, whatever its rows.
+const ROWS_OF_A_COMMIT: usize = 4;
+
+pub(super) struct Checkpoints {
+    /// Dropped to end the thread.
+    wake: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+    rows: usize,
+}
+
+impl Checkpoints {
+    pub(super) fn start(path: &Path) -> Result<Self, StoreError> {
+        let connection = schema::connect(path)?;
+        let (wake, woken) = mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new()
+            .name("store-checkpoint".to_owned())
+            .spawn(move || run(&connection, &woken))
+            .expect("the system can start one thread");
+        Ok(Self { wake: Some(wake), thread: Some(thread), rows: 0 })
+    }
+
+    /// Called after each commit.
+    pub(super) fn committed(&mut self, rows: usize) {
+        self.rows += rows + ROWS_OF_A_COMMIT;
+        if let Some(wake) = self.wake.as_ref().filter(|_| self.rows >= ROWS) {
+            wake.try_send(()).ok(); // it is awake already, or will wake and see this too
+            self.rows = 0;
+        }
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        self.wake = None;
+        if let Some(thread) = self.thread.take() {
+            thread.join().ok(); // it does not panic, and if it did there is nothing left to do
+        }
+    }
+}
+
+fn run(connection: &Connection, woken: &Receiver<()>) {
+    while woken.recv().is_ok() {
+        // Passive: takes no lock that the writer or a reader needs, and does as much as it can without one.
+        let done = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        if let Err(error) = done {
+            tracing::warn!(%error, "the database's log was not moved into it; it grows until that works");
+        }
+    }
+}
