@@ -146,7 +146,7 @@ struct Context {
 impl Context {
     /// `--json` prints what the daemon said, anything else what the verb makes of it.
     fn answer(&self, answer: &Answer, human: impl FnOnce() -> anyhow::Result<String>) -> anyhow::Result<()> {
-        if self.json { out::print(&answer.body) } else { out::print(&human()?) }
+        if self.json { out::print_json(&answer.body) } else { out::print(&human()?) }
     }
 
     /// A table, or a word about its absence.

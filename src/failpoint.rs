@@ -1,6 +1,6 @@
 //! Places where a test can make the daemon die as if by `kill -9`. They exist in debug builds only.
 //!
-//! `INTERCOM_FAILPOINT=name` dies at the first visit, `name:3` at the third.
+//! `INTERCOM_FAILPOINT=name` dies at the first visit, `name:3` at the third, and `name!` panics at the first.
 
 /// Dies here if that was asked for.
 #[cfg(debug_assertions)]
@@ -8,19 +8,21 @@ pub fn visit(name: &str) {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    static WANTED: OnceLock<Option<(String, u32)>> = OnceLock::new();
+    static WANTED: OnceLock<Option<(String, u32, bool)>> = OnceLock::new();
     static VISITS: AtomicU32 = AtomicU32::new(0);
 
     let wanted = WANTED.get_or_init(|| {
         let value = std::env::var("INTERCOM_FAILPOINT").ok()?;
-        let (name, nth) = value.split_once(':').unwrap_or((&value, "1"));
-        Some((name.to_owned(), nth.parse().ok()?))
+        let (name, panics) = value.strip_suffix('!').map_or((&*value, false), |name| (name, true));
+        let (name, nth) = name.split_once(':').unwrap_or((name, "1"));
+        Some((name.to_owned(), nth.parse().ok()?, panics))
     });
-    if let Some((wanted, nth)) = wanted
+    if let Some((wanted, nth, panics)) = wanted
         && wanted == name
         && VISITS.fetch_add(1, Ordering::SeqCst) + 1 == *nth
     {
         eprintln!("failpoint {name}");
+        assert!(!panics, "failpoint {name}");
         nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).ok(); // it does not come back
     }
 }

@@ -14,6 +14,7 @@
 mod cgroup;
 mod client;
 mod environment;
+mod files;
 mod find;
 mod frame;
 mod identity;
@@ -34,6 +35,8 @@ use tokio::sync::mpsc;
 
 pub use cgroup::{Cgroups, Limits};
 pub use environment::{SESSION_VARIABLE, agent_environment};
+pub use files::raise_open_files;
+use files::usual_open_files;
 pub use find::Lost;
 pub use identity::Identity;
 pub use leftovers::strays;

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -24,6 +23,7 @@ use crate::bridge::api::{Api, Peer};
 use crate::bus::Bell;
 use crate::config::{Config, OnStop, Paths};
 use crate::domain::Time;
+use crate::host;
 use crate::socket;
 use crate::store::Store;
 use crate::supervisor::{Recovered, Supervisor};
@@ -49,7 +49,7 @@ pub fn serve(options: ServeOptions) -> anyhow::Result<()> {
         make_private_dir(dir)?;
     }
     let lock = lock(&paths)?;
-    raise_fd_limit();
+    host::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(run(&paths, config, demo));
     runtime.shutdown_timeout(Duration::from_millis(200));
@@ -174,18 +174,5 @@ fn lock(paths: &Paths) -> anyhow::Result<Flock<File>> {
             let pid = if pid.is_empty() { "unknown" } else { pid.trim() };
             bail!("another intercom (pid {pid}) uses the state directory {}", paths.state_dir.display())
         }
-    }
-}
-
-/// Each agent takes a handful of descriptors.
-fn raise_fd_limit() {
-    match getrlimit(Resource::RLIMIT_NOFILE) {
-        Ok((soft, hard)) if soft < hard => {
-            if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
-                tracing::warn!(%error, soft, hard, "the limit on open files stays low");
-            }
-        }
-        Ok(_) => {}
-        Err(error) => tracing::warn!(%error, "the limit on open files is not known"),
     }
 }

@@ -35,6 +35,9 @@ pub enum StoreError {
     /// A compare-and-set found something else than expected; nothing was changed.
     #[error("{0} is not pending any more")]
     Conflict(String),
+    /// Retention was faster.
+    #[error("the session was removed: it had ended long ago")]
+    Removed,
     #[error("{what} in the database is not readable")]
     Corrupt { what: &'static str },
     #[error("the database {path} has schema version {found}; this intercom knows versions up to {known}")]

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -20,8 +22,8 @@ pub use recover::Recovered;
 use crate::config::{AgentLimits, Config};
 use crate::domain::{PromptId, SessionId};
 use crate::host::{Cgroups, Observer};
-use crate::session::actor::{Actor, Beginning, Plan, StartError};
-use crate::session::recover::amend;
+use crate::session::actor::{Actor, Beginning, Farewell, Plan, StartError};
+use crate::session::recover::{amend, bury};
 use crate::session::{CommandError, Done, Handle, How, Input, Refused, State, Stopped};
 use crate::store::{Store, StoreError, Stored};
 
@@ -152,14 +154,38 @@ impl Supervisor {
         let resumed = matches!(beginning, Beginning::New(Input::Resume { .. }));
         let generation = state.generation() + u32::from(resumed);
         let (actor, handle, started) = Actor::new(state, plan, store, paused, leave, generation);
-        self.sessions().insert(id, Seat { name: handle.name.clone(), handle: Some(handle) });
+        {
+            let mut sessions = self.sessions();
+            // Whoever stops all sessions has looked, or will look, after this.
+            if self.0.closing.is_cancelled() && matches!(beginning, Beginning::New(_)) {
+                sessions.remove(&id);
+                return Err(StartError::Closing);
+            }
+            sessions.insert(id, Seat { name: handle.name.clone(), handle: Some(handle.clone()) });
+        }
         let supervisor = self.clone();
         self.0.tasks.spawn(async move {
-            let farewell = actor.run(beginning).await;
+            let farewell = AssertUnwindSafe(actor.run(beginning)).catch_unwind().await;
+            if farewell.is_err() {
+                supervisor.salvage(id, handle.observer()).await;
+            }
             supervisor.sessions().remove(&id);
-            farewell.tell();
+            farewell.into_iter().for_each(Farewell::tell);
         });
         started.await.unwrap_or(Err(StartError::Command(CommandError::Refused(Refused::Ended))))
+    }
+
+    /// A session's task panicked: a bug of ours. Its agent is not left without anybody to answer it.
+    async fn salvage(&self, id: SessionId, observer: Option<Observer>) {
+        tracing::error!(session.id = %id, "the task of a session failed; its agent is ended");
+        observer.iter().for_each(Observer::end);
+        let ended = match self.stored(id).await {
+            Ok((_, state)) => bury(self.store(), state, "intercom failed; its log says how").await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = ended {
+            tracing::error!(session.id = %id, %error, "its end is recorded at the next start");
+        }
     }
 
     /// Stops every session, all at the same time, and waits until they are gone; the hard way once `impatience` is over.

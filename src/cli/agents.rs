@@ -21,7 +21,7 @@ struct Profile {
 pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
     let list = cx.client.list(&["agents"], &[]).await?;
     if cx.json {
-        return out::print(&list.body);
+        return out::print_json(&list.body);
     }
     let mut table = Table::new(&["NAME", "PROTOCOL", "COMMAND", "DESCRIPTION"]);
     for profile in list.items::<Profile>()? {

@@ -45,7 +45,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     query.extend(args.session.as_deref().map(|session| ("session", session)));
     let list = cx.client.list(&["clearances"], &query).await?;
     if cx.json {
-        return out::print(&list.body);
+        return out::print_json(&list.body);
     }
     let clearances: Vec<Clearance> = list.items()?;
     let nothing = if args.all { "no clearances" } else { "nothing waits for a decision" };

@@ -56,7 +56,7 @@ async fn page_through(session: &str, mut after: u64, printer: &Printer, cx: &Con
         let query = [("after", &*after.to_string()), ("session", session), ("limit", PAGE)];
         let page: Page = cx.client.get(&url(&["events"], &query)).await?.parse()?;
         let events = page.items.iter().map(|item| Event::parse(item.get())).collect::<Result<Vec<_>, _>>()?;
-        out::print(&events.iter().map(|event| printer.show(event)).collect::<String>())?;
+        printer.print(&events.iter().map(|event| printer.show(event)).collect::<String>())?;
         match page.next {
             Some(next) if next > after => after = next,
             _ => return Ok(()),
@@ -79,7 +79,7 @@ async fn follow(session: &str, after: u64, printer: &Printer, cx: &Context) -> a
         };
         match item {
             Item::Event(event) => {
-                out::print(&printer.show(&event))?;
+                printer.print(&printer.show(&event))?;
                 match event.kind.as_str() {
                     "session.ended" if has_ended(session, cx).await => return Ok(()),
                     "session.ended" => ending = true,
@@ -118,6 +118,10 @@ struct Printer {
 }
 
 impl Printer {
+    fn print(&self, lines: &str) -> anyhow::Result<()> {
+        if self.json { out::print_json(lines) } else { out::print(lines) }
+    }
+
     fn show(&self, event: &Event) -> String {
         if !self.kinds.is_empty() && !self.kinds.iter().any(|kind| is_kind(&event.kind, kind)) {
             return String::new();

@@ -22,7 +22,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let query: &[_] = if args.all { &[("all", "true")] } else { &[] };
     let list = cx.client.list(&["sessions"], query).await?;
     if cx.json {
-        return out::print(&list.body);
+        return out::print_json(&list.body);
     }
     let nothing = if args.all { "no sessions" } else { "no live sessions; `intercom run` starts one" };
     cx.table(&table(&list.items()?, Timestamp::now()), nothing)

@@ -1,7 +1,9 @@
 //! The one place that writes: data to stdout, talk to stderr.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+
+use super::text::escape_json;
 
 /// Whoever read our stdout has closed it (`intercom logs … | head`). That ends the command, quietly and well.
 #[derive(Debug)]
@@ -18,6 +20,11 @@ impl std::error::Error for ReaderGone {}
 /// Prints lines of data; a missing last line feed is added, an empty text prints nothing.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
     write_to(&mut io::stdout().lock(), text)
+}
+
+/// Prints JSON: to a program as it came, to a terminal with everything escaped that could deceive the person before it.
+pub(super) fn print_json(text: &str) -> anyhow::Result<()> {
+    if io::stdout().is_terminal() { print(&escape_json(text)) } else { print(text) }
 }
 
 /// Writes to the terminal as it is, without adding a line feed.

@@ -28,7 +28,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     }
     let list = cx.client.list(&["sessions", &args.session, "prompts"], &[]).await?;
     if cx.json {
-        return out::print(&list.body);
+        return out::print_json(&list.body);
     }
     let now = Timestamp::now();
     let mut table = Table::new(&["ID", "STATE", "AGE", "BY", "TEXT"]);

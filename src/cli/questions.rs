@@ -23,7 +23,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let query: &[_] = if args.all { &[] } else { &[("status", "pending")] };
     let list = cx.client.list(&["questions"], query).await?;
     if cx.json {
-        return out::print(&list.body);
+        return out::print_json(&list.body);
     }
     let questions: Vec<Question> = list.items()?;
     if questions.is_empty() {

@@ -47,6 +47,21 @@ fn sanitize(text: &str, line_feed: &str, tab: &str) -> String {
     clean
 }
 
+/// The same JSON, with `\u202e` for what is shown as `<U+202E>` elsewhere.
+pub(super) fn escape_json(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c != '\n' && deceives(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(escaped, "\\u{unit:04x}").expect("a string takes every write");
+            }
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
+}
+
 /// Control characters, bidirectional controls, and characters of no width.
 fn deceives(c: char) -> bool {
     c.is_control()
@@ -123,6 +138,15 @@ pub(super) fn plural(count: usize, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_on_a_terminal_means_the_same_and_cannot_deceive() {
+        let json = "{\"a\": \"x\u{202e}y\u{9b}31m\u{e0041} é\"}\n";
+        let escaped = escape_json(json);
+        assert_eq!(escaped, "{\"a\": \"x\\u202ey\\u009b31m\\udb40\\udc41 é\"}\n");
+        let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(parse(&escaped), parse(json));
+    }
 
     #[test]
     fn terminal_escapes_are_made_visible() {

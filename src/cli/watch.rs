@@ -55,7 +55,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
 async fn lines(mut stream: Stream, cx: &Context) -> anyhow::Result<()> {
     loop {
         match stream.next().await? {
-            Item::Event(event) if cx.json => out::print(&event.raw)?,
+            Item::Event(event) if cx.json => out::print_json(&event.raw)?,
             Item::Event(event) => out::print(&line(&event, cx))?,
             item => tell(&item),
         }

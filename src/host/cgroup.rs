@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+/// Where the daemon itself goes if it has to make room, beside its agents.
+const OURS: &str = "intercom-daemon";
+
 /// Where cgroups for agents can be made.
 #[derive(Debug, Clone)]
 pub struct Cgroups {
@@ -28,7 +31,22 @@ impl Cgroups {
 
     /// Makes limits possible below; fails where others are in our cgroup as well, or a controller is not ours to give.
     pub fn enable_limits(&self) -> io::Result<()> {
-        fs::write(self.base.join("cgroup.subtree_control"), "+memory +pids +cpu")
+        let enable = || fs::write(self.base.join("cgroup.subtree_control"), "+memory +pids +cpu");
+        match enable() {
+            // Who gives limits to those below must not have processes itself: we move below, too.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                let ours = self.base.join(OURS);
+                fs::create_dir(&ours).or_else(|error| match error.kind() {
+                    io::ErrorKind::AlreadyExists => Ok(()),
+                    _ => Err(error),
+                })?;
+                fs::write(ours.join("cgroup.procs"), "0")?;
+                enable().inspect_err(|_| {
+                    fs::write(self.base.join("cgroup.procs"), "0").ok(); // we can stay where we are
+                })
+            }
+            result => result,
+        }
     }
 
     pub fn of(&self, name: &str) -> PathBuf {

@@ -42,6 +42,8 @@ impl Process {
             // Without even a directory it was not started from here: a copy of the database may be served elsewhere.
             if keep.dir.exists() {
                 care.end_all().await;
+                // A shim that is only about to start finds no place to put its socket, and does not.
+                super::remove(&keep.dir);
             }
             return Err(Lost::NeverRan);
         }

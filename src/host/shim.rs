@@ -47,6 +47,9 @@ pub(super) struct Order {
     pub(super) keep: Keep,
     /// What it is to speak: always the newest, but for tests.
     pub(super) version: u32,
+    /// The usual limit on open files: the daemon has raised its own.
+    #[serde(default)]
+    pub(super) open_files: Option<u64>,
 }
 
 /// What a new shim answers, as one line of JSON.
@@ -89,10 +92,9 @@ pub fn main() -> ExitCode {
         Err(error) => (Answer::Failed(error), None),
     };
     let mut stdout = std::io::stdout();
-    let told = serde_json::to_vec(&answer).map(|line| stdout.write_all(&line).and_then(|()| stdout.flush()));
-    if told.is_err() {
-        return ExitCode::FAILURE;
-    }
+    let line = serde_json::to_vec(&answer).expect("an answer has string keys only");
+    // A daemon that has died meanwhile is no reason to go: the next one finds us.
+    stdout.write_all(&line).and_then(|()| stdout.flush()).ok();
     match shim {
         Some(shim) => shim.run(),
         None => ExitCode::FAILURE,

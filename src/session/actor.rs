@@ -73,6 +73,8 @@ pub struct Found {
 pub enum StartError {
     #[error("{0}")]
     SpawnFailed(String),
+    #[error("the daemon is stopping")]
+    Closing,
     #[error(transparent)]
     Command(#[from] CommandError),
 }

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
 use super::StoreError;
-use crate::domain::{Entry, Fact, SessionId, SessionRecord, Time};
+use crate::domain::{Entry, Fact, Kind, SessionId, SessionRecord, Time};
 
 /// Everything that changes together.
 #[derive(Debug)]
@@ -46,14 +46,15 @@ pub struct Snapshot {
 
 impl Write {
     pub(super) fn apply(&self, connection: &Connection, next: &mut u64) -> Result<(), StoreError> {
+        let begins = self.facts.first().is_some_and(|fact| fact.kind == Kind::SessionCreated);
+        let known = self.key(connection)?;
+        if known.is_none() && !begins {
+            return Err(StoreError::Removed);
+        }
         if let Some(snapshot) = &self.snapshot {
             snapshot.save(connection)?;
         }
-        let key: i64 = connection
-            .prepare_cached("SELECT key FROM sessions WHERE id = ?1")?
-            .query_row([self.session.to_string()], |row| row.get(0))
-            .optional()?
-            .ok_or(StoreError::Corrupt { what: "a session's row" })?;
+        let key = known.or(self.key(connection)?).ok_or(StoreError::Removed)?;
         self.append(connection, key, next)?;
         for entry in &self.ledger {
             super::ledger::apply(connection, key, entry)?;
@@ -62,6 +63,11 @@ impl Write {
             outgoing.apply(connection, key, self.generation)?;
         }
         Ok(())
+    }
+
+    fn key(&self, connection: &Connection) -> Result<Option<i64>, StoreError> {
+        let mut select = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?1")?;
+        Ok(select.query_row([self.session.to_string()], |row| row.get(0)).optional()?)
     }
 
     fn append(&self, connection: &Connection, key: i64, next: &mut u64) -> Result<(), StoreError> {

@@ -286,6 +286,7 @@ impl Supervisor {
 fn outcome(id: SessionId, result: Result<(), StartError>) -> Result<SessionId, StartRefused> {
     match result {
         Ok(()) => Ok(id),
+        Err(StartError::Closing) => Err(StartRefused::Closing),
         Err(StartError::SpawnFailed(cause)) => Err(StartRefused::SpawnFailed { id, cause }),
         Err(StartError::Command(error)) => Err(error.into()),
     }

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -482,6 +483,9 @@ fn mask(before: &str, word: &str) -> String {
 
 /// `intercom` with nothing but its own directories in its environment.
 pub(crate) fn command(dir: &Path) -> Command {
+    // Below what the system allows, so that whoever raises it is seen.
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, most.min(4000), most).unwrap();
     let mut command = Command::new(INTERCOM);
     command
         .env_clear()

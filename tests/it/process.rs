@@ -55,6 +55,11 @@ fn an_agent_has_a_session_and_a_group_of_its_own_and_nothing_of_ours() {
         let known = inherited.iter().any(|path| path.to_str() == file.as_str());
         assert!(["0", "1", "2"].contains(&fd.as_str()) || known, "{fd} is {file}");
     }
+    let open_files = |pid: &str| {
+        let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        limits.lines().find(|line| line.starts_with("Max open files")).unwrap().to_owned()
+    };
+    assert_eq!(open_files(&who["pid"].to_string()), open_files("self"), "the daemon's own is raised");
     let mask = |name: &str| u64::from_str_radix(who["signals"][name].as_str().unwrap(), 16).unwrap();
     assert_eq!(mask("SigBlk"), 0);
     for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD] {

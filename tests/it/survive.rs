@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, fixture, http, is_alive};
+use crate::harness::{Daemon, fixture, home, http, is_alive};
 
 /// What the fixture was sent, line by line, as it reported itself.
 fn received(events: &[Value]) -> Vec<Value> {
@@ -344,4 +344,46 @@ fn a_shim_that_has_lost_its_description_is_found_all_the_same() {
     let daemon = Daemon::start_in(dir, &[], &[]);
     assert!(daemon.log().contains("1 sessions re-attached"), "{}", daemon.log());
     assert_eq!(daemon.show(&session)["pid"], pid);
+}
+
+#[test]
+fn a_session_whose_task_fails_ends_visibly_with_its_agent_and_the_others_go_on() {
+    let dir = home("");
+    let mut daemon = Daemon::start_in(dir, &[], &[("INTERCOM_FAILPOINT", "output.decoded:2!")]);
+    let other = daemon.run(&["status:up", "echo"]);
+    daemon.wait_status(&other, "up");
+    let session = daemon.run_with(&["status:hello", "serve"], json!({ "name": "unlucky" }));
+    let pid = daemon.show(&session)["pid"].clone();
+    let ended = daemon.wait_kind(&session, "session.ended");
+    assert_eq!(ended["data"]["reason"], "intercom failed; its log says how");
+    daemon.until("its agent has gone", |_| (!is_alive(&pid)).then_some(()));
+    daemon.post(&format!("/api/v1/sessions/{other}/nudge"), &json!({ "message": "still there?" }));
+    daemon.wait_status(&other, "received");
+    let again = daemon.run_with(&["serve"], json!({ "name": "unlucky" }));
+    assert_ne!(again, session, "its name and its place are free again");
+}
+
+#[test]
+fn an_agent_cannot_take_the_place_of_the_daemon_at_its_shim() {
+    let daemon = Daemon::start();
+    let script = r#"
+import json, os, socket, sys
+shim = socket.socket(socket.AF_UNIX)
+os.chdir(sys.argv[1] + "/agents/" + os.environ["INTERCOM_SESSION"] + "/1")
+shim.connect("sock")
+told = shim.recv(4096)
+print(json.dumps({"method": "status/update", "params": {"message": "refused" if told == b"" else "welcome"}}), flush=True)
+print(json.dumps({"method": "clearance/request", "id": "1", "params": {"title": "May I?", "description": "", "risk_level": "low"}}), flush=True)
+sys.stdin.readline()
+print(json.dumps({"method": "status/update", "params": {"message": "answered"}}), flush=True)
+sys.stdin.read()
+"#;
+    std::fs::write(daemon.workspace().join("agent.py"), script).unwrap();
+    let state = daemon.dir.path().join("state");
+    let body = json!({ "command": "python3", "args": ["agent.py", state], "workspace": daemon.workspace() });
+    let session = daemon.post("/api/v1/sessions", &body).1["id"].as_str().unwrap().to_owned();
+    daemon.wait_status(&session, "refused");
+    let clearance = daemon.clearance(&session);
+    assert_eq!(daemon.decide(&clearance, "approve")["delivery"], "delivered");
+    daemon.wait_status(&session, "answered");
 }

@@ -75,6 +75,7 @@ impl From<StoreError> for ApiError {
             StoreError::Corrupt { .. } => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
             }
+            StoreError::Removed => Self::conflict("ended", error.to_string()),
             _ => Self::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", error.to_string())
                 .hint("nothing was changed; look at the free disk space and try again"),
         }

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::SigSet;
 
 use crate::host::cgroup::{Cgroup, Limits};
@@ -23,7 +23,12 @@ impl Agent {
     /// The process runs when this returns, in a session, a group and, where there is one, a cgroup of its own. `unmet`
     /// limits are those that the cgroup could not take.
     #[expect(unsafe_code, reason = "session, cgroup and limits can only be asked for between fork and exec")]
-    pub(super) fn start(spec: &Spec, cgroup: Option<&Cgroup>, unmet: &Limits) -> io::Result<Self> {
+    pub(super) fn start(
+        spec: &Spec,
+        cgroup: Option<&Cgroup>,
+        unmet: &Limits,
+        open_files: Option<u64>,
+    ) -> io::Result<Self> {
         let mut command = Command::new(&spec.program);
         command
             .args(&spec.args)
@@ -49,6 +54,10 @@ impl Agent {
                 }
                 if let Some(count) = unmet.processes {
                     setrlimit(Resource::RLIMIT_NPROC, count, count)?;
+                }
+                if let Some(usual) = open_files {
+                    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+                    setrlimit(Resource::RLIMIT_NOFILE, usual.min(hard), hard)?;
                 }
                 Ok(())
             });

@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use bytes::BytesMut;
-use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg, sockopt::PeerCredentials};
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixCredentials, getsockopt, sendmsg};
 
 use crate::host::frame::Frame;
 
@@ -40,11 +41,18 @@ impl Link {
         Some((daemon.stream.as_fd(), !daemon.outgoing.is_empty() || daemon.bell.is_some()))
     }
 
-    /// Takes a new connection and greets it, handing over a second end of the agent's stdout.
-    pub(super) fn welcome(&mut self, hello: &Frame, stdout: Option<BorrowedFd<'_>>) {
+    /// Takes a new connection and greets it, handing over a second end of the agent's stdout. Those `below` us are the
+    /// agent's and no daemon.
+    pub(super) fn welcome(
+        &mut self,
+        hello: &Frame,
+        stdout: Option<BorrowedFd<'_>>,
+        below: impl Fn(i32) -> bool,
+    ) {
         while let Ok((stream, _)) = self.listener.accept() {
             let ours = nix::unistd::geteuid().as_raw();
-            if !getsockopt(&stream, PeerCredentials).is_ok_and(|peer| peer.uid() == ours) {
+            let daemon = |peer: UnixCredentials| peer.uid() == ours && !below(peer.pid());
+            if !getsockopt(&stream, PeerCredentials).is_ok_and(daemon) {
                 continue;
             }
             if stream.set_nonblocking(true).is_err() || greet(&stream, hello, stdout).is_err() {

@@ -68,6 +68,8 @@ pub(super) struct Shim {
     /// The disk is full until, perhaps, then.
     disk_full: Option<Instant>,
     can_splice: bool,
+    /// Taken from the pipe by a read, and not in the journal yet.
+    in_hand: Vec<u8>,
     cgroup: Option<Cgroup>,
     /// How far the daemon that listens has read.
     seen: u64,
@@ -92,9 +94,10 @@ impl Shim {
         // Without one, the tree is ended by sweeping it, and limits are the system's own.
         let made = cgroup.as_ref().and_then(|dir| Cgroup::create(dir, limits).ok());
         let (cgroup, unmet) = made.map_or((None, limits.clone()), |(made, unmet)| (Some(made), unmet));
-        let agent = Agent::start(&order.spec, cgroup.as_ref(), &unmet).inspect_err(|_| {
-            cgroup.as_ref().inspect(|cgroup| cgroup.remove());
-        })?;
+        let agent =
+            Agent::start(&order.spec, cgroup.as_ref(), &unmet, order.open_files).inspect_err(|_| {
+                cgroup.as_ref().inspect(|cgroup| cgroup.remove());
+            })?;
         let me = i32::try_from(std::process::id()).expect("pids fit into an i32");
         let meta = Meta {
             version: order.version,
@@ -131,6 +134,7 @@ impl Shim {
             closed_first: false,
             disk_full: None,
             can_splice: true,
+            in_hand: Vec::new(),
             cgroup,
             seen: 0,
         })
@@ -216,7 +220,9 @@ impl Shim {
             shim: self.meta.shim.clone(),
             journal_end: self.journal.end(),
         });
-        self.link.welcome(&hello, self.stdout.as_ref().map(AsFd::as_fd));
+        let (me, cgroup) = (self.me, self.cgroup.as_ref());
+        let below = |pid| whole_tree(me, cgroup).contains(&pid);
+        self.link.welcome(&hello, self.stdout.as_ref().map(AsFd::as_fd), below);
         for frame in self.link.read() {
             if frame.since() <= self.meta.version {
                 self.obey(frame, &mut out);
@@ -307,10 +313,8 @@ impl Shim {
         }
     }
 
-    /// Everything below us, and whoever got out of that but not out of the cgroup.
     fn tree(&self) -> HashSet<i32> {
-        let members = self.cgroup.iter().flat_map(Cgroup::members);
-        tree::descendants(self.me).into_iter().chain(members).collect()
+        whole_tree(self.me, self.cgroup.as_ref())
     }
 
     fn sweep(&mut self) {
@@ -359,8 +363,13 @@ impl Shim {
         let before = self.journal.end();
         for _ in 0..SPLICES {
             let Some(stdout) = self.stdout.as_ref().filter(|_| self.may_read()) else { break };
-            let can_splice = self.can_splice;
-            match self.journal.grow(|file, at| take(stdout, file, at, can_splice)) {
+            let in_hand = &mut self.in_hand;
+            let moved = if self.can_splice {
+                self.journal.grow(|file, at| move_whole(stdout, file, at))
+            } else {
+                self.journal.grow(|file, at| copy(stdout, file, at, in_hand))
+            };
+            match moved {
                 Ok(0) => {
                     self.stdout = None;
                     self.closed_at = Some(Instant::now());
@@ -423,18 +432,28 @@ impl Shim {
     }
 }
 
+/// Everything below us, and whoever got out of that but not out of the cgroup.
+fn whole_tree(me: i32, cgroup: Option<&Cgroup>) -> HashSet<i32> {
+    let members = cgroup.into_iter().flat_map(Cgroup::members);
+    tree::descendants(me).into_iter().chain(members).collect()
+}
+
 /// Moves bytes from the pipe into the journal without ever holding them: killed at any moment, we lose none.
-fn take(pipe: &OwnedFd, file: &fs::File, at: u64, can_splice: bool) -> io::Result<usize> {
+fn move_whole(pipe: &OwnedFd, file: &fs::File, at: u64) -> io::Result<usize> {
     let mut offset = i64::try_from(at).map_err(io::Error::other)?;
-    if can_splice {
-        let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
-        return Ok(splice(pipe, None, file, Some(&mut offset), SPLICE_BYTES, flags)?);
+    let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
+    Ok(splice(pipe, None, file, Some(&mut offset), SPLICE_BYTES, flags)?)
+}
+
+/// Where the file system cannot do that: through our hands, which keep it until it is written.
+fn copy(pipe: &OwnedFd, file: &fs::File, at: u64, in_hand: &mut Vec<u8>) -> io::Result<usize> {
+    if in_hand.is_empty() {
+        let mut chunk = [0; CHUNK];
+        let read = nix::unistd::read(pipe, &mut chunk)?;
+        in_hand.extend_from_slice(&chunk[..read]);
     }
-    // Where the file system cannot: read and write, with a moment in between.
-    let mut chunk = [0; CHUNK];
-    let read = nix::unistd::read(pipe, &mut chunk)?;
-    std::os::unix::fs::FileExt::write_all_at(file, &chunk[..read], at)?;
-    Ok(read)
+    std::os::unix::fs::FileExt::write_all_at(file, in_hand, at)?;
+    Ok(std::mem::take(in_hand).len())
 }
 
 /// All or nothing, under this name.
