@@ -9,6 +9,7 @@
 //!                                    └─ names the line and key of any error ◄──┘
 //! ```
 
+mod access;
 mod choices;
 mod describe;
 mod environment;
@@ -20,6 +21,7 @@ mod syntax;
 mod table;
 mod validate;
 
+pub use access::*;
 pub use choices::*;
 pub use load::{ConfigError, load, parse};
 pub use model::*;

@@ -3,8 +3,11 @@
 //! Nothing here does I/O or knows a wire format. Everything above speaks in these types; what an agent or a bridge
 //! says is turned into them at its edge.
 
+pub mod access;
+pub mod audit;
 pub mod clearance;
 pub mod delivery;
+pub mod duration;
 pub mod event;
 pub mod id;
 pub mod json;
@@ -15,10 +18,12 @@ pub mod said;
 pub mod session;
 pub mod time;
 
-pub use clearance::{Choice, Clearance, ClearanceStatus, Risk, Verdict};
+pub use access::{Grant, Role, Token};
+pub use audit::{AuditRow, Audited};
+pub use clearance::{Choice, Clearance, ClearanceStatus, Outcome, Risk, Ruling, Verdict};
 pub use delivery::Delivery;
 pub use event::{Event, Fact, Kind};
-pub use id::{ClearanceId, PromptId, QuestionId, SessionId, TurnId};
+pub use id::{ClearanceId, GrantId, PromptId, QuestionId, SessionId, TokenId, TurnId};
 pub use json::{Json, RequestId};
 pub use ledger::Entry;
 pub use prompt::{Prompt, PromptState};
@@ -26,3 +31,12 @@ pub use question::{Answer, Question, QuestionStatus};
 pub use said::{Ask, Fault, FaultCode, Outbound, Progress, Rejection, Said};
 pub use session::{Exit, Phase, SessionRecord, Turn};
 pub use time::Time;
+
+/// Bytes as people compare them.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes every write");
+        text
+    })
+}

@@ -21,6 +21,7 @@ mod identity;
 mod journal;
 mod leftovers;
 mod observe;
+mod peers;
 pub mod shim;
 mod spawn;
 mod tree;
@@ -41,6 +42,7 @@ pub use find::Lost;
 pub use identity::Identity;
 pub use leftovers::strays;
 pub use observe::{Observer, Seen};
+pub use peers::{Traces, socket_inode, traces};
 pub use spawn::{SpawnError, resolve_program};
 
 use crate::domain::Exit;

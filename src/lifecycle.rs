@@ -16,10 +16,12 @@ use nix::fcntl::{Flock, FlockArg};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 mod demo;
+mod port;
 
-use crate::bridge::api::{Api, Peer};
+use crate::bridge::api::{Api, serve};
 use crate::bus::Bell;
 use crate::config::{Config, OnStop, Paths};
 use crate::domain::Time;
@@ -76,22 +78,32 @@ async fn run(paths: &Paths, config: Config, demo: bool) -> anyhow::Result<()> {
     }
     supervisor.keep_house();
 
+    let closing = CancellationToken::new();
+    let api = Api::open(supervisor.clone(), bell.clone(), closing.clone()).await?;
+    let port = port::open(&supervisor.config().api, &api).await?;
     let listener = socket::listen(&paths.socket)
         .await
         .with_context(|| format!("cannot listen on {}", paths.socket.display()))?;
+    let others = supervisor.config().operators.iter().any(|operator| operator.uid.is_some());
+    if others {
+        // Who may do what is decided by the kernel's word about the caller, not by the file's mode.
+        std::fs::set_permissions(&paths.socket, std::fs::Permissions::from_mode(0o666))?;
+    }
     let about = json!({
         "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "socket": paths.socket,
-        "url": null, "started_at": Time::now().to_string(),
+        "url": port.as_ref().map(port::Port::url), "started_at": Time::now().to_string(),
     });
     std::fs::write(paths.daemon_json(), format!("{about}\n"))
         .with_context(|| format!("cannot write {}", paths.daemon_json().display()))?;
 
-    let closing = CancellationToken::new();
-    let api = Api::new(supervisor.clone(), bell.clone(), closing.clone());
-    let service = api.router().into_make_service_with_connect_info::<Peer>();
-    let stop = closing.clone().cancelled_owned();
-    let server =
-        tokio::spawn(async move { axum::serve(listener, service).with_graceful_shutdown(stop).await });
+    let router = api.router();
+    let servers = TaskTracker::new();
+    if let Some(port) = port {
+        tracing::info!(url = port.url(), "the API is on the network");
+        servers.spawn(serve::tcp(port.listener, port.tls, router.clone(), closing.clone()));
+    }
+    servers.spawn(serve::unix(listener, router, closing.clone()));
+    servers.close();
     tracing::info!(socket = %paths.socket.display(), pid = std::process::id(), "intercom is ready");
 
     let guide = if demo { Some(demo::start(&supervisor, &bell, &paths.socket).await?) } else { None };
@@ -121,7 +133,7 @@ async fn run(paths: &Paths, config: Config, demo: bool) -> anyhow::Result<()> {
         guide.abort();
     }
     closing.cancel();
-    tokio::time::timeout(LAST_ANSWERS, server).await.ok(); // a client that does not read is not waited for
+    tokio::time::timeout(LAST_ANSWERS, servers.wait()).await.ok(); // a client that does not read is not waited for
     std::fs::remove_file(&paths.socket).ok(); // somebody may have tidied up
     std::fs::remove_file(paths.daemon_json()).ok(); // as above
     tracing::info!("stopped");

@@ -8,4 +8,4 @@ pub mod state;
 
 pub use actor::{Actor, Plan, StartError};
 pub use handle::{Arrival, CommandError, Done, Handle, Stopped};
-pub use state::{About, How, Input, Refused, State};
+pub use state::{About, Assessed, How, Input, Judge, Refused, State};

@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+mod access;
+mod audit;
 mod checkpoint;
 mod idempotency;
 mod ledger;
@@ -18,6 +20,8 @@ mod tests;
 mod write;
 mod writer;
 
+pub use access::KnownToken;
+pub use audit::{AuditFilter, Verified};
 pub use idempotency::Remembered;
 pub use ledger::{ClearanceFilter, QuestionFilter};
 pub use maintain::Swept;

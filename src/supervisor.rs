@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,15 +14,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 mod housekeeping;
+mod judge;
 mod launch;
 mod recover;
 
 pub use launch::{DEMO_MODE, StartRefused, StartRequest};
 pub use recover::Recovered;
 
+use self::judge::Bench;
 use crate::config::{AgentLimits, Config};
 use crate::domain::{PromptId, SessionId};
-use crate::host::{Cgroups, Observer};
+use crate::host::{self, Cgroups, Observer};
 use crate::session::actor::{Actor, Beginning, Farewell, Plan, StartError};
 use crate::session::recover::{amend, bury};
 use crate::session::{CommandError, Done, Handle, How, Input, Refused, State, Stopped};
@@ -39,7 +42,8 @@ pub struct Supervisor(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    config: Config,
+    /// The configuration and what is decided by it; a reload exchanges it.
+    bench: Bench,
     store: Store,
     /// Live sessions, and places taken for those that are about to be. Held for look-ups only.
     sessions: Mutex<HashMap<SessionId, Seat>>,
@@ -69,7 +73,7 @@ impl Supervisor {
         }
         Self(Arc::new(Inner {
             cgroups,
-            config,
+            bench: Bench::new(Arc::new(config)),
             store,
             sessions: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -79,8 +83,9 @@ impl Supervisor {
         }))
     }
 
-    pub fn config(&self) -> &Config {
-        &self.0.config
+    /// As it is now: a reload exchanges it.
+    pub fn config(&self) -> Arc<Config> {
+        self.0.bench.config()
     }
 
     pub fn store(&self) -> &Store {
@@ -139,6 +144,32 @@ impl Supervisor {
             }
             result => result,
         }
+    }
+
+    /// The session whose agent this process belongs to: below its shim, in its cgroup, or with its mark.
+    pub fn session_of(&self, pid: i32) -> Option<SessionId> {
+        let traces = host::traces(pid);
+        let sessions = self.sessions();
+        let shim = |id: &SessionId, seat: &Seat| {
+            let observer = seat.handle.as_ref().and_then(Handle::observer);
+            observer.is_some_and(|observer| traces.ancestors.contains(&observer.shim_pid()))
+                || traces.marks.iter().any(|mark| mark.contains(&id.to_string()))
+        };
+        sessions.iter().find(|(id, seat)| shim(id, seat)).map(|(id, _)| *id)
+    }
+
+    /// The same for the process at the other end of a connection on this machine. Looks at every process of every agent.
+    pub fn session_of_tcp(&self, from: SocketAddr, to: SocketAddr) -> Option<SessionId> {
+        let observers: Vec<(SessionId, Observer)> = self
+            .sessions()
+            .iter()
+            .filter_map(|(id, seat)| Some((*id, seat.handle.as_ref()?.observer()?)))
+            .collect();
+        if observers.is_empty() {
+            return None;
+        }
+        let inode = host::socket_inode(from, to)?;
+        observers.into_iter().find(|(_, observer)| observer.holds_socket(inode)).map(|(id, _)| id)
     }
 
     /// A look at the live process.

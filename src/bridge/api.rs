@@ -1,29 +1,33 @@
-//! REST and server-sent events, under `/api/v1`, on a unix socket that only the daemon's own user may use.
+//! REST and server-sent events, under `/api/v1`, on a unix socket and, with a token, on a port.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{delete, get, post};
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
 
+mod access;
 mod agents;
+mod audit;
 mod clearances;
 mod error;
 mod events;
 mod extract;
+mod guard;
 mod health;
 mod idempotency;
-mod peer;
 mod prompts;
 mod questions;
+mod routes;
+pub mod serve;
 mod sessions;
+mod tokens;
 mod view;
 
-pub use peer::Peer;
-
 use crate::bus::Bell;
-use crate::store::Store;
+use crate::domain::{Role, Time};
+use crate::store::{Store, StoreError};
 use crate::supervisor::Supervisor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -37,6 +41,8 @@ struct Inner {
     supervisor: Supervisor,
     bell: Bell,
     idempotency: idempotency::Keys,
+    tokens: tokens::Tokens,
+    failures: guard::Failures,
     /// Requests that go on after their caller has hung up.
     tasks: TaskTracker,
     /// Streams end when the daemon does.
@@ -44,9 +50,21 @@ struct Inner {
 }
 
 impl Api {
-    pub fn new(supervisor: Supervisor, bell: Bell, closing: CancellationToken) -> Self {
-        let idempotency = idempotency::Keys::default();
-        Self(Arc::new(Inner { supervisor, bell, idempotency, tasks: TaskTracker::new(), closing }))
+    pub async fn open(
+        supervisor: Supervisor,
+        bell: Bell,
+        closing: CancellationToken,
+    ) -> Result<Self, StoreError> {
+        let tokens = tokens::Tokens::load(supervisor.store().tokens().await?);
+        Ok(Self(Arc::new(Inner {
+            supervisor,
+            bell,
+            idempotency: idempotency::Keys::default(),
+            tokens,
+            failures: guard::Failures::default(),
+            tasks: TaskTracker::new(),
+            closing,
+        })))
     }
 
     fn supervisor(&self) -> &Supervisor {
@@ -61,37 +79,22 @@ impl Api {
         &self.0.bell
     }
 
-    /// Everything, as one service.
+    /// Everything, as one service. Its connections carry a [`serve::Peer`].
     pub fn router(self) -> Router {
         let limit = self.supervisor().config().limits.max_body_bytes;
-        let v1 = Router::new()
-            .route("/health", get(health::health))
-            .route("/agents", get(agents::list))
-            .route("/backup", post(health::backup))
-            .route("/sessions", get(sessions::list).post(sessions::start))
-            .route("/sessions/{id}", get(sessions::show))
-            .route("/sessions/{id}/prompts", get(prompts::list).post(prompts::send))
-            .route("/sessions/{id}/nudge", post(sessions::nudge))
-            .route("/sessions/{id}/interrupt", post(sessions::interrupt))
-            .route("/sessions/{id}/stop", post(sessions::stop))
-            .route("/sessions/{id}/kill", post(sessions::kill))
-            .route("/sessions/{id}/resume", post(sessions::resume))
-            .route("/prompts/{id}", delete(prompts::take_back))
-            .route("/clearances", get(clearances::list))
-            .route("/clearances/{id}", get(clearances::show))
-            .route("/clearances/{id}/decision", post(clearances::decide))
-            .route("/questions", get(questions::list))
-            .route("/questions/{id}", get(questions::show))
-            .route("/questions/{id}/answer", post(questions::answer))
-            .route("/events", get(events::events))
-            .layer(from_fn_with_state(self.clone(), idempotency::honour));
+        let metrics = get(health::metrics).layer(from_fn_with_state(Role::Viewer, access::require));
         Router::new()
-            .nest("/api/v1", v1)
-            .route("/metrics", get(health::metrics))
+            .nest("/api/v1", routes::router(&self))
+            .route("/metrics", metrics)
             .fallback(error::no_such_path)
             .method_not_allowed_fallback(error::no_such_method)
             .layer(DefaultBodyLimit::max(limit))
-            .layer(from_fn(peer::admit))
+            .layer(from_fn_with_state(self.clone(), access::identify))
             .with_state(self)
+    }
+
+    /// Whether anybody could come in over the network.
+    pub fn has_tokens(&self) -> bool {
+        !self.0.tokens.is_empty(Time::now())
     }
 }

@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
+use crate::domain::{Risk, Role, Verdict};
+
 /// A word that is not one of those a setting takes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
@@ -106,6 +108,70 @@ choice! {
         Heartbeat = "heartbeat",
     }
     not yet: []
+}
+
+choice! {
+    /// What somebody may do.
+    RoleName {
+        Viewer = "viewer",
+        Operator = "operator",
+        Approver = "approver",
+        Admin = "admin",
+    }
+    not yet: []
+}
+
+impl RoleName {
+    pub fn role(self) -> Role {
+        match self {
+            Self::Viewer => Role::Viewer,
+            Self::Operator => Role::Operator,
+            Self::Approver => Role::Approver,
+            Self::Admin => Role::Admin,
+        }
+    }
+}
+
+choice! {
+    /// How bad it could be.
+    RiskName {
+        Low = "low",
+        Medium = "medium",
+        High = "high",
+        Critical = "critical",
+    }
+    not yet: []
+}
+
+impl RiskName {
+    pub fn risk(self) -> Risk {
+        match self {
+            Self::Low => Risk::Low,
+            Self::Medium => Risk::Medium,
+            Self::High => Risk::High,
+            Self::Critical => Risk::Critical,
+        }
+    }
+}
+
+choice! {
+    /// What becomes of a clearance that has waited long enough.
+    #[derive(Default)]
+    OnExpiry {
+        #[default]
+        Deny = "deny",
+        Approve = "approve",
+    }
+    not yet: []
+}
+
+impl OnExpiry {
+    pub fn verdict(self) -> Verdict {
+        match self {
+            Self::Deny => Verdict::Deny,
+            Self::Approve => Verdict::Approve,
+        }
+    }
 }
 
 #[cfg(test)]

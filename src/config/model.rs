@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::access::{Api, Clearances, Operator, Webhook};
 use super::choices::{Framing, OnStop, PromptDelivery, Protocol};
 use super::table;
 
@@ -28,6 +29,14 @@ pub struct Config {
     pub stop: StopWaits,
     #[serde(deserialize_with = "table::one")]
     pub retention: Retention,
+    #[serde(deserialize_with = "table::one")]
+    pub api: Api,
+    #[serde(rename = "operator")]
+    pub operators: Vec<Operator>,
+    #[serde(deserialize_with = "table::one")]
+    pub clearances: Clearances,
+    #[serde(deserialize_with = "table::one")]
+    pub webhook: Webhook,
     #[serde(deserialize_with = "table::each")]
     pub agents: BTreeMap<String, AgentProfile>,
     #[serde(deserialize_with = "table::each")]

@@ -3,8 +3,11 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+use super::access::Api;
 use super::environment::environment;
 use super::locate::KeyPath;
+use crate::domain::duration;
+
 use super::model::{AgentProfile, Config, DEMO_AGENT, Limits, Workspace};
 
 const LINE_LENGTH: RangeInclusive<usize> = 1024..=1024 * 1024 * 1024;
@@ -35,11 +38,64 @@ pub(super) fn validate(config: &Config) -> Checked {
     let retention = KeyPath::of(["retention"]);
     within(&retention, "days", &config.retention.days, &DAYS)?;
     within(&retention, "max_mib", &config.retention.max_mib, &MIBS)?;
+    access(config)?;
     for (name, profile) in &config.agents {
         agent(&KeyPath::of(["agents", name]), name, profile)?;
     }
     for (name, place) in &config.workspaces {
         workspace(&KeyPath::of(["workspaces", name]), name, place, config)?;
+    }
+    Ok(())
+}
+
+fn access(config: &Config) -> Checked {
+    let at = KeyPath::of(["api"]);
+    let Api { tls_cert, tls_key, hosts, .. } = &config.api;
+    config.api.address().or_else(|message| problem(at.key("listen"), message).map(|()| None))?;
+    match (tls_cert, tls_key) {
+        (Some(_), None) => problem(at.key("tls_cert"), "it needs its `tls_key`")?,
+        (None, Some(_)) => problem(at.key("tls_key"), "it needs its `tls_cert`")?,
+        _ => {}
+    }
+    for (index, host) in hosts.iter().enumerate() {
+        let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+        if host.is_empty() || !host.chars().all(fine) {
+            problem(at.key("hosts").index(index), "a host is a name without a port")?;
+        }
+    }
+    for (index, operator) in config.operators.iter().enumerate() {
+        let at = KeyPath::of(["operator"]).index(index);
+        if operator.name.trim().is_empty() || operator.name.chars().any(char::is_control) {
+            problem(at.key("name"), "a name is needed, as it is to be seen by others")?;
+        }
+        let earlier = &config.operators[..index];
+        if earlier.iter().any(|other| other.name == operator.name) {
+            problem(at.key("name"), format!("there is an operator {:?} already", operator.name))?;
+        }
+        if operator.uid.is_some() && earlier.iter().any(|other| other.uid == operator.uid) {
+            problem(at.key("uid"), "another operator has this uid")?;
+        }
+        if operator.slack.is_some() && earlier.iter().any(|other| other.slack == operator.slack) {
+            problem(at.key("slack"), "another operator has this Slack id")?;
+        }
+    }
+    let at = KeyPath::of(["clearances"]);
+    for (risk, count) in config.clearances.quorum.each() {
+        within(&at.key("quorum"), risk, count, &(1..=10))?;
+    }
+    for (risk, limit) in config.clearances.expire_after.each() {
+        if duration::parse(limit).is_none_or(|limit| limit.is_zero()) {
+            problem(at.key("expire_after").key(risk), "must be a time such as \"90s\", \"30m\" or \"2h\"")?;
+        }
+    }
+    let (at, webhook) = (KeyPath::of(["webhook"]), &config.webhook);
+    if let Some(url) = &webhook.url {
+        if !url.starts_with("https://") && !url.starts_with("http://") {
+            problem(at.key("url"), "must begin with https:// or http://")?;
+        }
+        if webhook.secret_file.is_none() {
+            problem(at.key("secret_file"), "a secret is needed that signs what is sent")?;
+        }
     }
     Ok(())
 }

@@ -90,6 +90,27 @@ impl Verdict {
     }
 }
 
+/// What policy made of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ruling {
+    pub outcome: Outcome,
+    /// The rule that said so, by name or number; none did if people are asked by default.
+    pub rule: Option<String>,
+    /// In a sentence for people.
+    pub why: String,
+    /// Who is to be asked; everybody who may decide, if empty.
+    #[serde(default)]
+    pub whom: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Allow,
+    Deny,
+    Ask,
+}
+
 /// One of the answers an agent offers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
@@ -109,15 +130,32 @@ pub struct Clearance {
     pub description: Option<String>,
     pub diff: Option<String>,
     pub file_path: Option<String>,
-    /// Ours; the higher of what we see and what the agent claims.
+    /// `edit`, `execute`, …, where the agent says so.
+    pub tool: Option<String>,
+    /// What would be run, where the agent says so.
+    pub command: Option<String>,
+    /// The higher of what we see and what the agent claims.
     pub risk: Risk,
+    /// What we see.
+    pub computed_risk: Risk,
+    /// Why, in a few words each.
+    pub risk_why: Vec<String>,
     /// As the agent said it.
     pub claimed_risk: Option<String>,
     pub options: Vec<Choice>,
     pub status: ClearanceStatus,
     pub delivery: Delivery,
     pub requested_at: Time,
+    pub expires_at: Option<Time>,
+    /// What policy said.
+    pub ruling: Option<Ruling>,
+    /// How many different people have to approve it.
+    pub needed: u32,
+    /// Who has, while it waits for more.
+    pub approvals: Vec<String>,
     pub decided_by: Option<String>,
+    /// From where: the socket, a network address, a rule, the clock.
+    pub decided_via: Option<String>,
     pub decided_at: Option<Time>,
     pub reason: Option<String>,
     pub option: Option<String>,

@@ -12,11 +12,17 @@ pub enum Kind {
     TurnEnded,
     Status,
     Heartbeat,
+    /// Something that the agent does.
+    Update,
     ClearanceRequested,
+    /// One of several approvals that are needed.
+    ClearanceApproved,
     ClearanceDecided,
     ClearanceDelivered,
     ClearanceUndelivered,
     ClearanceClosed,
+    /// What came of it, by the agent's own word.
+    ClearanceOutcome,
     QuestionAsked,
     QuestionAnswered,
     QuestionDelivered,
@@ -30,6 +36,8 @@ pub enum Kind {
     Interrupt,
     LineRejected,
     Unknown,
+    /// Its agent does things without ever having asked.
+    SessionUnenforced,
     SessionStopping,
     AgentExited,
     SessionResumed,
@@ -45,11 +53,14 @@ impl Kind {
             Self::TurnStarted => "turn.started",
             Self::TurnEnded => "turn.ended",
             Self::Status => "status",
+            Self::Update => "update",
             Self::Heartbeat => "heartbeat",
             Self::ClearanceRequested => "clearance.requested",
+            Self::ClearanceApproved => "clearance.approved",
             Self::ClearanceDecided => "clearance.decided",
             Self::ClearanceDelivered => "clearance.delivered",
             Self::ClearanceUndelivered => "clearance.undelivered",
+            Self::ClearanceOutcome => "clearance.outcome",
             Self::ClearanceClosed => "clearance.closed",
             Self::QuestionAsked => "question.asked",
             Self::QuestionAnswered => "question.answered",
@@ -64,11 +75,28 @@ impl Kind {
             Self::Interrupt => "interrupt",
             Self::LineRejected => "line.rejected",
             Self::Unknown => "unknown",
+            Self::SessionUnenforced => "session.unenforced",
             Self::SessionStopping => "session.stopping",
             Self::AgentExited => "agent.exited",
             Self::SessionResumed => "session.resumed",
             Self::SessionEnded => "session.ended",
         }
+    }
+}
+
+impl Kind {
+    /// What somebody decided, or started, or ended, and somebody else may ask about later.
+    pub const fn is_audited(self) -> bool {
+        matches!(
+            self,
+            Self::SessionCreated
+                | Self::SessionResumed
+                | Self::SessionStopping
+                | Self::SessionEnded
+                | Self::ClearanceApproved
+                | Self::ClearanceDecided
+                | Self::ClearanceClosed
+        )
     }
 }
 

@@ -101,6 +101,8 @@ id!(/** From a prompt until the agent is done with it. */ TurnId, "trn_");
 id!(/** An agent asks to be allowed something. */ ClearanceId, "clr_");
 id!(/** An agent asks how to go on. */ QuestionId, "qst_");
 id!(/** What an operator told an agent to do. */ PromptId, "prm_");
+id!(/** A way in over the network. */ TokenId, "tok_");
+id!(/** A rule that somebody made of one decision. */ GrantId, "grt_");
 
 #[cfg(test)]
 mod tests {

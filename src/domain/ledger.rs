@@ -13,9 +13,20 @@ pub enum Entry {
         id: ClearanceId,
         status: ClearanceStatus,
         by: String,
+        via: String,
         at: Time,
         reason: Option<String>,
         option: Option<String>,
+    },
+    /// One of several approvals that are needed.
+    ClearanceApproved {
+        id: ClearanceId,
+        by: String,
+    },
+    /// What came of it, by the agent's own word.
+    ClearanceOutcome {
+        id: ClearanceId,
+        outcome: String,
     },
     ClearanceClosed {
         id: ClearanceId,

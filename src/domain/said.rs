@@ -25,6 +25,18 @@ pub enum Said {
         stop_reason: String,
         params: Json,
     },
+    /// What it does, whether or not it has asked.
+    Tool {
+        /// Changes something: a file is written, a command is run.
+        acts: bool,
+        params: Json,
+    },
+    /// What came of something that it was allowed.
+    Outcome {
+        request: RequestId,
+        outcome: String,
+        params: Json,
+    },
     /// Valid, but not known to us: kept whole, and answered with an error if it was a request.
     Unknown {
         message: Json,
@@ -45,6 +57,8 @@ pub struct Ask {
     pub description: Option<String>,
     pub diff: Option<String>,
     pub file_path: Option<String>,
+    pub tool: Option<String>,
+    pub command: Option<String>,
     pub claimed_risk: Option<String>,
     pub options: Vec<Choice>,
     /// Everything the agent sent, known or not.

@@ -108,4 +108,6 @@ pub struct SessionRecord {
     pub ended_at: Option<Time>,
     pub exit: Option<Exit>,
     pub end_reason: Option<String>,
+    /// Why policy does not bind its agent, if it does not.
+    pub unenforced: Option<String>,
 }

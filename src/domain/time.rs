@@ -14,12 +14,22 @@ impl Time {
         Self(jiff::Timestamp::now().as_millisecond())
     }
 
+    /// RFC 3339, with any offset.
+    pub fn parse(text: &str) -> Option<Self> {
+        text.parse::<jiff::Timestamp>().ok().map(|stamp| Self(stamp.as_millisecond()))
+    }
+
     pub const fn from_millis(millis: i64) -> Self {
         Self(millis)
     }
 
     pub const fn millis(self) -> i64 {
         self.0
+    }
+
+    #[must_use]
+    pub const fn plus_millis(self, millis: i64) -> Self {
+        Self(self.0.saturating_add(millis))
     }
 
     #[must_use]

@@ -8,6 +8,9 @@ use crate::wire::excerpt;
 use crate::wire::framing::Frame;
 use crate::wire::intercom::{self as wire, Bad, Inbound, Step};
 
+/// Tools that change something.
+const ACTS: &[&str] = &["edit", "delete", "move", "execute"];
+
 #[derive(Debug, Default)]
 pub struct Intercom;
 
@@ -68,6 +71,8 @@ fn said(message: Inbound<'_>, text: &str) -> Said {
             description: known.description.map(Into::into),
             diff: known.diff.map(Into::into),
             file_path: known.file_path.map(Into::into),
+            tool: known.tool.map(Into::into),
+            command: known.command.map(Into::into),
             claimed_risk: known.risk_level.map(Into::into),
             options: Vec::new(),
             params: Json::raw(params),
@@ -82,6 +87,13 @@ fn said(message: Inbound<'_>, text: &str) -> Said {
             stop_reason: stop_reason.map_or_else(|| "end_turn".to_owned(), Into::into),
             params: params.map_or_else(empty, Json::raw),
         },
+        Inbound::ToolUpdate { tool, params } => Said::Tool {
+            acts: tool.as_deref().is_some_and(|tool| ACTS.contains(&tool)),
+            params: Json::raw(params),
+        },
+        Inbound::ClearanceOutcome { request, outcome, params } => {
+            Said::Outcome { request, outcome: outcome.into_owned(), params: Json::raw(params) }
+        }
         Inbound::Unknown { method, id } => Said::Unknown {
             message: whole(text),
             fault: id.map(|id| fault(id, FaultCode::UnknownMethod, &format!("unknown method `{method}`"))),

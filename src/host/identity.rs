@@ -90,15 +90,17 @@ pub(super) fn parents() -> Vec<(i32, i32)> {
 
 /// The processes that were started with this variable in their environment, and its value. Zombies have none.
 pub(super) fn with_variable(name: &str) -> Vec<(i32, String)> {
-    let value = |pid: i32| {
-        let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-        let mut variables = environ.split(|byte| *byte == 0);
-        variables.find_map(|variable| {
-            let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-            Some(String::from_utf8_lossy(value).into_owned())
-        })
-    };
-    pids().filter_map(|pid| Some((pid, value(pid)?))).collect()
+    pids().filter_map(|pid| Some((pid, variable(pid, name)?))).collect()
+}
+
+/// What this variable was when the process was started.
+pub(super) fn variable(pid: i32, name: &str) -> Option<String> {
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut variables = environ.split(|byte| *byte == 0);
+    variables.find_map(|variable| {
+        let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    })
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use tracing::Instrument;
 
 use super::commit::{self, Todo, step};
 use super::handle::{Arrival, CommandError, Desk, Done, Handle, Message, OnItsWay, Stopped};
-use super::state::{Effect, Gone, How, Input, Refused, State};
-use crate::domain::{Entry, Outbound, Said};
+use super::state::{Assessed, Effect, Gone, How, Input, Judge, Refused, State};
+use crate::domain::{Ask, Entry, Outbound, Risk, Said, Time};
 use crate::driver::Driver;
 use crate::failpoint;
 use crate::host::{Departure, Keep, Ladder, News, Process, Spec};
@@ -37,6 +37,7 @@ pub struct Plan {
     pub framer: Framer,
     pub driver: Box<dyn Driver>,
     pub ladder: Ladder,
+    pub judge: Arc<dyn Judge>,
     pub startup_timeout: Duration,
     /// How to start it again later, in the supervisor's own form.
     pub launch: String,
@@ -77,6 +78,13 @@ pub enum StartError {
     Closing,
     #[error(transparent)]
     Command(#[from] CommandError),
+}
+
+/// Sleeps until then, by the wall clock: what is told to people is a time of day.
+async fn until(at: Option<Time>) {
+    let Some(at) = at else { return std::future::pending().await };
+    let left = u64::try_from(at.millis().saturating_sub(Time::now().millis())).unwrap_or(0);
+    tokio::time::sleep(Duration::from_millis(left)).await;
 }
 
 pub type Started = oneshot::Receiver<Result<(), StartError>>;
@@ -249,6 +257,7 @@ impl Actor {
                 }
                 self.digest().await;
             }
+            () = until(self.state.next_expiry()) => self.absorb(vec![Input::Expire], None).await,
             () = self.leave.cancelled() => {}
             // Woken to look again whether there is room on the disk.
             Ok(()) = self.paused.changed() => {}
@@ -383,7 +392,10 @@ impl Actor {
             let Some(frame) = frame else { break };
             self.consumed += std::mem::take(&mut self.held);
             if let Some(said) = self.decode(frame) {
-                inputs.push(Input::Said(Box::new(said)));
+                inputs.push(match said {
+                    Said::Clearance(ask) => self.assessed(ask).await,
+                    said => Input::Said(Box::new(said)),
+                });
                 if inputs.len() >= BATCH_ROWS {
                     self.more = true;
                     break;
@@ -400,6 +412,20 @@ impl Actor {
             failpoint::visit("output.decoded");
             self.absorb(inputs, Some(self.consumed)).await;
             failpoint::visit("output.committed");
+        }
+    }
+
+    /// A request for a clearance is looked at before it is recorded.
+    fn assessed(&self, ask: Ask) -> impl Future<Output = Input> + Send + use<> {
+        let (judge, about, asked) = (Arc::clone(&self.plan.judge), self.state.about.clone(), ask.clone());
+        // On a thread of its own: it may follow links on a file system that takes its time.
+        let assessing = tokio::task::spawn_blocking(move || judge.assess(&about, &asked));
+        async move {
+            let assessed = assessing.await.unwrap_or_else(|error| {
+                tracing::error!(%error, "a request could not be assessed: people are asked");
+                Assessed { computed: Risk::Critical, ..Assessed::default() }
+            });
+            Input::Asked(Box::new(ask), Box::new(assessed))
         }
     }
 

@@ -41,7 +41,9 @@ pub(super) fn prepare(
         }
     }
     // Bulk output waits its turn; what somebody waits for does not.
-    let bulk = |kind| matches!(kind, Kind::Status | Kind::Heartbeat | Kind::LineRejected | Kind::Unknown);
+    let bulk = |kind| {
+        matches!(kind, Kind::Status | Kind::Heartbeat | Kind::Update | Kind::LineRejected | Kind::Unknown)
+    };
     let urgent = !facts.iter().all(|fact| bulk(fact.kind));
     let snapshot = state.take_dirty().then(|| {
         let json = serde_json::to_string(&*state).expect("a state has string keys only");

@@ -18,13 +18,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::id::Seed;
 use crate::domain::{
-    Answer, ClearanceId, Entry, Exit, Fact, Json, Kind, Outbound, PromptId, QuestionId, RequestId, SessionId,
-    Time, Turn, TurnId, Verdict,
+    Answer, Ask, ClearanceId, Entry, Exit, Fact, Json, Kind, Outbound, PromptId, QuestionId, RequestId, Risk,
+    Ruling, SessionId, Time, Turn, TurnId, Verdict,
 };
 
 mod agent;
@@ -64,6 +65,9 @@ pub struct State {
     /// Whether the agent has said something usable in this generation.
     spoke: bool,
     clearances: BTreeMap<ClearanceId, RequestId>,
+    /// Of those of them that are not simply decided by whoever comes first.
+    #[serde(default)]
+    terms: BTreeMap<ClearanceId, Terms>,
     questions: BTreeMap<QuestionId, RequestId>,
     queue: VecDeque<Queued>,
     next_n: u64,
@@ -72,9 +76,56 @@ pub struct State {
     /// Of the last process: kept after the end.
     stderr_tail: String,
     exit: Option<Exit>,
+    /// The last ones that were decided: the agent may say what came of them.
+    #[serde(default)]
+    decided: VecDeque<(RequestId, ClearanceId)>,
+    /// Whether the agent has ever asked for a clearance.
+    #[serde(default)]
+    asked: bool,
+    /// What it did although it never has.
+    #[serde(default)]
+    unenforced: Option<String>,
     /// Something in here has changed since the last snapshot.
     #[serde(skip)]
     dirty: bool,
+}
+
+/// How a clearance that waits is decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Terms {
+    needed: u32,
+    approvals: Vec<String>,
+    expires_at: Option<Time>,
+    on_expiry: Verdict,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self { needed: 1, approvals: Vec::new(), expires_at: None, on_expiry: Verdict::Deny }
+    }
+}
+
+/// What is known of a request before it is recorded: the risk that we see, what policy says, and how it is decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assessed {
+    pub computed: Risk,
+    pub why: Vec<String>,
+    pub ruling: Option<Ruling>,
+    /// How many different people have to approve it.
+    pub needed: u32,
+    /// How long it may wait, and what happens then.
+    pub limit: Option<(Duration, Verdict)>,
+}
+
+impl Default for Assessed {
+    fn default() -> Self {
+        Self { computed: Risk::Low, why: Vec::new(), ruling: None, needed: 1, limit: None }
+    }
+}
+
+/// Finds out what there is to know about a request. It may look at the file system, and decides nothing itself.
+pub trait Judge: Send + Sync {
+    fn assess(&self, about: &About, ask: &Ask) -> Assessed;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,6 +190,10 @@ pub enum Input {
     Exited(Box<Gone>),
     // from the driver
     Said(Box<crate::domain::Said>),
+    /// A request for a clearance, with what was found out about it.
+    Asked(Box<Ask>, Box<Assessed>),
+    // from the clock
+    Expire,
     // from operators
     Prompt {
         text: String,
@@ -154,6 +209,8 @@ pub enum Input {
         reason: Option<String>,
         option: Option<String>,
         by: String,
+        /// From where.
+        via: String,
     },
     Answer {
         question: QuestionId,
@@ -209,6 +266,8 @@ pub enum Refused {
     Running,
     #[error("it is not open any more")]
     NotOpen,
+    #[error("you have approved it already: {0} different people have to")]
+    Approved(u32),
     #[error("the prompt is on its way or delivered")]
     NotQueued,
     #[error("the agent does not read what it is sent: {0} messages are under way")]
@@ -229,6 +288,14 @@ impl std::fmt::Debug for Cx<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cx").field("now", &self.now).finish_non_exhaustive()
     }
+}
+
+/// What goes with a decision.
+struct Words {
+    reason: Option<String>,
+    option: Option<String>,
+    by: String,
+    via: String,
 }
 
 /// Collects effects.
@@ -266,6 +333,7 @@ impl State {
             turn: None,
             spoke: false,
             clearances: BTreeMap::new(),
+            terms: BTreeMap::new(),
             questions: BTreeMap::new(),
             queue: VecDeque::new(),
             next_n: 1,
@@ -273,6 +341,9 @@ impl State {
             started_at: None,
             stderr_tail: String::new(),
             exit: None,
+            decided: VecDeque::new(),
+            asked: false,
+            unenforced: None,
             dirty: true,
         }
     }
@@ -285,6 +356,11 @@ impl State {
                 self.said(*said, out);
                 return Ok(());
             }
+            Input::Asked(ask, assessed) => {
+                self.asked(*ask, *assessed, out);
+                return Ok(());
+            }
+            Input::Expire => self.expire(out),
             Input::Launch { by, command, prompt } => self.launch(by, &command, prompt, out)?,
             Input::Resume { by } => self.resume(&by, out)?,
             Input::Spawned { pid } => self.spawned(pid, out),
@@ -294,8 +370,8 @@ impl State {
             Input::Exited(gone) => self.exited(*gone, out),
             Input::Prompt { text, by } => self.prompt(text, by, out)?,
             Input::TakeBack { prompt, by } => self.take_back(prompt, &by, out)?,
-            Input::Decide { clearance, verdict, reason, option, by } => {
-                self.decide(clearance, verdict, reason, option, by, out)?;
+            Input::Decide { clearance, verdict, reason, option, by, via } => {
+                self.decide(clearance, verdict, Words { reason, option, by, via }, out)?;
             }
             Input::Answer { question, answer, instruction, by } => {
                 self.answer(question, answer, instruction, by, out)?;
@@ -335,6 +411,11 @@ impl State {
             Stage::Stopping { how, .. } => Some(how),
             _ => None,
         }
+    }
+
+    /// When something that waits has waited long enough.
+    pub fn next_expiry(&self) -> Option<Time> {
+        self.terms.values().filter_map(|terms| terms.expires_at).min()
     }
 
     /// The messages up to this number that are not known to have arrived.

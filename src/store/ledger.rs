@@ -11,7 +11,8 @@ use crate::domain::{
 
 const CLEARANCE: &str = "c.id, s.id, c.generation, c.request, c.title, c.description, c.diff, c.file_path, c.risk,
     c.claimed_risk, c.options, c.status, c.delivery, c.delivery_cause, c.requested_at, c.decided_by, c.decided_at,
-    c.reason, c.option, c.delivered_at, c.outcome, c.key FROM clearances c JOIN sessions s ON s.key = c.session";
+    c.reason, c.option, c.delivered_at, c.outcome, c.tool, c.command, c.computed_risk, c.risk_why, c.ruling, c.needed,
+    c.approvals, c.expires_at, c.decided_via, c.key FROM clearances c JOIN sessions s ON s.key = c.session";
 const QUESTION: &str =
     "q.id, s.id, q.generation, q.request, q.text, q.sort, q.status, q.decision, q.instruction,
     q.asked_at, q.answered_by, q.answered_at, q.reason, q.delivery, q.delivery_cause, q.delivered_at, q.key
@@ -38,14 +39,25 @@ pub(super) fn apply(connection: &Connection, session: i64, entry: &Entry) -> Res
     let run = |sql: &str, values: &[&dyn ToSql]| connection.prepare_cached(sql)?.execute(values);
     match entry {
         Entry::ClearanceOpened(clearance) => insert_clearance(connection, session, clearance)?,
-        Entry::ClearanceDecided { id, status, by, at, reason, option } => swap(
+        Entry::ClearanceDecided { id, status, by, via, at, reason, option } => swap(
             run(
                 "UPDATE clearances SET status = ?2, delivery = 'pending', decided_by = ?3, decided_at = ?4, reason = ?5,
-                     option = ?6 WHERE id = ?1 AND status = 'pending'",
-                params![id.to_string(), status.as_str(), by, at.millis(), reason, option],
+                     option = ?6, decided_via = ?7 WHERE id = ?1 AND status = 'pending'",
+                params![id.to_string(), status.as_str(), by, at.millis(), reason, option, via],
             )?,
             id,
         )?,
+        Entry::ClearanceApproved { id, by } => swap(
+            run(
+                "UPDATE clearances SET approvals = json_insert(approvals, '$[#]', ?2)
+                 WHERE id = ?1 AND status = 'pending'",
+                params![id.to_string(), by],
+            )?,
+            id,
+        )?,
+        Entry::ClearanceOutcome { id, outcome } => {
+            run("UPDATE clearances SET outcome = ?2 WHERE id = ?1", params![id.to_string(), outcome])?;
+        }
         Entry::ClearanceClosed { id, status, at, reason } => swap(
             run(
                 "UPDATE clearances SET status = ?2, decided_at = ?3, reason = ?4 WHERE id = ?1 AND status = 'pending'",
@@ -103,8 +115,9 @@ pub(super) fn apply(connection: &Connection, session: i64, entry: &Entry) -> Res
 fn insert_clearance(connection: &Connection, session: i64, c: &Clearance) -> Result<(), StoreError> {
     connection
         .prepare_cached("INSERT INTO clearances (id, session, generation, request, title, description, diff, file_path, risk,
-                     claimed_risk, options, status, delivery, requested_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)")?
+                     claimed_risk, options, status, delivery, requested_at, tool, command, computed_risk, risk_why, ruling,
+                     needed, expires_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)")?
         .execute(params![
                     c.id.to_string(),
                     session,
@@ -120,6 +133,13 @@ fn insert_clearance(connection: &Connection, session: i64, c: &Clearance) -> Res
                     c.status.as_str(),
                     c.delivery.as_str(),
                     c.requested_at.millis(),
+                    c.tool,
+                    c.command,
+                    c.computed_risk.as_str(),
+                    serde_json::to_string(&c.risk_why).expect("strings serialise"),
+                    c.ruling.as_ref().map(|ruling| serde_json::to_string(ruling).expect("strings serialise")),
+                    c.needed,
+                    c.expires_at.map(Time::millis),
                 ])?;
     Ok(())
 }
@@ -235,8 +255,25 @@ fn clearance(row: &Row<'_>) -> Result<(Clearance, i64), StoreError> {
         option: row.get(18)?,
         delivered_at: row.get::<_, Option<i64>>(19)?.map(Time::from_millis),
         outcome: row.get(20)?,
+        tool: row.get(21)?,
+        command: row.get(22)?,
+        // Rows of the first schema have no opinion of ours.
+        computed_risk: row
+            .get::<_, Option<String>>(23)?
+            .as_deref()
+            .and_then(Risk::parse)
+            .unwrap_or(Risk::Low),
+        risk_why: serde_json::from_str(&row.get::<_, String>(24)?).map_err(|_| corrupt())?,
+        ruling: match row.get::<_, Option<String>>(25)? {
+            Some(json) => Some(serde_json::from_str(&json).map_err(|_| corrupt())?),
+            None => None,
+        },
+        needed: row.get(26)?,
+        approvals: serde_json::from_str(&row.get::<_, String>(27)?).map_err(|_| corrupt())?,
+        expires_at: row.get::<_, Option<i64>>(28)?.map(Time::from_millis),
+        decided_via: row.get(29)?,
     };
-    Ok((found, row.get(21)?))
+    Ok((found, row.get(30)?))
 }
 
 fn question(row: &Row<'_>) -> Result<(Question, i64), StoreError> {

@@ -12,7 +12,7 @@ const MAX_PAGE_BYTES: usize = 4 << 20;
 
 const SESSION: &str = "s.id, s.name, s.agent, s.protocol, s.workspace, s.phase, s.why, s.pid, s.generation, s.turn,
     s.turn_started_at, s.pending_clearances, s.pending_questions, s.queue, s.stderr_tail, s.created_at, s.started_at,
-    s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.key FROM sessions s";
+    s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.unenforced, s.key FROM sessions s";
 
 /// A look-up by what a person typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -200,7 +200,7 @@ pub(super) fn text_id<T: FromStr>(row: &Row<'_>, column: usize) -> Result<T, Sto
     text.parse().map_err(|_| StoreError::Corrupt { what: "an id" })
 }
 
-fn rows<T>(
+pub(super) fn rows<T>(
     connection: &Connection,
     sql: &str,
     values: impl rusqlite::Params,
@@ -314,6 +314,7 @@ fn session(row: &Row<'_>) -> Result<(SessionRecord, i64), StoreError> {
         ended_at: row.get::<_, Option<i64>>(17)?.map(Time::from_millis),
         exit: (code.is_some() || signal.is_some()).then_some(Exit { code, signal }),
         end_reason: row.get(20)?,
+        unenforced: row.get(21)?,
     };
-    Ok((record, row.get(21)?))
+    Ok((record, row.get(22)?))
 }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::StoreError;
 
 /// The schema this program writes.
-pub const VERSION: i64 = 1;
+pub const VERSION: i64 = 2;
 
 /// Where the writer moves the write-ahead log into the database itself: `checkpoint` did not keep up for 32 MB.
 const MAX_WAL_PAGES: u32 = 8_000;
@@ -143,6 +143,68 @@ const MIGRATIONS: &[&str] = &["
         at INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX idempotency_at ON idempotency (at);
+", "
+    ALTER TABLE sessions ADD COLUMN unenforced TEXT;
+
+    ALTER TABLE clearances ADD COLUMN tool TEXT;
+    ALTER TABLE clearances ADD COLUMN command TEXT;
+    ALTER TABLE clearances ADD COLUMN computed_risk TEXT;
+    ALTER TABLE clearances ADD COLUMN risk_why TEXT NOT NULL DEFAULT '[]';
+    ALTER TABLE clearances ADD COLUMN ruling TEXT;
+    ALTER TABLE clearances ADD COLUMN needed INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE clearances ADD COLUMN approvals TEXT NOT NULL DEFAULT '[]';
+    ALTER TABLE clearances ADD COLUMN expires_at INTEGER;
+    ALTER TABLE clearances ADD COLUMN decided_via TEXT;
+    CREATE INDEX clearances_requested ON clearances (requested_at);
+
+    CREATE TABLE tokens (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        name TEXT NOT NULL,
+        role TEXT NOT NULL,
+        hash BLOB NOT NULL,
+        created_by TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        expires_at INTEGER,
+        revoked_at INTEGER,
+        last_used_at INTEGER,
+        last_used_from TEXT
+    ) STRICT;
+
+    CREATE TABLE grants (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        rule TEXT NOT NULL,
+        clearance TEXT NOT NULL,
+        created_by TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        expires_at INTEGER,
+        revoked_at INTEGER
+    ) STRICT;
+
+    -- Never changed and never removed, whatever retention does to sessions: hence the session's id and not its key.
+    CREATE TABLE audit (
+        n INTEGER PRIMARY KEY,
+        at INTEGER NOT NULL,
+        action TEXT NOT NULL,
+        by TEXT NOT NULL,
+        session TEXT,
+        data TEXT NOT NULL,
+        previous BLOB NOT NULL,
+        hash BLOB NOT NULL
+    ) STRICT;
+    CREATE INDEX audit_session ON audit (session) WHERE session IS NOT NULL;
+    CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
+        BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+    CREATE TRIGGER audit_is_not_removed BEFORE DELETE ON audit
+        BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+    INSERT INTO meta VALUES ('next_audit', 1);
+
+    -- How far each reader of the log that works outside this process has come.
+    CREATE TABLE cursors (
+        name TEXT PRIMARY KEY,
+        seq INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
 "];
 
 /// Opens the database for writing, created 0600 if it is new, and migrates it.

@@ -40,6 +40,7 @@ fn record(id: SessionId) -> SessionRecord {
         ended_at: None,
         exit: None,
         end_reason: None,
+        unenforced: None,
     }
 }
 
@@ -94,12 +95,21 @@ fn clearance(session: SessionId) -> Clearance {
         description: None,
         diff: None,
         file_path: None,
+        tool: Some("edit".to_owned()),
+        command: None,
         risk: Risk::High,
+        computed_risk: Risk::Low,
+        risk_why: vec!["deletes".to_owned()],
         claimed_risk: None,
         options: Vec::new(),
         status: ClearanceStatus::Pending,
         delivery: Delivery::None,
         requested_at: Time::from_millis(7),
+        expires_at: None,
+        ruling: None,
+        needed: 1,
+        approvals: Vec::new(),
+        decided_via: None,
         decided_by: None,
         decided_at: None,
         reason: None,
@@ -111,7 +121,7 @@ fn clearance(session: SessionId) -> Clearance {
 
 fn decided(id: ClearanceId, by: &str) -> Entry {
     let (status, by, at) = (ClearanceStatus::Approved, by.to_owned(), Time::from_millis(9));
-    Entry::ClearanceDecided { id, status, by, at, reason: None, option: None }
+    Entry::ClearanceDecided { id, status, by, via: "here".to_owned(), at, reason: None, option: None }
 }
 
 #[tokio::test]
@@ -120,7 +130,7 @@ async fn seqs_have_no_gaps_also_after_a_write_that_failed() {
     let ses = db.create(record(SessionId::mint())).await;
     db.say(ses, &["a", "b"]).await;
     let ghost = Write { facts: vec![fact("lost")], ..write(SessionId::mint()) };
-    assert!(matches!(db.put(ghost).await, Err(StoreError::Corrupt { .. })));
+    assert_eq!(db.put(ghost).await, Err(StoreError::Removed));
     db.say(ses, &["c"]).await;
     assert_eq!(db.seqs(None, None).await, Ok(vec![1, 2, 3]));
 }

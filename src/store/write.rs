@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
-use super::StoreError;
-use crate::domain::{Entry, Fact, Kind, SessionId, SessionRecord, Time};
+use super::{StoreError, audit};
+use crate::domain::{Audited, Entry, Fact, Json, Kind, SessionId, SessionRecord, Time};
 
 /// Everything that changes together.
 #[derive(Debug)]
@@ -46,7 +46,8 @@ pub struct Snapshot {
 
 impl Write {
     pub(super) fn apply(&self, connection: &Connection, next: &mut u64) -> Result<(), StoreError> {
-        let begins = self.facts.first().is_some_and(|fact| fact.kind == Kind::SessionCreated);
+        let begins =
+            self.generation == 1 && self.snapshot.as_ref().is_some_and(|snapshot| snapshot.launch.is_some());
         let known = self.key(connection)?;
         if known.is_none() && !begins {
             return Err(StoreError::Removed);
@@ -70,6 +71,17 @@ impl Write {
         Ok(select.query_row([self.session.to_string()], |row| row.get(0)).optional()?)
     }
 
+    /// The fact as it stands in the audit, under the name of whoever is said in it.
+    fn audited(&self, at: Time, kind: Kind, data: &Json) -> Audited {
+        #[derive(serde::Deserialize)]
+        struct Said {
+            by: Option<String>,
+        }
+        let said: Option<Said> = serde_json::from_str(data.as_str()).ok();
+        let by = said.and_then(|said| said.by).unwrap_or_else(|| "intercom".to_owned());
+        Audited { at, action: kind.as_str().to_owned(), by, session: Some(self.session), data: data.clone() }
+    }
+
     fn append(&self, connection: &Connection, key: i64, next: &mut u64) -> Result<(), StoreError> {
         let mut insert = connection.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5)")?;
         let mut bytes = 0;
@@ -78,6 +90,9 @@ impl Write {
             insert.execute(params![seq, key, at.millis(), kind.as_str(), data.as_str()])?;
             bytes += data.as_str().len();
             *next += 1;
+            if kind.is_audited() {
+                audit::append(connection, &self.audited(*at, *kind, data))?;
+            }
         }
         if bytes > 0 || self.consumed.is_some() {
             let consumed = self.consumed.map(|offset| i64::try_from(offset).unwrap_or(i64::MAX));
@@ -98,16 +113,16 @@ impl Snapshot {
             .prepare_cached(
                 "INSERT INTO sessions (id, name, agent, protocol, workspace, phase, why, pid, generation, turn,
                      turn_started_at, pending_clearances, pending_questions, queue, stderr_tail, created_at,
-                     started_at, ended_at, exit_code, exit_signal, end_reason, launch, state)
+                     started_at, ended_at, exit_code, exit_signal, end_reason, unenforced, launch, state)
                  VALUES (:id, :name, :agent, :protocol, :workspace, :phase, :why, :pid, :generation, :turn,
                      :turn_started_at, :pending_clearances, :pending_questions, :queue, :stderr_tail, :created_at,
-                     :started_at, :ended_at, :exit_code, :exit_signal, :end_reason, coalesce(:launch, '{}'),
+                     :started_at, :ended_at, :exit_code, :exit_signal, :end_reason, :unenforced, coalesce(:launch, '{}'),
                      :state)
                  ON CONFLICT (id) DO UPDATE SET phase = :phase, why = :why, pid = :pid, generation = :generation,
                      turn = :turn, turn_started_at = :turn_started_at, pending_clearances = :pending_clearances,
                      pending_questions = :pending_questions, queue = :queue, stderr_tail = :stderr_tail,
                      started_at = :started_at, ended_at = :ended_at, exit_code = :exit_code,
-                     exit_signal = :exit_signal, end_reason = :end_reason, launch = coalesce(:launch, launch),
+                     exit_signal = :exit_signal, end_reason = :end_reason, unenforced = :unenforced, launch = coalesce(:launch, launch),
                      state = :state",
             )?
             .execute(named_params! {
@@ -132,6 +147,7 @@ impl Snapshot {
                 ":exit_code": r.exit.as_ref().and_then(|exit| exit.code),
                 ":exit_signal": r.exit.as_ref().and_then(|exit| exit.signal),
                 ":end_reason": r.end_reason,
+                ":unenforced": r.unenforced,
                 ":launch": self.launch,
                 ":state": self.state,
             })?;

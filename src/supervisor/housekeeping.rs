@@ -44,7 +44,8 @@ impl Supervisor {
     }
 
     async fn sweep(&self) {
-        let retention = &self.config().retention;
+        let config = self.config();
+        let retention = &config.retention;
         let max_bytes = retention.max_bytes().unwrap_or(0);
         match self.store().sweep(retention.days, max_bytes, Time::now()).await {
             Ok(swept) if swept.sessions > 0 => {

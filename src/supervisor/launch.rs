@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -206,13 +207,15 @@ impl Supervisor {
             args: vec![DEMO_MODE.to_owned()],
             ..AgentProfile::default()
         };
-        let configured = self.config().agents.iter().map(|(name, profile)| (name.clone(), profile.clone()));
+        let config = self.config();
+        let configured = config.agents.iter().map(|(name, profile)| (name.clone(), profile.clone()));
         configured.chain([(DEMO_AGENT.to_owned(), demo)]).collect()
     }
 
     /// What is kept of a generation's process on disk.
     fn keep(&self, id: SessionId, generation: u32, at_least: u64) -> Keep {
-        let limits = &self.config().limits;
+        let config = self.config();
+        let limits = &config.limits;
         Keep {
             dir: self.agents_dir().join(id.to_string()).join(generation.to_string()),
             stderr_tail_bytes: limits.stderr_tail_bytes,
@@ -276,6 +279,7 @@ impl Supervisor {
                 after_stdin_closed: waits.after_stdin_closed(),
                 after_sigterm: waits.after_sigterm(),
             },
+            judge: Arc::new(self.0.bench.clone()),
             startup_timeout: profile.startup_timeout(&config.acp),
             resume_after_reboot: profile.resume_after_reboot,
             launch: serde_json::to_string(launch).expect("strings serialise"),

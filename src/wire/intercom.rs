@@ -18,6 +18,8 @@ pub enum Inbound<'a> {
     PromptForward { id: RequestId, known: PromptForward<'a>, params: &'a RawValue },
     Heartbeat { progress: Vec<Step<'a>>, params: Option<&'a RawValue> },
     TurnEnd { stop_reason: Option<Cow<'a, str>>, params: Option<&'a RawValue> },
+    ToolUpdate { tool: Option<Cow<'a, str>>, params: &'a RawValue },
+    ClearanceOutcome { request: RequestId, outcome: Cow<'a, str>, params: &'a RawValue },
     Unknown { method: String, id: Option<RequestId> },
 }
 
@@ -28,6 +30,8 @@ pub struct ClearanceRequest<'a> {
     pub diff: Option<Cow<'a, str>>,
     pub file_path: Option<Cow<'a, str>>,
     pub risk_level: Option<Cow<'a, str>>,
+    pub tool: Option<Cow<'a, str>>,
+    pub command: Option<Cow<'a, str>>,
 }
 
 #[derive(Debug)]
@@ -104,6 +108,8 @@ pub fn parse(text: &str) -> Result<Inbound<'_>, Bad> {
             let stop_reason = optional("turn/end", "stop_reason", fields.stop_reason, id.as_ref())?;
             Ok(Inbound::TurnEnd { stop_reason, params })
         }
+        "tool/update" => tool(id.as_ref(), params),
+        "clearance/outcome" => outcome(id, params),
         _ => Ok(Inbound::Unknown { method: method.into_owned(), id }),
     }
 }
@@ -131,6 +137,14 @@ struct Params<'a> {
     progress: Option<&'a RawValue>,
     #[serde(borrow)]
     stop_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool: Option<&'a RawValue>,
+    #[serde(borrow)]
+    command: Option<&'a RawValue>,
+    #[serde(borrow)]
+    request: Option<&'a RawValue>,
+    #[serde(borrow)]
+    outcome: Option<&'a RawValue>,
 }
 
 impl<'a> Params<'a> {
@@ -168,6 +182,8 @@ fn clearance(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound
         file_path: optional(METHOD, "file_path", fields.file_path, id_ref)?,
         // An odd risk level is a claim that we do not understand, not an error: it counts as high.
         risk_level: fields.risk_level.map(|raw| loose_string(raw.get())),
+        tool: optional(METHOD, "tool", fields.tool, id_ref)?,
+        command: optional(METHOD, "command", fields.command, id_ref)?,
     };
     let id = id.ok_or_else(|| missing(METHOD, "id", None))?;
     Ok(Inbound::ClearanceRequest { id, known, params: params.expect("a title was found in it") })
@@ -183,6 +199,27 @@ fn question(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<
     };
     let id = id.ok_or_else(|| missing(METHOD, "id", None))?;
     Ok(Inbound::PromptForward { id, known, params: params.expect("a text was found in it") })
+}
+
+fn tool<'a>(id: Option<&RequestId>, params: Option<&'a RawValue>) -> Result<Inbound<'a>, Bad> {
+    const METHOD: &str = "tool/update";
+    let fields = Params::new(METHOD, id, params)?;
+    string(METHOD, "title", required(METHOD, "title", fields.title, id)?, id)?;
+    let tool = optional(METHOD, "tool", fields.tool, id)?;
+    Ok(Inbound::ToolUpdate { tool, params: params.expect("a title was found in it") })
+}
+
+fn outcome(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
+    const METHOD: &str = "clearance/outcome";
+    let fields = Params::new(METHOD, id.as_ref(), params)?;
+    let request = required(METHOD, "request", fields.request, id.as_ref())?;
+    let Some(request) = RequestId::parse(request) else {
+        let (method, wanted) = (Some(METHOD.to_owned()), "a string or a number");
+        return Err(Bad::Invalid { method, field: "request", wanted, id });
+    };
+    let outcome = required(METHOD, "outcome", fields.outcome, id.as_ref())?;
+    let outcome = string(METHOD, "outcome", outcome, id.as_ref())?;
+    Ok(Inbound::ClearanceOutcome { request, outcome, params: params.expect("a request was found in it") })
 }
 
 fn heartbeat(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {

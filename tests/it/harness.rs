@@ -389,7 +389,9 @@ impl Drop for Daemon {
 pub(crate) fn home(config: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("work")).unwrap();
-    std::fs::write(dir.path().join("config.toml"), config).unwrap();
+    // Ports are for the tests that want one.
+    let port = if config.contains("[api]") { "" } else { "\n[api]\nlisten = \"off\"\n" };
+    std::fs::write(dir.path().join("config.toml"), format!("{config}{port}")).unwrap();
     dir
 }
 

@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("bus", &[]),
     ("failpoint", &[]),
     ("socket", &[]),
-    ("config", &[]),
+    ("config", &["policy", "domain"]),
     ("demo", &[]),
     ("telemetry", &[]),
 ];

@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Api;
@@ -9,7 +10,7 @@ use super::error::ApiError;
 use super::extract::{Query, limit};
 use super::view::List;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct AgentView {
     name: String,
     description: Option<String>,
@@ -17,7 +18,7 @@ pub(super) struct AgentView {
     protocol: &'static str,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     limit: Option<usize>,

@@ -2,21 +2,25 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use serde::Deserialize;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Api;
+use super::access::Caller;
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, limit, the};
-use super::peer::Operator;
 use super::view::{self, ClearanceView, List};
-use crate::domain::{Clearance, ClearanceStatus, Verdict};
+use crate::domain::{Clearance, ClearanceStatus, Role, Verdict};
 use crate::session::{CommandError, Input, Refused};
 use crate::store::ClearanceFilter;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
+    #[schemars(with = "Option<String>")]
     status: Option<ClearanceStatus>,
     session: Option<String>,
     limit: Option<usize>,
@@ -44,22 +48,33 @@ pub(super) async fn show(
     Ok(Json(view::clearance(api.clearance(&id).await?)))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Decision {
+    /// `approve` or `deny`.
     #[serde(rename = "decision")]
+    #[schemars(with = "String")]
     verdict: Verdict,
+    /// Reaches the agent, with an approval as well.
     reason: Option<String>,
     option: Option<String>,
     remember: Option<serde_json::Value>,
 }
 
+/// An approval that is not enough by itself.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Quorum {
+    approvals: Vec<String>,
+    needed: u32,
+    clearance: ClearanceView,
+}
+
 pub(super) async fn decide(
     State(api): State<Api>,
-    Operator(by): Operator,
+    caller: Caller,
     Path(id): Path<String>,
     Body(decision): Body<Decision>,
-) -> Result<Json<ClearanceView>, ApiError> {
+) -> Result<Response, ApiError> {
     let clearance = api.clearance(&id).await?;
     let Decision { verdict, reason, option, remember } = decision;
     if remember.is_some_and(|remember| remember != serde_json::Value::Bool(false)) {
@@ -73,7 +88,11 @@ pub(super) async fn decide(
     if clearance.status != ClearanceStatus::Pending {
         return Err(already(clearance));
     }
-    let input = Input::Decide { clearance: clearance.id, verdict, reason, option, by };
+    if verdict == Verdict::Approve {
+        api.may_approve(&caller, &clearance)?;
+    }
+    let Caller { name: by, via, .. } = caller;
+    let input = Input::Decide { clearance: clearance.id, verdict, reason, option, by, via };
     match api.supervisor().command(clearance.session, input).await {
         Ok(done) => done.arrival.wait().await,
         Err(CommandError::Refused(refused @ (Refused::NotOpen | Refused::Ended))) => {
@@ -83,7 +102,13 @@ pub(super) async fn decide(
         }
         Err(error) => return Err(error.into()),
     }
-    Ok(Json(view::clearance(api.clearance(&clearance.id.to_string()).await?)))
+    let now = api.clearance(&clearance.id.to_string()).await?;
+    if now.status == ClearanceStatus::Pending {
+        let (approvals, needed) = (now.approvals.clone(), now.needed);
+        let quorum = Quorum { approvals, needed, clearance: view::clearance(now) };
+        return Ok((StatusCode::ACCEPTED, Json(quorum)).into_response());
+    }
+    Ok(Json(view::clearance(now)).into_response())
 }
 
 /// Somebody or something was first: who, what and when.
@@ -95,6 +120,24 @@ fn already(clearance: Clearance) -> ApiError {
 }
 
 impl Api {
+    /// What the role alone does not say: whom the rule wants asked, and from where.
+    fn may_approve(&self, caller: &Caller, clearance: &Clearance) -> Result<(), ApiError> {
+        let forbidden = |code, message: String| Err(ApiError::new(StatusCode::FORBIDDEN, code, message));
+        if self.supervisor().config().clearances.is_local_only(clearance.risk) && !caller.local {
+            let message = format!(
+                "a {} clearance is approved on the daemon's own machine only",
+                clearance.risk.as_str()
+            );
+            return forbidden("local_only", message);
+        }
+        let whom = clearance.ruling.as_ref().map(|ruling| ruling.whom.as_slice()).unwrap_or_default();
+        let asked = |who: &String| *who == caller.name || who.strip_prefix('@') == Some(caller.role.as_str());
+        if !whom.is_empty() && caller.role < Role::Admin && !whom.iter().any(asked) {
+            return forbidden("not_asked", format!("this one is for {} to approve", whom.join(", ")));
+        }
+        Ok(())
+    }
+
     pub(super) async fn clearance(&self, typed: &str) -> Result<Clearance, ApiError> {
         the("clearance", typed, self.store().clearance(typed.to_owned()).await?)
     }

@@ -46,6 +46,11 @@ impl ApiError {
         Self::conflict("ambiguous_id", message).hint(format!("type more of it: {}", ids.join(", ")))
     }
 
+    #[cfg(test)]
+    pub(super) fn code(&self) -> &'static str {
+        self.code
+    }
+
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -91,6 +96,7 @@ impl From<CommandError> for ApiError {
             CommandError::Refused(refused) => match refused {
                 Refused::Ended => Self::conflict("ended", message).hint("`intercom resume` starts it again"),
                 Refused::Stopping => Self::conflict("ended", message),
+                Refused::Approved(_) => Self::conflict("already_approved", message),
                 Refused::Starting => Self::conflict("starting", message),
                 Refused::Unread(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "agent_not_reading", message),
                 Refused::Left => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message),

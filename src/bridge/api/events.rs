@@ -4,6 +4,7 @@
 //! anything: nothing is queued for it.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -12,10 +13,12 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::Api;
+use super::access::Caller;
 use super::error::ApiError;
 use super::extract::{Query, limit};
 use super::view;
@@ -27,7 +30,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Events read from the store in one go.
 const BATCH: usize = 500;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
     after: Option<u64>,
@@ -37,6 +40,7 @@ pub(super) struct EventsQuery {
 
 pub(super) async fn events(
     State(api): State<Api>,
+    caller: Caller,
     headers: HeaderMap,
     Query(query): Query<EventsQuery>,
 ) -> Result<Response, ApiError> {
@@ -60,7 +64,7 @@ pub(super) async fn events(
     let mut ear = api.bell().listen();
     ear.newest();
     let first = api.store().events(after, session, BATCH).await?.map_err(trimmed)?;
-    let follow = Follow { api, ear, session, after: after.unwrap_or(0), batch: first.into_iter() };
+    let follow = Follow { api, caller, ear, session, after: after.unwrap_or(0), batch: first.into_iter() };
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     Ok(Sse::new(follow.stream()).keep_alive(keep_alive).into_response())
 }
@@ -87,6 +91,7 @@ fn trimmed(Cut { oldest }: Cut) -> ApiError {
 
 struct Follow {
     api: Api,
+    caller: Caller,
     ear: Ear,
     session: Option<SessionId>,
     after: u64,
@@ -106,11 +111,15 @@ impl Follow {
     /// `None` ends the stream: the daemon stops, or the store does not answer. The reader comes back with its last id.
     async fn next(&mut self) -> Option<Event> {
         loop {
+            // Whoever is not let in any more hears nothing more, also in the middle of a batch.
+            if self.caller.gone.is_cancelled() {
+                return None;
+            }
             if let Some(event) = self.batch.next() {
                 self.after = event.seq;
                 return Some(event);
             }
-            let closing = self.api.0.closing.clone();
+            let (closing, gone) = (self.api.0.closing.clone(), Arc::clone(&self.caller.gone));
             let batch = match self.api.store().events(Some(self.after), self.session, BATCH).await.ok()? {
                 Ok(batch) => batch,
                 // What was removed meanwhile had not been read: go on behind it.
@@ -119,8 +128,11 @@ impl Follow {
                     continue;
                 }
             };
-            if batch.is_empty() && !closing.run_until_cancelled(self.ear.hear()).await? {
-                return None;
+            if batch.is_empty() {
+                let heard = closing.run_until_cancelled(gone.run_until_cancelled(self.ear.hear())).await;
+                if heard != Some(Some(true)) {
+                    return None;
+                }
             }
             self.batch = batch.into_iter();
         }

@@ -1,5 +1,7 @@
 //! Bodies and queries, strictly: an unknown field is a 400 that names it.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request, rejection::BytesRejection};
 use axum::http::{StatusCode, request::Parts};
@@ -8,6 +10,8 @@ use serde::de::DeserializeOwned;
 use super::error::ApiError;
 use crate::store::Found;
 
+/// How long a body may take to arrive.
+const BODY: Duration = Duration::from_secs(30);
 /// Lists hold this many items unless told otherwise.
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1000;
@@ -19,7 +23,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| unreadable(&rejection))?;
+        let reading = tokio::time::timeout(BODY, Bytes::from_request(request, state));
+        let bytes = reading.await.map_err(|_| too_slow())?.map_err(|rejection| unreadable(&rejection))?;
         let bytes: &[u8] = if bytes.trim_ascii().is_empty() { b"{}" } else { &bytes };
         // A list would be taken for a struct's fields in order.
         if bytes.trim_ascii_start().first() != Some(&b'{') {
@@ -29,6 +34,18 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             .map(Self)
             .map_err(|error| ApiError::bad_request(format!("body: {error}")))
     }
+}
+
+fn too_slow() -> ApiError {
+    ApiError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body did not arrive in time")
+}
+
+/// A body of whatever form, up to a size.
+pub(super) async fn whole(body: axum::body::Body, limit: usize) -> Result<Bytes, ApiError> {
+    let reading = tokio::time::timeout(BODY, axum::body::to_bytes(body, limit));
+    reading.await.map_err(|_| too_slow())?.map_err(|_| {
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body is over max_body_bytes")
+    })
 }
 
 /// A body that cannot be read: too large is its own status.

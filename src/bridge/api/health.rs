@@ -1,44 +1,91 @@
 //! How the daemon is, and a copy of all it knows.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use axum::{Extension, Json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::Api;
+use super::access::{By, Caller};
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query};
+use crate::domain::Json as Raw;
 use crate::store::{ClearanceFilter, QuestionFilter};
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Health {
+    status: String,
+    version: String,
+    #[serde(flatten)]
+    more: Option<More>,
+}
+
+/// What is told to those who have a role.
+#[derive(Debug, Serialize, JsonSchema)]
+struct More {
+    sessions: Sessions,
+    bridges: BTreeMap<String, String>,
+    last_seq: u64,
+    /// Who you are here.
+    you: You,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Sessions {
+    live: i64,
+    total: i64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct You {
+    name: String,
+    role: String,
+}
 
 pub(super) async fn health(
     State(api): State<Api>,
+    caller: Option<Extension<Caller>>,
     Query(Nothing {}): Query<Nothing>,
-) -> Result<Json<Value>, ApiError> {
-    let (live, total) = api.store().count_sessions().await?;
-    Ok(Json(json!({
-        "status": "ok",
-        "version": env!("CARGO_PKG_VERSION"),
-        "sessions": { "live": live, "total": total },
-        "bridges": { "api": "ok" },
-        "last_seq": api.bell().listen().newest(),
-    })))
+) -> Result<Json<Health>, ApiError> {
+    let more = match caller {
+        None => None,
+        Some(Extension(caller)) => {
+            let (live, total) = api.store().count_sessions().await?;
+            Some(More {
+                sessions: Sessions { live, total },
+                bridges: [("api".to_owned(), "ok".to_owned())].into(),
+                last_seq: api.bell().listen().newest(),
+                you: You { name: caller.name, role: caller.role.to_string() },
+            })
+        }
+    };
+    Ok(Json(Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), more }))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BackupRequest {
     path: PathBuf,
 }
 
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct BackedUp {
+    path: PathBuf,
+    bytes: u64,
+}
+
 pub(super) async fn backup(
     State(api): State<Api>,
+    By(by): By,
     Body(request): Body<BackupRequest>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<BackedUp>, ApiError> {
     let path = request.path;
     if !path.is_absolute() {
         return Err(ApiError::bad_request("path must be absolute"));
@@ -50,7 +97,8 @@ pub(super) async fn backup(
         let message = format!("{} could not be written: {error}", path.display());
         ApiError::unprocessable("backup_failed", message)
     })?;
-    Ok(Json(json!({ "path": path, "bytes": bytes })))
+    api.record("backup", &by, None, Raw::of(&json!({ "path": path }))).await;
+    Ok(Json(BackedUp { path, bytes }))
 }
 
 /// Prometheus text.

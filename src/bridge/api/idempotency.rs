@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::Api;
+use super::access::Caller;
 use super::error::ApiError;
+use super::extract::whole;
 use crate::domain::Time;
 use crate::store::Remembered;
 
@@ -32,9 +34,6 @@ impl Keys {
 
 pub(super) async fn honour(State(api): State<Api>, request: Request, next: Next) -> Response {
     let Some(key) = request.headers().get("idempotency-key").cloned() else { return next.run(request).await };
-    if request.method() != Method::POST {
-        return next.run(request).await;
-    }
     // A caller who hangs up is the one who will try again: what was begun is finished and remembered without it.
     let tasks = api.0.tasks.clone();
     match tasks.spawn(async move { honoured(&api, &key, request, next).await }).await {
@@ -52,11 +51,12 @@ async fn honoured(api: &Api, key: &HeaderValue, request: Request, next: Next) ->
         key.ok_or_else(|| ApiError::bad_request("Idempotency-Key must have 1 to 255 visible characters"))?;
     let limit = api.supervisor().config().limits.max_body_bytes;
     let (parts, body) = request.into_parts();
-    let body = to_bytes(body, limit).await.map_err(|_| {
-        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body is over max_body_bytes")
-    })?;
+    let body = whole(body, limit).await?;
     let fingerprint = format!("{} {:016x}", parts.uri.path(), fnv1a(&body));
 
+    // Keys are each caller's own: nobody gets an answer that was given to somebody else.
+    let whose = request_by(&parts);
+    let key = &format!("{whose}\n{key}");
     let turn = api.0.idempotency.turn(key);
     let _turn = turn.lock().await;
     if let Some(first) = api.store().recall(key.to_owned(), Time::now()).await? {
@@ -78,6 +78,10 @@ async fn honoured(api: &Api, key: &HeaderValue, request: Request, next: Next) ->
         api.store().remember(key.to_owned(), remembered, Time::now()).await?;
     }
     Ok(answer(status.as_u16(), body))
+}
+
+fn request_by(parts: &axum::http::request::Parts) -> String {
+    parts.extensions.get::<Caller>().map(|caller| caller.name.clone()).unwrap_or_default()
 }
 
 fn answer(status: u16, body: String) -> Response {

@@ -3,17 +3,18 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Api;
+use super::access::By;
 use super::error::ApiError;
 use super::extract::{Body, Query, limit, the};
-use super::peer::Operator;
 use super::view::{self, List, PromptView};
 use crate::domain::{Prompt, PromptState};
 use crate::session::{CommandError, Input, Refused};
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     limit: Option<usize>,
@@ -30,7 +31,7 @@ pub(super) async fn list(
     Ok(Json(List::of(page, view::prompt)))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Send {
     text: String,
@@ -38,7 +39,7 @@ pub(super) struct Send {
 
 pub(super) async fn send(
     State(api): State<Api>,
-    Operator(by): Operator,
+    By(by): By,
     Path(id): Path<String>,
     Body(send): Body<Send>,
 ) -> Result<(StatusCode, Json<PromptView>), ApiError> {
@@ -55,7 +56,7 @@ pub(super) async fn send(
 
 pub(super) async fn take_back(
     State(api): State<Api>,
-    Operator(by): Operator,
+    By(by): By,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let prompt = api.prompt(&id).await?;

@@ -2,21 +2,23 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::Api;
+use super::access::By;
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, limit, the};
-use super::peer::Operator;
 use super::view::{self, List, QuestionView};
 use crate::domain::{Answer, Question, QuestionStatus};
 use crate::session::{CommandError, Input, Refused};
 use crate::store::QuestionFilter;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
+    #[schemars(with = "Option<String>")]
     status: Option<QuestionStatus>,
     session: Option<String>,
     limit: Option<usize>,
@@ -44,16 +46,18 @@ pub(super) async fn show(
     Ok(Json(view::question(api.question(&id).await?)))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AnswerBody {
+    /// `continue`, `refine` or `stop`.
+    #[schemars(with = "String")]
     decision: Answer,
     instruction: Option<String>,
 }
 
 pub(super) async fn answer(
     State(api): State<Api>,
-    Operator(by): Operator,
+    By(by): By,
     Path(id): Path<String>,
     Body(body): Body<AnswerBody>,
 ) -> Result<Json<QuestionView>, ApiError> {

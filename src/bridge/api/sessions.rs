@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::Api;
+use super::access::By;
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, limit, the};
-use super::peer::Operator;
 use super::view::{self, List, SessionView};
 use crate::config::Protocol;
 use crate::domain::{SessionId, SessionRecord};
@@ -20,7 +20,7 @@ use crate::supervisor::StartRequest;
 
 const NUDGE: &str = "You seem to have stopped. Please go on with the current task from where you left it.";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     #[serde(default)]
@@ -40,7 +40,7 @@ pub(super) async fn list(
     })))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Start {
     agent: Option<String>,
@@ -48,6 +48,7 @@ pub(super) struct Start {
     #[serde(default)]
     args: Vec<String>,
     workspace: String,
+    #[schemars(with = "Option<String>")]
     protocol: Option<Protocol>,
     prompt: Option<String>,
     name: Option<String>,
@@ -57,7 +58,7 @@ pub(super) struct Start {
 
 pub(super) async fn start(
     State(api): State<Api>,
-    Operator(by): Operator,
+    By(by): By,
     Body(start): Body<Start>,
 ) -> Result<(StatusCode, Json<SessionView>), ApiError> {
     if start.agent.is_some() && start.protocol.is_some() {
@@ -97,65 +98,87 @@ pub(super) async fn show(
     Ok(Json(api.view(id).await?))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nudge {
     message: Option<String>,
 }
 
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Nudged {
+    session: String,
+    message: String,
+}
+
 pub(super) async fn nudge(
     State(api): State<Api>,
-    Operator(by): Operator,
+    By(by): By,
     Path(id): Path<String>,
     Body(nudge): Body<Nudge>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Nudged>), ApiError> {
     let record = api.session(&id).await?;
     let message = nudge.message.unwrap_or_else(|| NUDGE.to_owned());
-    let answer = json!({ "session": record.id, "message": message });
+    let answer = Nudged { session: record.id.to_string(), message: message.clone() };
     api.supervisor().command(record.id, Input::Nudge { message, by }).await?;
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Interrupt {
     reason: Option<String>,
 }
 
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Interrupted {
+    session: String,
+    reason: String,
+}
+
 pub(super) async fn interrupt(
     State(api): State<Api>,
-    Operator(by): Operator,
+    By(by): By,
     Path(id): Path<String>,
     Body(interrupt): Body<Interrupt>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<Interrupted>), ApiError> {
     let record = api.session(&id).await?;
     let reason = interrupt.reason.unwrap_or_else(|| format!("interrupted by {by}"));
-    let answer = json!({ "session": record.id, "reason": reason });
+    let answer = Interrupted { session: record.id.to_string(), reason: reason.clone() };
     api.supervisor().command(record.id, Input::Interrupt { reason, by }).await?;
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
 
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Ended {
+    session: String,
+    phase: String,
+    /// What it took.
+    steps: Vec<String>,
+    /// How many processes had to be killed.
+    killed: u32,
+}
+
 pub(super) async fn stop(
     State(api): State<Api>,
-    Operator(by): Operator,
+    By(by): By,
     Path(id): Path<String>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Ended>, ApiError> {
     api.end(&id, How::Stop, by).await
 }
 
 pub(super) async fn kill(
     State(api): State<Api>,
-    Operator(by): Operator,
+    By(by): By,
     Path(id): Path<String>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Ended>, ApiError> {
     api.end(&id, How::Kill, by).await
 }
 
 pub(super) async fn resume(
     State(api): State<Api>,
-    Operator(by): Operator,
+    By(by): By,
     Path(id): Path<String>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<SessionView>, ApiError> {
@@ -175,12 +198,15 @@ impl Api {
         Ok(view::session(record, self.supervisor().observer(id).as_ref()))
     }
 
-    async fn end(&self, typed: &str, how: How, by: String) -> Result<Json<Value>, ApiError> {
+    async fn end(&self, typed: &str, how: How, by: String) -> Result<Json<Ended>, ApiError> {
         let record = self.session(typed).await?;
         let stopped = self.supervisor().stop(record.id, how, by).await?;
         let record = self.session(&record.id.to_string()).await?;
-        Ok(Json(json!({
-            "session": record.id, "phase": record.phase, "steps": stopped.steps, "killed": stopped.killed,
-        })))
+        Ok(Json(Ended {
+            session: record.id.to_string(),
+            phase: record.phase.as_str().to_owned(),
+            steps: stopped.steps,
+            killed: stopped.killed,
+        }))
     }
 }

@@ -1,26 +1,21 @@
 //! How things look over the API. Absent values are `null`; times are RFC 3339.
 
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use crate::domain::{Choice, Clearance, Event, Prompt, PromptState, Question, SessionRecord, Time};
+use crate::domain::{
+    AuditRow, Choice, Clearance, Event, Outcome, Prompt, PromptState, Question, Ruling, SessionRecord, Time,
+    Token,
+};
 use crate::host::{Observer, Seen};
 use crate::store::Page;
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
-fn time<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(time)
-}
-
-#[expect(clippy::ref_option, reason = "the form that serde asks for")]
-fn maybe_time<S: Serializer>(time: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
-    match time {
-        Some(time) => serializer.collect_str(time),
-        None => serializer.serialize_none(),
-    }
+fn stamp(time: Option<Time>) -> Option<String> {
+    time.map(|time| time.to_string())
 }
 
 /// One page of a list.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct List<T> {
     items: Vec<T>,
     next: Option<String>,
@@ -37,7 +32,7 @@ impl<T> List<T> {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct SessionView {
     id: String,
     name: Option<String>,
@@ -54,36 +49,34 @@ pub(super) struct SessionView {
     stderr_tail: String,
     /// Who belongs to it now; `null` in lists.
     processes: Option<Vec<ProcessView>>,
-    #[serde(serialize_with = "time")]
-    created_at: Time,
-    #[serde(serialize_with = "maybe_time")]
-    started_at: Option<Time>,
-    #[serde(serialize_with = "maybe_time")]
-    ended_at: Option<Time>,
+    created_at: String,
+    started_at: Option<String>,
+    ended_at: Option<String>,
     exit: Option<ExitView>,
+    /// Why policy cannot be shown to bind its agent; `null` while it can.
+    unenforced: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct TurnView {
     id: String,
-    #[serde(serialize_with = "time")]
-    started_at: Time,
+    started_at: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Pending {
     clearances: u32,
     questions: u32,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ExitView {
     code: Option<i32>,
     signal: Option<i32>,
     reason: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ProcessView {
     pid: i32,
     parent: i32,
@@ -124,19 +117,22 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
         why: record.why,
         pid: record.pid,
         generation: record.generation,
-        turn: record.turn.map(|turn| TurnView { id: turn.id.to_string(), started_at: turn.started_at }),
+        turn: record
+            .turn
+            .map(|turn| TurnView { id: turn.id.to_string(), started_at: turn.started_at.to_string() }),
         pending: Pending { clearances: record.pending_clearances, questions: record.pending_questions },
         queue: record.queue,
         stderr_tail: live.map_or(record.stderr_tail, Observer::stderr_tail),
         processes: None,
-        created_at: record.created_at,
-        started_at: record.started_at,
-        ended_at: record.ended_at,
+        created_at: record.created_at.to_string(),
+        started_at: stamp(record.started_at),
+        ended_at: stamp(record.ended_at),
         exit,
+        unenforced: record.unenforced,
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ClearanceView {
     id: String,
     session: String,
@@ -144,25 +140,78 @@ pub(super) struct ClearanceView {
     description: Option<String>,
     diff: Option<String>,
     file_path: Option<String>,
-    risk: &'static str,
+    tool: Option<String>,
+    command: Option<String>,
+    /// The higher of what we see and what the agent claims.
+    risk: Risk,
     claimed_risk: Option<String>,
-    options: Vec<Choice>,
+    computed_risk: Risk,
+    risk_why: Vec<String>,
+    options: Vec<ChoiceView>,
     status: &'static str,
     delivery: &'static str,
     delivery_cause: Option<String>,
-    #[serde(serialize_with = "time")]
-    requested_at: Time,
+    requested_at: String,
+    expires_at: Option<String>,
+    /// What policy said; `null` for requests of old.
+    ruling: Option<RulingView>,
+    needed: u32,
+    approvals: Vec<String>,
     decided_by: Option<String>,
-    #[serde(serialize_with = "maybe_time")]
-    decided_at: Option<Time>,
+    decided_via: Option<String>,
+    decided_at: Option<String>,
     reason: Option<String>,
     option: Option<String>,
-    #[serde(serialize_with = "maybe_time")]
-    delivered_at: Option<Time>,
+    delivered_at: Option<String>,
     outcome: Option<String>,
+    /// What was hidden from you; empty if nothing was.
+    hidden: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ChoiceView {
+    id: String,
+    name: String,
+    kind: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct RulingView {
+    outcome: String,
+    rule: Option<String>,
+    why: String,
+    whom: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Risk {
+    Low,
+    Medium,
+    High,
+    Critical,
+}
+
+fn risk(risk: crate::domain::Risk) -> Risk {
+    match risk {
+        crate::domain::Risk::Low => Risk::Low,
+        crate::domain::Risk::Medium => Risk::Medium,
+        crate::domain::Risk::High => Risk::High,
+        crate::domain::Risk::Critical => Risk::Critical,
+    }
+}
+
+fn ruling(ruling: Ruling) -> RulingView {
+    let outcome = match ruling.outcome {
+        Outcome::Allow => "allow",
+        Outcome::Deny => "deny",
+        Outcome::Ask => "ask",
+    };
+    RulingView { outcome: outcome.to_owned(), rule: ruling.rule, why: ruling.why, whom: ruling.whom }
 }
 
 pub(super) fn clearance(c: Clearance) -> ClearanceView {
+    let choice = |choice: Choice| ChoiceView { id: choice.id, name: choice.name, kind: choice.kind };
     ClearanceView {
         id: c.id.to_string(),
         session: c.session.to_string(),
@@ -170,23 +219,33 @@ pub(super) fn clearance(c: Clearance) -> ClearanceView {
         description: c.description,
         diff: c.diff,
         file_path: c.file_path,
-        risk: c.risk.as_str(),
+        tool: c.tool,
+        command: c.command,
+        risk: risk(c.risk),
         claimed_risk: c.claimed_risk,
-        options: c.options,
+        computed_risk: risk(c.computed_risk),
+        risk_why: c.risk_why,
+        options: c.options.into_iter().map(choice).collect(),
         status: c.status.as_str(),
         delivery: c.delivery.as_str(),
         delivery_cause: c.delivery.cause().map(str::to_owned),
-        requested_at: c.requested_at,
+        requested_at: c.requested_at.to_string(),
+        expires_at: stamp(c.expires_at),
+        ruling: c.ruling.map(ruling),
+        needed: c.needed,
+        approvals: c.approvals,
         decided_by: c.decided_by,
-        decided_at: c.decided_at,
+        decided_via: c.decided_via,
+        decided_at: stamp(c.decided_at),
         reason: c.reason,
         option: c.option,
-        delivered_at: c.delivered_at,
+        delivered_at: stamp(c.delivered_at),
         outcome: c.outcome,
+        hidden: Vec::new(),
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct QuestionView {
     id: String,
     session: String,
@@ -195,16 +254,13 @@ pub(super) struct QuestionView {
     status: &'static str,
     decision: Option<&'static str>,
     instruction: Option<String>,
-    #[serde(serialize_with = "time")]
-    asked_at: Time,
+    asked_at: String,
     answered_by: Option<String>,
-    #[serde(serialize_with = "maybe_time")]
-    answered_at: Option<Time>,
+    answered_at: Option<String>,
     reason: Option<String>,
     delivery: &'static str,
     delivery_cause: Option<String>,
-    #[serde(serialize_with = "maybe_time")]
-    delivered_at: Option<Time>,
+    delivered_at: Option<String>,
 }
 
 pub(super) fn question(q: Question) -> QuestionView {
@@ -216,17 +272,17 @@ pub(super) fn question(q: Question) -> QuestionView {
         status: q.status.as_str(),
         decision: q.decision.map(crate::domain::Answer::as_str),
         instruction: q.instruction,
-        asked_at: q.asked_at,
+        asked_at: q.asked_at.to_string(),
         answered_by: q.answered_by,
-        answered_at: q.answered_at,
+        answered_at: stamp(q.answered_at),
         reason: q.reason,
         delivery: q.delivery.as_str(),
         delivery_cause: q.delivery.cause().map(str::to_owned),
-        delivered_at: q.delivered_at,
+        delivered_at: stamp(q.delivered_at),
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct PromptView {
     id: String,
     session: String,
@@ -234,10 +290,8 @@ pub(super) struct PromptView {
     state: &'static str,
     error: Option<String>,
     by: String,
-    #[serde(serialize_with = "time")]
-    at: Time,
-    #[serde(serialize_with = "maybe_time")]
-    delivered_at: Option<Time>,
+    at: String,
+    delivered_at: Option<String>,
 }
 
 pub(super) fn prompt(p: Prompt) -> PromptView {
@@ -250,23 +304,23 @@ pub(super) fn prompt(p: Prompt) -> PromptView {
         state,
         error: p.state.cause().map(str::to_owned),
         by: p.by,
-        at: p.at,
-        delivered_at: p.delivered_at,
+        at: p.at.to_string(),
+        delivered_at: stamp(p.delivered_at),
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct EventView {
     seq: u64,
     session: String,
-    #[serde(serialize_with = "time")]
-    at: Time,
+    at: String,
     kind: String,
+    #[schemars(with = "serde_json::Value")]
     data: crate::domain::Json,
 }
 
 /// Written as it is: by way of a `Value`, what an agent said would not stay as it was.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct EventPage {
     pub(super) items: Vec<EventView>,
     pub(super) next: Option<u64>,
@@ -276,8 +330,62 @@ pub(super) fn event(event: Event) -> EventView {
     EventView {
         seq: event.seq,
         session: event.session.to_string(),
-        at: event.at,
+        at: event.at.to_string(),
         kind: event.kind,
         data: event.data,
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct TokenView {
+    id: String,
+    name: String,
+    role: String,
+    created_by: String,
+    created_at: String,
+    expires_at: Option<String>,
+    revoked_at: Option<String>,
+    last_used_at: Option<String>,
+    last_used_from: Option<String>,
+    /// Whether it lets anybody in now.
+    valid: bool,
+}
+
+pub(super) fn token(t: Token) -> TokenView {
+    TokenView {
+        valid: t.is_valid(Time::now()),
+        id: t.id.to_string(),
+        name: t.name,
+        role: t.role.as_str().to_owned(),
+        created_by: t.created_by,
+        created_at: t.created_at.to_string(),
+        expires_at: stamp(t.expires_at),
+        revoked_at: stamp(t.revoked_at),
+        last_used_at: stamp(t.last_used_at),
+        last_used_from: t.last_used_from,
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct AuditView {
+    n: u64,
+    at: String,
+    action: String,
+    by: String,
+    session: Option<String>,
+    #[schemars(with = "serde_json::Value")]
+    data: crate::domain::Json,
+    hash: String,
+}
+
+pub(super) fn audit(row: AuditRow) -> AuditView {
+    AuditView {
+        n: row.n,
+        at: row.at.to_string(),
+        action: row.action,
+        by: row.by,
+        session: row.session,
+        data: row.data,
+        hash: row.hash,
     }
 }

@@ -1,12 +1,15 @@
 //! What the agent says.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Carries, Out, Stage, State};
+use super::{Assessed, Carries, Out, Stage, State, Terms, Words};
 use crate::domain::{
     Ask, Choice, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json, Kind,
-    Outbound, Progress, Question, QuestionId, QuestionStatus, RequestId, Risk, Said,
+    Outbound, Outcome, Progress, Question, QuestionId, QuestionStatus, RequestId, Risk, Ruling, Said,
+    Verdict,
 };
 
 // What agents sent is passed through as it came; a `serde_json::Value` in between would sort keys and round numbers.
@@ -24,8 +27,15 @@ struct Requested<'a> {
     description: Option<&'a str>,
     diff: Option<&'a str>,
     file_path: Option<&'a str>,
+    tool: Option<&'a str>,
+    command: Option<&'a str>,
     risk: Risk,
     claimed_risk: Option<&'a str>,
+    computed_risk: Risk,
+    risk_why: &'a [String],
+    ruling: Option<&'a Ruling>,
+    needed: u32,
+    expires_at: Option<String>,
     options: &'a [Choice],
     request: Request<'a>,
 }
@@ -44,12 +54,24 @@ struct Unknown<'a> {
 }
 
 impl State {
-    pub(super) fn said(&mut self, said: Said, out: &mut Out<'_, '_>) {
-        // Banners and noise are no work; the first usable message is.
-        if !self.spoke && !matches!(said, Said::Rejected { .. } | Said::Unknown { .. }) {
+    /// A request for a clearance, with what was found out about it.
+    pub(super) fn asked(&mut self, ask: Ask, assessed: Assessed, out: &mut Out<'_, '_>) {
+        self.speaks(out);
+        self.open_clearance(ask, assessed, out);
+    }
+
+    fn speaks(&mut self, out: &mut Out<'_, '_>) {
+        if !self.spoke {
             self.spoke = true;
             self.dirty = true;
             self.begin_turn("agent", out);
+        }
+    }
+
+    pub(super) fn said(&mut self, said: Said, out: &mut Out<'_, '_>) {
+        // Banners and noise are no work; the first usable message is.
+        if !matches!(said, Said::Rejected { .. } | Said::Unknown { .. }) {
+            self.speaks(out);
         }
         match said {
             Said::Status { params } => out.record(Kind::Status, params),
@@ -60,10 +82,12 @@ impl State {
                 }
                 self.prompt_with_heartbeat(out);
             }
-            Said::Clearance(ask) => self.open_clearance(ask, out),
+            Said::Clearance(ask) => self.open_clearance(ask, Assessed::default(), out),
             Said::Question { request, text, sort, params } => {
                 self.open_question(request, text, sort, &params, out);
             }
+            Said::Tool { acts, params } => self.tool(acts, params, out),
+            Said::Outcome { request, outcome, params } => self.outcome(&request, outcome, &params, out),
             Said::TurnEnd { stop_reason, params } => self.end_turn_as_told(&stop_reason, &params, out),
             Said::Unknown { message, fault } => {
                 out.record(Kind::Unknown, Json::of(&Unknown { message: &message }));
@@ -82,20 +106,60 @@ impl State {
         }
     }
 
-    fn open_clearance(&mut self, ask: Ask, out: &mut Out<'_, '_>) {
+    /// Policy cannot be shown to bind an agent that acts and never asks.
+    fn tool(&mut self, acts: bool, params: Json, out: &mut Out<'_, '_>) {
+        #[derive(Serialize)]
+        struct Acted<'a> {
+            tool: &'a Json,
+        }
+        if acts && !self.asked && self.unenforced.is_none() {
+            let why = "it acts without ever having asked for a clearance";
+            out.record(Kind::SessionUnenforced, Json::of(&Acted { tool: &params }));
+            self.unenforced = Some(why.to_owned());
+            self.dirty = true;
+        }
+        out.record(Kind::Update, params);
+    }
+
+    fn outcome(&mut self, request: &RequestId, outcome: String, params: &Json, out: &mut Out<'_, '_>) {
+        #[derive(Serialize)]
+        struct Told<'a> {
+            clearance: Option<ClearanceId>,
+            outcome: &'a str,
+            params: &'a Json,
+        }
+        let known = self.decided.iter().rev().find(|(known, _)| known == request).map(|(_, id)| *id);
+        out.record(Kind::ClearanceOutcome, Json::of(&Told { clearance: known, outcome: &outcome, params }));
+        if let Some(id) = known {
+            out.ledger(Entry::ClearanceOutcome { id, outcome });
+        }
+    }
+
+    fn open_clearance(&mut self, ask: Ask, assessed: Assessed, out: &mut Out<'_, '_>) {
         if self.is_open(&ask.request) {
             return self.duplicate(ask.request, &ask.params, "clearance/request", out);
         }
         let id = ClearanceId::from_seed(out.seed());
-        let risk = Risk::of_claim(ask.claimed_risk.as_deref());
+        let Assessed { computed, why, ruling, needed, limit } = assessed;
+        let risk = Risk::of_claim(ask.claimed_risk.as_deref()).max(computed);
+        let millis = |limit: Duration| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
+        let expires_at = limit.map(|(limit, _)| out.now().plus_millis(millis(limit)));
+        let on_expiry = limit.map_or(Verdict::Deny, |(_, verdict)| verdict);
         let data = Requested {
             clearance: id,
             title: &ask.title,
             description: ask.description.as_deref(),
             diff: ask.diff.as_deref(),
             file_path: ask.file_path.as_deref(),
+            tool: ask.tool.as_deref(),
+            command: ask.command.as_deref(),
             risk,
             claimed_risk: ask.claimed_risk.as_deref(),
+            computed_risk: computed,
+            risk_why: &why,
+            ruling: ruling.as_ref(),
+            needed,
+            expires_at: expires_at.map(|at| at.to_string()),
             options: &ask.options,
             request: Request { id: &ask.request, params: &ask.params },
         };
@@ -110,13 +174,22 @@ impl State {
             description: ask.description,
             diff: ask.diff,
             file_path: ask.file_path,
+            tool: ask.tool,
+            command: ask.command,
             risk,
+            computed_risk: computed,
+            risk_why: why,
             claimed_risk: ask.claimed_risk,
             options: ask.options,
             status: ClearanceStatus::Pending,
             delivery: Delivery::None,
             requested_at,
+            expires_at,
+            ruling: ruling.clone(),
+            needed,
+            approvals: Vec::new(),
             decided_by: None,
+            decided_via: None,
             decided_at: None,
             reason: None,
             option: None,
@@ -124,7 +197,30 @@ impl State {
             outcome: None,
         })));
         self.clearances.insert(id, ask.request);
+        let terms = Terms { needed, approvals: Vec::new(), expires_at, on_expiry };
+        if terms != Terms::default() {
+            self.terms.insert(id, terms);
+        }
+        self.asked = true;
+        self.unenforced = None;
         self.dirty = true;
+        if let Some(ruling) = ruling {
+            self.rule(id, ruling, out);
+        }
+    }
+
+    /// What policy decides needs nobody, and no second approval.
+    fn rule(&mut self, id: ClearanceId, ruling: Ruling, out: &mut Out<'_, '_>) {
+        let verdict = match ruling.outcome {
+            Outcome::Allow => Verdict::Approve,
+            Outcome::Deny => Verdict::Deny,
+            Outcome::Ask => return,
+        };
+        let rule = ruling.rule.unwrap_or_else(|| "policy".to_owned());
+        let words = Words { reason: Some(ruling.why), option: None, by: rule, via: "policy".to_owned() };
+        if let Some((request, terms)) = self.take_open(id) {
+            self.close_decided(id, request, &terms.approvals, verdict, words, out);
+        }
     }
 
     fn open_question(

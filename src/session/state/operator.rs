@@ -2,11 +2,14 @@
 
 use serde_json::json;
 
-use super::{Carries, Effect, How, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State};
+use super::{Carries, Effect, How, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Terms, Words};
 use crate::domain::{
-    Answer, ClearanceId, Delivery, Entry, Json, Kind, Outbound, Prompt, PromptId, PromptState, QuestionId,
-    Verdict,
+    Answer, ClearanceId, ClearanceStatus, Delivery, Entry, Json, Kind, Outbound, Prompt, PromptId,
+    PromptState, QuestionId, RequestId, Verdict,
 };
+
+/// How many decisions are remembered for what the agent may say about them later.
+const MAX_DECIDED: usize = 256;
 
 impl State {
     pub(super) fn prompt(&mut self, text: String, by: String, out: &mut Out<'_, '_>) -> Result<(), Refused> {
@@ -68,22 +71,108 @@ impl State {
         &mut self,
         id: ClearanceId,
         verdict: Verdict,
-        reason: Option<String>,
-        option: Option<String>,
-        by: String,
+        words: Words,
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
         self.steerable()?;
-        let request = self.clearances.remove(&id).ok_or(Refused::NotOpen)?;
+        if !self.clearances.contains_key(&id) {
+            return Err(Refused::NotOpen);
+        }
+        if let Some(terms) = self.terms.get_mut(&id).filter(|_| verdict == Verdict::Approve) {
+            if terms.approvals.contains(&words.by) {
+                return Err(Refused::Approved(terms.needed));
+            }
+            terms.approvals.push(words.by.clone());
+            if terms.approvals.len() < terms.needed as usize {
+                let (given, needed) = (terms.approvals.len(), terms.needed);
+                let Words { reason, option: _, by, via } = words;
+                let data = json!({
+                    "clearance": id, "by": by, "via": via, "reason": reason, "approvals": given, "needed": needed,
+                });
+                out.record(Kind::ClearanceApproved, Json::of(&data));
+                out.ledger(Entry::ClearanceApproved { id, by });
+                return Ok(());
+            }
+        }
+        let (request, terms) = self.take_open(id).ok_or(Refused::NotOpen)?;
+        self.close_decided(id, request, &terms.approvals, verdict, words, out);
+        Ok(())
+    }
+
+    /// It is not open any more.
+    pub(super) fn take_open(&mut self, id: ClearanceId) -> Option<(RequestId, Terms)> {
+        let request = self.clearances.remove(&id)?;
+        Some((request, self.terms.remove(&id).unwrap_or_default()))
+    }
+
+    pub(super) fn close_decided(
+        &mut self,
+        id: ClearanceId,
+        request: RequestId,
+        approvals: &[String],
+        verdict: Verdict,
+        words: Words,
+        out: &mut Out<'_, '_>,
+    ) {
         let status = verdict.status();
-        let data = json!({ "clearance": id, "status": status, "by": by, "reason": reason, "option": option });
+        let Words { reason, option, by, via } = words;
+        let data = json!({
+            "clearance": id, "status": status, "by": by, "via": via, "reason": reason, "option": option,
+            "approvals": approvals,
+        });
         out.record(Kind::ClearanceDecided, Json::of(&data));
         let at = out.now();
         let (noted, chosen) = (reason.clone(), option.clone());
-        out.ledger(Entry::ClearanceDecided { id, status, by, at, reason: noted, option: chosen });
+        out.ledger(Entry::ClearanceDecided { id, status, by, via, at, reason: noted, option: chosen });
+        self.tell_decision(id, request, verdict, reason, option, out);
+    }
+
+    fn tell_decision(
+        &mut self,
+        id: ClearanceId,
+        request: RequestId,
+        verdict: Verdict,
+        reason: Option<String>,
+        option: Option<String>,
+        out: &mut Out<'_, '_>,
+    ) {
+        if self.decided.len() >= MAX_DECIDED {
+            self.decided.pop_front();
+        }
+        self.decided.push_back((request.clone(), id));
         let approved = verdict == Verdict::Approve;
         self.send(Outbound::Decision { request, approved, reason, option }, Carries::Clearance(id), out);
-        Ok(())
+    }
+
+    /// What has waited long enough is decided as configured, and the agent is told that it was the clock.
+    pub(super) fn expire(&mut self, out: &mut Out<'_, '_>) {
+        const REASON: &str = "expired";
+        let now = out.now();
+        if self.steerable().is_err() {
+            return; // its end withdraws them
+        }
+        let due: Vec<ClearanceId> = self
+            .terms
+            .iter()
+            .filter(|(_, terms)| terms.expires_at.is_some_and(|at| at <= now))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in due {
+            let Some((request, terms)) = self.take_open(id) else { continue };
+            let (status, verdict) = (ClearanceStatus::Expired, terms.on_expiry);
+            let data = json!({ "clearance": id, "status": status, "decision": verdict, "reason": REASON });
+            out.record(Kind::ClearanceClosed, Json::of(&data));
+            out.ledger(Entry::ClearanceDecided {
+                id,
+                status,
+                by: "intercom".to_owned(),
+                via: "time limit".to_owned(),
+                at: now,
+                reason: Some(REASON.to_owned()),
+                option: None,
+            });
+            self.tell_decision(id, request, verdict, Some(REASON.to_owned()), None, out);
+        }
     }
 
     pub(super) fn answer(

@@ -40,6 +40,7 @@ impl State {
         self.spoke = false;
         self.next_n = 1;
         self.exit = None;
+        self.decided.clear(); // request ids begin anew
         self.stderr_tail.clear();
         self.stage = Stage::Starting;
         out.record(Kind::SessionResumed, Json::of(&json!({ "generation": self.generation, "by": by })));
@@ -110,6 +111,7 @@ impl State {
     fn withdraw_open(&mut self, out: &mut Out<'_, '_>) {
         const WHY: &str = "the agent ended before it was decided";
         let at = out.now();
+        self.terms.clear();
         for id in std::mem::take(&mut self.clearances).into_keys() {
             let status = ClearanceStatus::Withdrawn;
             let data = json!({ "clearance": id, "status": status, "reason": WHY });

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{Ask, Fault, FaultCode, Phase, Progress, PromptState, Rejection, Said};
+
+mod decisions;
+use crate::domain::{Ask, Fault, FaultCode, Outcome, Phase, Progress, PromptState, Rejection, Said};
 
 /// A session with a clock and ids of its own.
 struct World {
@@ -25,7 +27,7 @@ impl World {
             name: None,
             agent: None,
             protocol: "intercom".to_owned(),
-            workspace: PathBuf::from("/work"),
+            workspace: PathBuf::from("/project"),
             created_at: Time::from_millis(0),
             prompts_on_heartbeat: false,
             max_queued_prompts: 5,
@@ -99,16 +101,22 @@ fn id(request: &str) -> RequestId {
 }
 
 fn clearance(request: &str) -> Said {
-    Said::Clearance(Ask {
+    Said::Clearance(ask(request))
+}
+
+fn ask(request: &str) -> Ask {
+    Ask {
         request: id(request),
         title: "t".to_owned(),
         description: None,
         diff: None,
         file_path: None,
+        tool: None,
+        command: None,
         claimed_risk: None,
         options: Vec::new(),
         params: Json::trusted("{}"),
-    })
+    }
 }
 
 fn question(request: &str) -> Said {
@@ -143,7 +151,11 @@ fn prompt(text: &str) -> Input {
 }
 
 fn decide(clearance: ClearanceId, verdict: Verdict) -> Input {
-    Input::Decide { clearance, verdict, reason: None, option: None, by: "ana".into() }
+    decide_as("ana", clearance, verdict)
+}
+
+fn decide_as(by: &str, clearance: ClearanceId, verdict: Verdict) -> Input {
+    Input::Decide { clearance, verdict, reason: None, option: None, by: by.into(), via: "here".into() }
 }
 
 fn gone() -> Input {
@@ -352,6 +364,8 @@ fn bulk_output_needs_no_new_snapshot() {
 #[derive(Debug, Clone)]
 enum Act {
     Say(u8, u8),
+    Ask(u8, u8),
+    Expire,
     Prompt,
     TakeBack(usize),
     Decide(usize, bool),
@@ -369,6 +383,8 @@ enum Act {
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         8 => (0u8..9, 0u8..6).prop_map(|(what, request)| Act::Say(what, request)),
+        4 => (0u8..5, 0u8..6).prop_map(|(how, request)| Act::Ask(how, request)),
+        2 => Just(Act::Expire),
         3 => Just(Act::Prompt),
         1 => any::<usize>().prop_map(Act::TakeBack),
         4 => (any::<usize>(), any::<bool>()).prop_map(|(at, yes)| Act::Decide(at, yes)),
@@ -466,6 +482,18 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
                 _ => rejected(None),
             }))
         }
+        Act::Ask(how, request) => {
+            state.pid()?;
+            let assessed = match how {
+                0 => decisions::ruled(Outcome::Allow),
+                1 => decisions::ruled(Outcome::Deny),
+                2 => decisions::ruled(Outcome::Ask),
+                3 => decisions::limited(5, Verdict::Approve),
+                _ => Assessed { needed: 2, ..decisions::limited(5, Verdict::Deny) },
+            };
+            Input::Asked(Box::new(ask(&request.to_string())), Box::new(assessed))
+        }
+        Act::Expire => Input::Expire,
         Act::Prompt => prompt("p"),
         Act::TakeBack(at) => Input::TakeBack { prompt: nth(seen.prompts.keys(), *at).copied()?, by: by() },
         Act::Decide(at, yes) => {

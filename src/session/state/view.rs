@@ -71,6 +71,7 @@ impl State {
             ended_at,
             exit: self.exit.clone(),
             end_reason,
+            unenforced: self.unenforced.clone(),
         }
     }
 }

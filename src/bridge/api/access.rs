@@ -1,0 +1,207 @@
+//! Who asks, and whether they may.
+//!
+//! ```text
+//!   unix socket ── the kernel says which user and process ──┐
+//!                                                           ├─► Caller { name, role } ─► each endpoint's least role
+//!   TCP ── Host and Origin checked ── bearer token ─────────┘
+//! ```
+//! A process below one of our shims is an agent, whoever it runs as and whatever token it holds: it may do nothing here.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::connect_info::ConnectInfo;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use nix::unistd::{Uid, User};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::Api;
+use super::error::ApiError;
+use super::guard;
+use crate::domain::{Audited, Json, Role, SessionId, Time};
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone)]
+pub enum Peer {
+    /// By the kernel's word.
+    Unix {
+        uid: Option<u32>,
+        pid: Option<i32>,
+    },
+    Tcp {
+        from: SocketAddr,
+        local: SocketAddr,
+    },
+}
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    pub(super) name: String,
+    pub(super) role: Role,
+    /// From where, in words for the record.
+    pub(super) via: String,
+    /// Through the unix socket.
+    pub(super) local: bool,
+    /// Fires when what let them in is taken back.
+    pub(super) gone: Arc<CancellationToken>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(unknown)
+    }
+}
+
+/// The name under which a caller's commands are recorded.
+pub(super) struct By(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for By {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        Caller::from_request_parts(parts, state).await.map(|caller| Self(caller.name))
+    }
+}
+
+fn unknown() -> ApiError {
+    ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", "a token is needed").hint(
+        "`intercom token create` makes one; send it as `Authorization: Bearer …`, or set INTERCOM_TOKEN",
+    )
+}
+
+/// Finds out who asks, once per request, before anything else is looked at. Nobody is let in as nobody: only an endpoint
+/// that says so takes them.
+pub(super) async fn identify(
+    State(api): State<Api>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let caller = match &peer {
+        Peer::Unix { uid, pid } => api.local(*uid, *pid).await,
+        Peer::Tcp { from, local } => api.remote(*from, *local, request.headers()).await,
+    };
+    match caller {
+        Ok(Some(caller)) => {
+            request.extensions_mut().insert(caller);
+        }
+        Ok(None) => {}
+        Err(error) => return error.into_response(),
+    }
+    next.run(request).await
+}
+
+/// Lets through who has at least this role.
+pub(super) async fn require(State(least): State<Role>, request: Request, next: Next) -> Response {
+    match request.extensions().get::<Caller>() {
+        None => unknown().into_response(),
+        Some(caller) if caller.role < least => {
+            let message = format!("this needs the role {least}; {} is {}", caller.name, caller.role);
+            ApiError::new(StatusCode::FORBIDDEN, "forbidden", message).into_response()
+        }
+        Some(_) => next.run(request).await,
+    }
+}
+
+impl Api {
+    async fn local(&self, uid: Option<u32>, pid: Option<i32>) -> Result<Option<Caller>, ApiError> {
+        if let Some(session) = pid.and_then(|pid| self.supervisor().session_of(pid)) {
+            return Err(self.refuse_agent(session, "unix socket").await);
+        }
+        let config = self.supervisor().config();
+        let operator = config.operators.iter().find(|operator| operator.uid.is_some() && operator.uid == uid);
+        let (name, role) = match (operator, uid) {
+            (Some(operator), _) => (operator.name.clone(), operator.role()),
+            (None, Some(uid)) if uid == Uid::effective().as_raw() => (user_name(uid), Role::Admin),
+            _ => {
+                tracing::warn!(uid, "a stranger was refused");
+                let message = "only the daemon's own user and configured operators may use this socket";
+                return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
+            }
+        };
+        let gone = Arc::default();
+        Ok(Some(Caller { name, role, via: "unix socket".to_owned(), local: true, gone }))
+    }
+
+    async fn remote(
+        &self,
+        from: SocketAddr,
+        local: SocketAddr,
+        headers: &HeaderMap,
+    ) -> Result<Option<Caller>, ApiError> {
+        guard::host_and_origin(headers, local, &self.supervisor().config().api.hosts)?;
+        let Some(sent) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
+        let secret = sent.to_str().ok().and_then(|text| text.strip_prefix("Bearer ")).map(str::trim);
+        let Some((token, gone)) = secret.and_then(|secret| self.0.tokens.find(secret, Time::now())) else {
+            return Err(self.refuse_token(from).await);
+        };
+        // Only a process of this machine can be one of our agents.
+        if from.ip().to_canonical().is_loopback() {
+            let supervisor = self.supervisor().clone();
+            let session = tokio::task::spawn_blocking(move || supervisor.session_of_tcp(from, local)).await;
+            if let Ok(Some(session)) = session {
+                return Err(self.refuse_agent(session, &format!("tcp {from}")).await);
+            }
+        }
+        // A person's role is the most that any of their tokens gives.
+        let config = self.supervisor().config();
+        let known = config.operators.iter().find(|operator| operator.name == token.name);
+        let role = known.map_or(token.role, |operator| token.role.min(operator.role()));
+        self.note_use(&token, from).await;
+        let via = format!("tcp {}", from.ip());
+        Ok(Some(Caller { name: token.name, role, via, local: false, gone }))
+    }
+
+    /// An agent that calls us is refused and written down, whatever it wanted.
+    async fn refuse_agent(&self, session: SessionId, via: &str) -> ApiError {
+        tracing::warn!(session.id = %session, "an agent called the API and was refused");
+        let data = Json::of(&json!({ "session": session, "via": via }));
+        self.record("access.from_agent", &format!("agent of {session}"), Some(session), data).await;
+        ApiError::new(StatusCode::FORBIDDEN, "from_agent", "a process of a session may not use this API")
+            .hint("agents ask through their own protocol; people decide")
+    }
+
+    async fn refuse_token(&self, from: SocketAddr) -> ApiError {
+        let failures = self.0.failures.count(from.ip(), Time::now());
+        if failures.is_first {
+            tracing::warn!(%from, "a token was refused; further ones within a minute are not logged");
+            let data = Json::of(&json!({ "from": from.ip().to_string() }));
+            self.record("access.refused", "nobody", None, data).await;
+        }
+        match failures.wait_seconds {
+            Some(seconds) => ApiError::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_failures",
+                "too many refused tokens from this address",
+            )
+            .hint(format!("try again in {seconds} s")),
+            None => ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", "the token is not valid")
+                .hint("it may have expired or been revoked; `intercom token list` shows it"),
+        }
+    }
+
+    /// Writes something into the audit that belongs to no session's log. If that fails, the trace has it.
+    pub(super) async fn record(&self, action: &str, by: &str, session: Option<SessionId>, data: Json) {
+        let entry = audited(action, by, session, data);
+        if let Err(error) = self.store().audit(entry).await {
+            tracing::error!(%error, action, by, "the audit could not be written");
+        }
+    }
+}
+
+pub(super) fn audited(action: &str, by: &str, session: Option<SessionId>, data: Json) -> Audited {
+    Audited { at: Time::now(), action: action.to_owned(), by: by.to_owned(), session, data }
+}
+
+fn user_name(uid: u32) -> String {
+    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    user.map_or_else(|| format!("uid {uid}"), |user| user.name)
+}

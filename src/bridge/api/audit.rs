@@ -1,0 +1,83 @@
+//! The audit, for those who ask who allowed what.
+
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Api;
+use super::error::ApiError;
+use super::extract::{Nothing, Query, limit};
+use super::view::{self, AuditView};
+use crate::domain::Time;
+use crate::store::AuditFilter;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    /// Rows after this one.
+    after: Option<u64>,
+    /// Not before this time, RFC 3339.
+    since: Option<String>,
+    /// A session's id; also of one that retention has removed.
+    session: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct AuditPage {
+    items: Vec<AuditView>,
+    /// What to ask for `after` this.
+    next: Option<u64>,
+}
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<AuditPage>, ApiError> {
+    let since = match &query.since {
+        None => None,
+        Some(text) => {
+            Some(Time::parse(text).ok_or_else(|| ApiError::bad_request("since must be an RFC 3339 time"))?)
+        }
+    };
+    let session = match &query.session {
+        None => None,
+        // A whole id stands for itself: its session may be gone long since.
+        Some(typed) => Some(match typed.parse() {
+            Ok(id) => id,
+            Err(_) => api.session(typed).await?.id,
+        }),
+    };
+    let filter = AuditFilter { after: query.after.unwrap_or(0), since, session };
+    let limit = limit(query.limit)?;
+    let rows = api.store().audited(filter, limit).await?;
+    let next = rows.last().filter(|_| rows.len() == limit).map(|row| row.n);
+    Ok(Json(AuditPage { items: rows.into_iter().map(view::audit).collect(), next }))
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct VerifiedView {
+    /// Whether nothing is wrong.
+    whole: bool,
+    rows: u64,
+    /// Hash of the last row. Kept elsewhere, it shows later that nothing before it was rewritten.
+    head: String,
+    problems: Vec<ProblemView>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ProblemView {
+    n: u64,
+    what: String,
+}
+
+pub(super) async fn verify(
+    State(api): State<Api>,
+    Query(Nothing {}): Query<Nothing>,
+) -> Result<Json<VerifiedView>, ApiError> {
+    let found = api.store().verify_audit().await?;
+    let problems: Vec<ProblemView> =
+        found.problems.into_iter().map(|(n, what)| ProblemView { n, what }).collect();
+    Ok(Json(VerifiedView { whole: problems.is_empty(), rows: found.rows, head: found.head, problems }))
+}

@@ -1,0 +1,177 @@
+//! What protects a port from the rest of the machine's programs: web pages that reach for it, and guessers of tokens.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+
+use axum::http::{HeaderMap, StatusCode, header};
+
+use super::error::ApiError;
+use crate::domain::Time;
+
+/// Refused tokens from one address within a window before it has to wait.
+const TRIES: u32 = 10;
+const WINDOW_MILLIS: i64 = 60_000;
+/// Addresses that are remembered; with more, the oldest are forgotten.
+const ADDRESSES: usize = 1024;
+
+/// A web page of somebody else that resolves its own name to our address (DNS rebinding) comes with that name in `Host`;
+/// one that just sends requests comes with its own `Origin`.
+pub(super) fn host_and_origin(
+    headers: &HeaderMap,
+    local: SocketAddr,
+    hosts: &[String],
+) -> Result<(), ApiError> {
+    let refuse = |code, message: &str| Err(ApiError::new(StatusCode::FORBIDDEN, code, message));
+    let mut named = headers.get_all(header::HOST).iter();
+    let (Some(host), None) = (named.next(), named.next()) else {
+        return Err(ApiError::bad_request("exactly one Host header is needed"));
+    };
+    let ours = |authority: &str| is_ours(authority, local, hosts);
+    if !host.to_str().is_ok_and(ours) {
+        return refuse("bad_host", "this name is not one of the daemon's: see [api] hosts");
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let authority = origin
+        .to_str()
+        .ok()
+        .and_then(|origin| origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://")));
+    if authority.is_some_and(ours) {
+        return Ok(());
+    }
+    refuse("bad_origin", "requests of web pages from elsewhere are not answered")
+}
+
+/// An address of ours, `localhost`, or a configured name, with our port or none.
+fn is_ours(authority: &str, local: SocketAddr, hosts: &[String]) -> bool {
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    if port.is_some_and(|port| port.parse() != Ok(local.port())) {
+        return false;
+    }
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    // An address cannot be made to point elsewhere; but it should be the one that was called.
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return address.to_canonical() == local.ip().to_canonical();
+    }
+    let same = |known: &str| host.eq_ignore_ascii_case(known);
+    (same("localhost") && local.ip().to_canonical().is_loopback()) || hosts.iter().any(|known| same(known))
+}
+
+/// Refused tokens by address.
+#[derive(Debug, Default)]
+pub(super) struct Failures(Mutex<HashMap<IpAddr, Window>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    since: Time,
+    count: u32,
+}
+
+pub(super) struct Counted {
+    pub(super) is_first: bool,
+    /// Set once there were too many.
+    pub(super) wait_seconds: Option<i64>,
+}
+
+impl Failures {
+    /// Whoever has a valid token is never counted, and so never locked out by others at the same address.
+    pub(super) fn count(&self, from: IpAddr, now: Time) -> Counted {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = |window: &Window| now.millis().saturating_sub(window.since.millis()) < WINDOW_MILLIS;
+        if windows.len() >= ADDRESSES && !windows.contains_key(&from) {
+            windows.retain(|_, window| fresh(window));
+            if windows.len() >= ADDRESSES {
+                windows.clear(); // somebody has more addresses than we care to remember
+            }
+        }
+        let window = windows.entry(from).or_insert(Window { since: now, count: 0 });
+        if !fresh(window) {
+            *window = Window { since: now, count: 0 };
+        }
+        window.count += 1;
+        let left = (window.since.millis() + WINDOW_MILLIS - now.millis()).max(1000) / 1000;
+        Counted { is_first: window.count == 1, wait_seconds: (window.count > TRIES).then_some(left) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(headers: &[(header::HeaderName, &str)], local: &str, hosts: &[&str]) -> Option<String> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(name.clone(), value.parse().unwrap());
+        }
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        host_and_origin(&map, local.parse().unwrap(), &hosts).err().map(|error| error.code().to_owned())
+    }
+
+    #[test]
+    fn only_our_own_names_are_answered() {
+        let host = |name: &str| code(&[(header::HOST, name)], "127.0.0.1:7411", &["box.example"]);
+        for fine in [
+            "127.0.0.1:7411",
+            "localhost:7411",
+            "LOCALHOST:7411",
+            "localhost",
+            "box.example",
+            "box.example:7411",
+        ] {
+            assert_eq!(host(fine), None, "{fine}");
+        }
+        for bad in [
+            "evil.example",
+            "evil.example:7411",
+            "127.0.0.1:80",
+            "127.0.0.1.evil.example:7411",
+            "10.0.0.1:7411",
+            "",
+            "localhost:7411:7411",
+            "[::1]:7411",
+        ] {
+            assert_eq!(host(bad).as_deref(), Some("bad_host"), "{bad}");
+        }
+        assert_eq!(code(&[(header::HOST, "[::1]:7411")], "[::1]:7411", &[]), None);
+        assert_eq!(code(&[], "127.0.0.1:1", &[]).as_deref(), Some("bad_request"));
+        let twice = [(header::HOST, "localhost"), (header::HOST, "localhost")];
+        assert_eq!(code(&twice, "127.0.0.1:1", &[]).as_deref(), Some("bad_request"));
+        assert_eq!(code(&[(header::HOST, "localhost")], "10.0.0.1:7411", &[]).as_deref(), Some("bad_host"));
+    }
+
+    #[test]
+    fn pages_from_elsewhere_are_refused() {
+        let origin = |name: &str| {
+            code(
+                &[(header::HOST, "localhost:7411"), (header::ORIGIN, name)],
+                "127.0.0.1:7411",
+                &["box.example"],
+            )
+        };
+        assert_eq!(origin("http://localhost:7411"), None);
+        assert_eq!(origin("https://box.example"), None);
+        for bad in [
+            "http://evil.example",
+            "null",
+            "http://localhost:80",
+            "file://",
+            "http://localhost:7411.evil.example",
+        ] {
+            assert_eq!(origin(bad).as_deref(), Some("bad_origin"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn guessing_is_slowed_down_and_forgotten_after_a_while() {
+        let (failures, from) = (Failures::default(), "10.0.0.1".parse().unwrap());
+        let at = |millis| failures.count(from, Time::from_millis(millis));
+        assert!(at(0).is_first);
+        assert!((1..10).all(|n| at(n).wait_seconds.is_none()));
+        assert_eq!(at(10).wait_seconds, Some(59));
+        assert!(failures.count("10.0.0.2".parse().unwrap(), Time::from_millis(10)).is_first);
+        assert!(at(WINDOW_MILLIS).is_first);
+    }
+}

@@ -1,0 +1,289 @@
+//! Every endpoint, once: what the router serves and what `openapi.json` says come from this list.
+
+use axum::extract::State;
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::{Json, Router};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use super::access::require;
+use super::view::{ClearanceView, EventPage, List, PromptView, QuestionView, SessionView, TokenView};
+use super::{
+    Api, agents, audit, clearances, events, health, idempotency, prompts, questions, sessions, tokens,
+};
+use crate::domain::Role;
+
+/// One of them.
+pub(super) struct Endpoint {
+    method: Method,
+    path: &'static str,
+    /// The least role that may use it; nobody is asked if there is none.
+    role: Option<Role>,
+    about: &'static str,
+    route: MethodRouter<Api>,
+    query: Option<Describe>,
+    body: Option<Describe>,
+    answers: Vec<(u16, Option<Describe>)>,
+    /// It may also answer with a stream of events.
+    streams: bool,
+}
+
+type Describe = fn(&mut SchemaGenerator) -> Schema;
+
+fn describe<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+impl Endpoint {
+    fn new<H, T>(
+        method: Method,
+        path: &'static str,
+        role: impl Into<Option<Role>>,
+        about: &'static str,
+        handler: H,
+    ) -> Self
+    where
+        H: Handler<T, Api>,
+        T: 'static,
+    {
+        let filter = MethodFilter::try_from(method.clone()).expect("a usual method");
+        let (route, role) = (on(filter, handler), role.into());
+        Self {
+            method,
+            path,
+            role,
+            about,
+            route,
+            query: None,
+            body: None,
+            answers: Vec::new(),
+            streams: false,
+        }
+    }
+
+    fn query<T: JsonSchema>(mut self) -> Self {
+        self.query = Some(describe::<T>);
+        self
+    }
+
+    fn body<T: JsonSchema>(mut self) -> Self {
+        self.body = Some(describe::<T>);
+        self
+    }
+
+    fn answers<T: JsonSchema>(mut self, status: u16) -> Self {
+        self.answers.push((status, Some(describe::<T>)));
+        self
+    }
+
+    fn answers_nothing(mut self, status: u16) -> Self {
+        self.answers.push((status, None));
+        self
+    }
+
+    fn streams(mut self) -> Self {
+        self.streams = true;
+        self
+    }
+}
+
+/// All below `/api/v1`.
+#[rustfmt::skip] // a table reads best as one
+pub(super) fn endpoints() -> Vec<Endpoint> {
+    use Role::{Admin, Approver, Operator, Viewer};
+    let get = Method::GET;
+    let post = Method::POST;
+    let delete = Method::DELETE;
+    let of = |method: &Method| method.clone();
+    vec![
+        Endpoint::new(of(&get), "/health", None, "How the daemon is; more with a role", health::health).answers::<health::Health>(200),
+        Endpoint::new(of(&get), "/openapi.json", None, "This description", openapi).answers::<Value>(200),
+        Endpoint::new(of(&get), "/agents", Viewer, "Which agents can be started", agents::list).query::<agents::ListQuery>().answers::<List<agents::AgentView>>(200),
+        Endpoint::new(of(&post), "/backup", Admin, "A copy of the database", health::backup).body::<health::BackupRequest>().answers::<health::BackedUp>(200),
+        Endpoint::new(of(&get), "/sessions", Viewer, "Sessions, newest first", sessions::list).query::<sessions::ListQuery>().answers::<List<SessionView>>(200),
+        Endpoint::new(of(&post), "/sessions", Admin, "Starts an agent", sessions::start).body::<sessions::Start>().answers::<SessionView>(201),
+        Endpoint::new(of(&get), "/sessions/{id}", Viewer, "One session", sessions::show).answers::<SessionView>(200),
+        Endpoint::new(of(&get), "/sessions/{id}/prompts", Viewer, "Its prompts, newest first", prompts::list).query::<prompts::ListQuery>().answers::<List<PromptView>>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/prompts", Operator, "Tells the agent to do something", prompts::send).body::<prompts::Send>().answers::<PromptView>(202),
+        Endpoint::new(of(&delete), "/prompts/{id}", Operator, "Takes a waiting prompt back", prompts::take_back).answers_nothing(204),
+        Endpoint::new(of(&post), "/sessions/{id}/nudge", Operator, "Reminds an agent that seems stuck", sessions::nudge).body::<sessions::Nudge>().answers::<sessions::Nudged>(202),
+        Endpoint::new(of(&post), "/sessions/{id}/interrupt", Operator, "Ends the agent's turn", sessions::interrupt).body::<sessions::Interrupt>().answers::<sessions::Interrupted>(202),
+        Endpoint::new(of(&post), "/sessions/{id}/stop", Operator, "Stops the agent, gently first; answers when its tree is gone", sessions::stop).answers::<sessions::Ended>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/kill", Admin, "Ends the agent at once; answers when its tree is gone", sessions::kill).answers::<sessions::Ended>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/resume", Admin, "Starts an ended session again", sessions::resume).answers::<SessionView>(200),
+        Endpoint::new(of(&get), "/clearances", Viewer, "Clearances, newest first", clearances::list).query::<clearances::ListQuery>().answers::<List<ClearanceView>>(200),
+        Endpoint::new(of(&get), "/clearances/{id}", Viewer, "One clearance", clearances::show).answers::<ClearanceView>(200),
+        Endpoint::new(of(&post), "/clearances/{id}/decision", Approver, "Decides it, once", clearances::decide).body::<clearances::Decision>().answers::<ClearanceView>(200).answers::<clearances::Quorum>(202),
+        Endpoint::new(of(&get), "/questions", Viewer, "Questions, newest first", questions::list).query::<questions::ListQuery>().answers::<List<QuestionView>>(200),
+        Endpoint::new(of(&get), "/questions/{id}", Viewer, "One question", questions::show).answers::<QuestionView>(200),
+        Endpoint::new(of(&post), "/questions/{id}/answer", Operator, "Answers it, once", questions::answer).body::<questions::AnswerBody>().answers::<QuestionView>(200),
+        Endpoint::new(of(&get), "/events", Viewer, "The log: a stream, or with `Accept: application/json` a page", events::events).query::<events::EventsQuery>().answers::<EventPage>(200).streams(),
+        Endpoint::new(of(&get), "/tokens", Admin, "Tokens, newest first", tokens::list).answers::<List<TokenView>>(200),
+        Endpoint::new(of(&post), "/tokens", Admin, "Makes a token; its secret is shown once", tokens::create).body::<tokens::Create>().answers::<tokens::Created>(201),
+        Endpoint::new(of(&delete), "/tokens/{id}", Admin, "Revokes a token, at once", tokens::revoke).answers_nothing(204),
+        Endpoint::new(of(&get), "/audit", Admin, "The audit, oldest first", audit::list).query::<audit::ListQuery>().answers::<audit::AuditPage>(200),
+        Endpoint::new(of(&get), "/audit/verify", Admin, "Looks at every row of the audit and every link between them", audit::verify).answers::<audit::VerifiedView>(200),
+    ]
+}
+
+/// The router below `/api/v1`: each endpoint behind its role, each POST remembered by its `Idempotency-Key`.
+pub(super) fn router(api: &Api) -> Router<Api> {
+    endpoints().into_iter().fold(Router::new(), |router, endpoint| {
+        let Endpoint { method, path, role, mut route, .. } = endpoint;
+        if method == Method::POST {
+            route = route.layer(from_fn_with_state(api.clone(), idempotency::honour));
+        }
+        let route = match role {
+            Some(role) => route.layer(from_fn_with_state(role, require)),
+            None => route.layer(map_response(|response: axum::response::Response| async { response })),
+        };
+        router.route(path, route)
+    })
+}
+
+async fn openapi(State(_): State<Api>) -> Json<Value> {
+    Json(document())
+}
+
+/// `OpenAPI` 3.1, of this very list.
+pub(super) fn document() -> Value {
+    let mut generator = SchemaSettings::openapi3().into_generator();
+    let mut paths: Map<String, Value> = Map::new();
+    for endpoint in endpoints() {
+        let path = format!("/api/v1{}", endpoint.path);
+        let operation = operation(&endpoint, &mut generator);
+        let entry = paths.entry(path).or_insert_with(|| json!({}));
+        entry[endpoint.method.as_str().to_ascii_lowercase()] = operation;
+    }
+    let metrics = json!({
+        "summary": "Figures for Prometheus", "security": [{ "token": [] }], "x-least-role": Role::Viewer.as_str(),
+        "responses": { "200": { "description": "OK", "content": { "text/plain": {} } } },
+    });
+    paths.insert("/metrics".to_owned(), json!({ "get": metrics }));
+    let mut schemas = generator.take_definitions(true);
+    schemas.insert(
+        "Error".to_owned(),
+        json!({
+            "type": "object", "required": ["error"],
+            "properties": { "error": {
+                "type": "object", "required": ["code", "message", "hint"],
+                "properties": {
+                    "code": { "type": "string" }, "message": { "type": "string" },
+                    "hint": { "type": ["string", "null"] },
+                },
+            }},
+        }),
+    );
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "intercom", "version": env!("CARGO_PKG_VERSION"),
+            "description": "Hosts headless coding agents and connects them to the people who run them.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
+    })
+}
+
+fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> Value {
+    let json_of = |schema: Value| json!({ "application/json": { "schema": schema } });
+    let mut parameters: Vec<Value> = endpoint
+        .path
+        .split('/')
+        .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
+        .collect();
+    if let Some(query) = endpoint.query {
+        parameters.extend(query_parameters(query, generator));
+    }
+    let mut responses = Map::new();
+    for (status, schema) in &endpoint.answers {
+        let mut content = schema.map(|schema| json_of(schema(generator).to_value()));
+        if let Some(content) = content.as_mut().filter(|_| endpoint.streams) {
+            content["text/event-stream"] = json!({});
+        }
+        let mut answer = json!({ "description": "OK" });
+        if let Some(content) = content {
+            answer["content"] = content;
+        }
+        responses.insert(status.to_string(), answer);
+    }
+    let error = json_of(json!({ "$ref": "#/components/schemas/Error" }));
+    responses.insert("default".to_owned(), json!({ "description": "Refused or failed", "content": error }));
+    let mut operation =
+        json!({ "summary": endpoint.about, "parameters": parameters, "responses": responses });
+    match endpoint.role {
+        Some(role) => {
+            operation["security"] = json!([{ "token": [] }]);
+            operation["x-least-role"] = json!(role.as_str());
+        }
+        None => operation["security"] = json!([]),
+    }
+    if let Some(body) = endpoint.body {
+        operation["requestBody"] = json!({ "content": json_of(body(generator).to_value()) });
+    }
+    operation
+}
+
+/// A query's fields, one parameter each.
+fn query_parameters(query: Describe, generator: &mut SchemaGenerator) -> Vec<Value> {
+    let schema = query(generator).to_value();
+    let name = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()).map(str::to_owned);
+    let whole = match name.and_then(|name| generator.definitions_mut().remove(&name)) {
+        Some(definition) => definition,
+        None => schema,
+    };
+    let required: Vec<&str> =
+        whole["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let fields = whole["properties"].as_object().into_iter().flatten();
+    fields
+        .map(|(name, schema)| {
+            let required = required.contains(&name.as_str());
+            json!({ "name": name, "in": "query", "required": required, "schema": schema })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_endpoint_is_described() {
+        let document = document();
+        for endpoint in endpoints() {
+            let method = endpoint.method.as_str().to_ascii_lowercase();
+            let operation = &document["paths"][format!("/api/v1{}", endpoint.path)][&method];
+            assert!(operation["summary"].is_string(), "{method} {}", endpoint.path);
+            assert!(!endpoint.answers.is_empty(), "{method} {}", endpoint.path);
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+            match value {
+                Value::Object(map) => {
+                    found.extend(map.get("$ref").and_then(Value::as_str));
+                    map.values().for_each(|value| references(value, found));
+                }
+                Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+                _ => {}
+            }
+        }
+        let document = document();
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > 20);
+        for reference in found {
+            assert!(document.pointer(reference.trim_start_matches('#')).is_some(), "{reference}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Connections: taken, given a time for everything, and let go.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::extract::connect_info::ConnectInfo;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use nix::sys::socket::{setsockopt, sockopt::TcpUserTimeout};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, ServerConfig};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+pub use super::access::Peer;
+
+/// Connections over the network at the same time; one more waits to be taken.
+const MAX_REMOTE: usize = 512;
+/// How long a client may take to say what it wants, and how long a connection may idle.
+const HEADERS: Duration = Duration::from_secs(30);
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long what we send may stay unacknowledged: a client that does not read is let go.
+const UNREAD: Duration = Duration::from_mins(1);
+/// After a failed accept, most often for lack of descriptors.
+const BREATHER: Duration = Duration::from_millis(100);
+
+/// Serves the unix socket until `closing`.
+pub async fn unix(listener: UnixListener, router: Router, closing: CancellationToken) {
+    while let Some(accepted) = closing.run_until_cancelled(listener.accept()).await {
+        match accepted {
+            Ok((stream, _)) => {
+                let peer = stream.peer_cred().ok();
+                let (uid, pid) = (peer.map(|peer| peer.uid()), peer.and_then(|peer| peer.pid()));
+                let serving = converse(stream, Peer::Unix { uid, pid }, router.clone(), closing.clone());
+                tokio::spawn(serving);
+            }
+            Err(error) => not_taken(&error).await,
+        }
+    }
+}
+
+/// Serves a TCP port until `closing`, with TLS if there is a certificate.
+pub async fn tcp(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    closing: CancellationToken,
+) {
+    let places = Arc::new(Semaphore::new(MAX_REMOTE));
+    loop {
+        let Some(Ok(place)) = closing.run_until_cancelled(Arc::clone(&places).acquire_owned()).await else {
+            return;
+        };
+        let Some(accepted) = closing.run_until_cancelled(listener.accept()).await else { return };
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                not_taken(&error).await;
+                continue;
+            }
+        };
+        let (tls, router, closing) = (tls.clone(), router.clone(), closing.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            let Ok(local) = prepare(&stream) else { return }; // it has gone already
+            let peer = Peer::Tcp { from, local };
+            match tls {
+                None => converse(stream, peer, router, closing).await,
+                Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => converse(stream, peer, router, closing).await,
+                    Ok(Err(error)) => tracing::debug!(%from, %error, "no TLS"),
+                    Err(_) => tracing::debug!(%from, "TLS took too long"),
+                },
+            }
+        });
+    }
+}
+
+fn prepare(stream: &TcpStream) -> io::Result<std::net::SocketAddr> {
+    stream.set_nodelay(true)?;
+    let millis = u32::try_from(UNREAD.as_millis()).unwrap_or(u32::MAX);
+    setsockopt(stream, TcpUserTimeout, &millis)?;
+    stream.local_addr()
+}
+
+async fn not_taken(error: &io::Error) {
+    tracing::warn!(%error, "a connection could not be taken");
+    tokio::time::sleep(BREATHER).await;
+}
+
+/// One connection, as many requests as it likes.
+async fn converse<S>(stream: S, peer: Peer, router: Router, closing: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(ConnectInfo(peer.clone()));
+        router.clone().oneshot(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = closing.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
+/// What `tls_cert` and `tls_key` are good for.
+pub fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
+    let unusable = |file: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let certs = CertificateDer::pem_file_iter(cert)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unusable(cert, &error))?;
+    if certs.is_empty() {
+        return Err(unusable(cert, &"there is no certificate in it"));
+    }
+    let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certs, key))
+        .map_err(|error| unusable(cert, &error))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}

@@ -1,0 +1,169 @@
+//! Who may come in, and how clearances are decided.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::choices::{OnExpiry, RiskName, RoleName};
+use crate::domain::{Risk, Role, duration};
+
+/// The API on the network.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Api {
+    /// An address and a port, or "off".
+    pub listen: String,
+    /// PEM files; both or none.
+    pub tls_cert: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    /// Names under which it is reached, besides its addresses and `localhost`.
+    pub hosts: Vec<String>,
+}
+
+/// Where the API listens unless told otherwise.
+pub const DEFAULT_LISTEN: &str = "127.0.0.1:7411";
+const OFF: &str = "off";
+
+impl Default for Api {
+    fn default() -> Self {
+        Self { listen: DEFAULT_LISTEN.to_owned(), tls_cert: None, tls_key: None, hosts: Vec::new() }
+    }
+}
+
+impl Api {
+    /// `None` if it does not listen; an error is what is wrong with the address.
+    pub fn address(&self) -> Result<Option<SocketAddr>, String> {
+        if self.listen == OFF {
+            return Ok(None);
+        }
+        let host = self.listen.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+        let text = host.as_deref().unwrap_or(&self.listen);
+        text.parse().map(Some).map_err(|_| format!("{text:?} is neither an address with a port nor \"off\""))
+    }
+
+    pub fn tls(&self) -> Option<(&PathBuf, &PathBuf)> {
+        self.tls_cert.as_ref().zip(self.tls_key.as_ref())
+    }
+}
+
+/// Whether only this machine can reach it.
+pub fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+/// A person, and how each bridge knows them.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Operator {
+    pub name: String,
+    #[serde(rename = "role")]
+    role_name: RoleName,
+    /// On the unix socket.
+    pub uid: Option<u32>,
+    /// Their Slack user id.
+    pub slack: Option<String>,
+}
+
+impl Operator {
+    pub fn role(&self) -> Role {
+        self.role_name.role()
+    }
+}
+
+/// How clearances are decided.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Clearances {
+    /// How many different people must approve, by risk.
+    pub quorum: ByRisk<u32>,
+    /// From this risk on, approvals count only if they come through the unix socket.
+    pub local_only_from: Option<RiskName>,
+    /// How long they may wait, by risk; for ever if nothing is said.
+    pub expire_after: ByRisk<String>,
+    pub on_expiry: OnExpiry,
+}
+
+impl Clearances {
+    pub fn needed(&self, risk: Risk) -> u32 {
+        self.quorum.of(risk).copied().unwrap_or(1)
+    }
+
+    pub fn limit(&self, risk: Risk) -> Option<Duration> {
+        self.expire_after.of(risk).and_then(|text| duration::parse(text))
+    }
+
+    pub fn is_local_only(&self, risk: Risk) -> bool {
+        self.local_only_from.is_some_and(|from| risk >= from.risk())
+    }
+}
+
+/// A setting for each risk.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ByRisk<T> {
+    pub low: Option<T>,
+    pub medium: Option<T>,
+    pub high: Option<T>,
+    pub critical: Option<T>,
+}
+
+impl<T> Default for ByRisk<T> {
+    fn default() -> Self {
+        Self { low: None, medium: None, high: None, critical: None }
+    }
+}
+
+impl<T> ByRisk<T> {
+    pub fn of(&self, risk: Risk) -> Option<&T> {
+        match risk {
+            Risk::Low => self.low.as_ref(),
+            Risk::Medium => self.medium.as_ref(),
+            Risk::High => self.high.as_ref(),
+            Risk::Critical => self.critical.as_ref(),
+        }
+    }
+
+    pub fn each(&self) -> impl Iterator<Item = (&'static str, &T)> {
+        [Risk::Low, Risk::Medium, Risk::High, Risk::Critical]
+            .into_iter()
+            .filter_map(|risk| self.of(risk).map(|value| (risk.as_str(), value)))
+    }
+}
+
+/// Where what happens is told to another program.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Webhook {
+    pub url: Option<String>,
+    /// A file with the secret that signs each message.
+    pub secret_file: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_numbers_or_localhost() {
+        let of = |listen: &str| Api { listen: listen.to_owned(), ..Api::default() }.address();
+        assert_eq!(of("off"), Ok(None));
+        assert_eq!(of("localhost:0"), Ok(Some("127.0.0.1:0".parse().unwrap())));
+        assert_eq!(of("[::1]:7411"), Ok(Some("[::1]:7411".parse().unwrap())));
+        assert!(of("example.org:1").is_err() && of("7411").is_err());
+    }
+
+    #[test]
+    fn an_address_of_this_machine_only_is_told_from_others() {
+        for (text, expected) in [
+            ("127.0.0.1", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("0.0.0.0", false),
+            ("::", false),
+        ] {
+            assert_eq!(is_loopback(text.parse().unwrap()), expected, "{text}");
+        }
+    }
+}

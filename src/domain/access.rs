@@ -1,0 +1,96 @@
+//! Who may do what.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ClearanceId, GrantId, Json, Time, TokenId};
+
+/// Each may do what those before it may, and more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Sees, with secrets hidden.
+    Viewer,
+    /// Steers and answers.
+    Operator,
+    /// Decides clearances.
+    Approver,
+    /// Starts, stops for good, changes policy.
+    Admin,
+}
+
+impl Role {
+    pub const ALL: [Self; 4] = [Self::Viewer, Self::Operator, Self::Approver, Self::Admin];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Approver => "approver",
+            Self::Admin => "admin",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == text)
+    }
+}
+
+impl std::fmt::Display for Role {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A way in over the network. Its secret is known to its owner only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    pub id: TokenId,
+    /// Whose it is.
+    pub name: String,
+    pub role: Role,
+    pub created_by: String,
+    pub created_at: Time,
+    pub expires_at: Option<Time>,
+    pub revoked_at: Option<Time>,
+    pub last_used_at: Option<Time>,
+    pub last_used_from: Option<String>,
+}
+
+impl Token {
+    pub fn is_valid(&self, now: Time) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|at| now < at)
+    }
+}
+
+/// What somebody allowed always: a rule made of one clearance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    pub id: GrantId,
+    /// The rule, in the form of the configuration.
+    pub rule: Json,
+    pub clearance: ClearanceId,
+    pub created_by: String,
+    pub created_at: Time,
+    pub expires_at: Option<Time>,
+    pub revoked_at: Option<Time>,
+}
+
+impl Grant {
+    pub fn is_valid(&self, now: Time) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|at| now < at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_are_ordered_and_survive_printing() {
+        assert!(Role::ALL.is_sorted());
+        for role in Role::ALL {
+            assert_eq!(Role::parse(role.as_str()), Some(role));
+        }
+        assert_eq!(Role::parse("agent"), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! Rules, quorums, the clock, and what comes of it.
+
+use super::*;
+use crate::domain::{ClearanceStatus, Delivery};
+
+pub(super) fn ruled(outcome: Outcome) -> Assessed {
+    let ruling = Ruling { outcome, rule: Some("rule 1".into()), why: "because".into(), whom: vec![] };
+    Assessed { ruling: Some(ruling), ..Assessed::default() }
+}
+
+pub(super) fn limited(millis: u64, verdict: Verdict) -> Assessed {
+    Assessed { limit: Some((Duration::from_millis(millis), verdict)), ..Assessed::default() }
+}
+
+fn asked(world: &mut World, assessed: Assessed) -> (ClearanceId, Vec<Effect>) {
+    let effects = world.go(Input::Asked(Box::new(ask("1")), Box::new(assessed)));
+    let opened = effects.iter().find_map(|effect| match effect {
+        Effect::Ledger(Entry::ClearanceOpened(clearance)) => Some(clearance.id),
+        _ => None,
+    });
+    (opened.unwrap(), effects)
+}
+
+fn kinds(effects: &[Effect]) -> Vec<&'static str> {
+    effects.iter().filter_map(kind).filter(|kind| kind.starts_with("clearance")).collect()
+}
+
+#[test]
+fn a_rule_decides_in_the_same_step_and_nobody_can_decide_again() {
+    for (outcome, approved) in [(Outcome::Allow, true), (Outcome::Deny, false)] {
+        let mut world = World::running();
+        let (id, effects) = asked(&mut world, ruled(outcome));
+        assert_eq!(kinds(&effects), ["clearance.requested", "clearance.decided"]);
+        let reason = Some("because".to_owned());
+        let expected = Outbound::Decision { request: super::id("1"), approved, reason, option: None };
+        assert_eq!(sent(&effects), [(1, expected)]);
+        assert_eq!(world.try_go(decide(id, Verdict::Approve)), Err(Refused::NotOpen));
+    }
+}
+
+#[test]
+fn a_rule_that_asks_leaves_it_to_people() {
+    let mut world = World::running();
+    let (_, effects) = asked(&mut world, ruled(Outcome::Ask));
+    assert_eq!(kinds(&effects), ["clearance.requested"]);
+    assert_eq!(world.state.phase(), Phase::Waiting);
+}
+
+#[test]
+fn two_approvals_are_needed_from_two_people_and_one_denial_is_enough() {
+    let quorum = || Assessed { needed: 2, ..Assessed::default() };
+    let mut world = World::running();
+    let (id, _) = asked(&mut world, quorum());
+    let first = world.go(decide_as("ana", id, Verdict::Approve));
+    assert_eq!((kinds(&first), sent(&first).len()), (vec!["clearance.approved"], 0));
+    assert_eq!(world.try_go(decide_as("ana", id, Verdict::Approve)), Err(Refused::Approved(2)));
+    let second = world.go(decide_as("ben", id, Verdict::Approve));
+    assert_eq!((kinds(&second), sent(&second).len()), (vec!["clearance.decided"], 1));
+
+    let mut world = World::running();
+    let (id, _) = asked(&mut world, quorum());
+    world.go(decide_as("ana", id, Verdict::Approve));
+    assert_eq!(kinds(&world.go(decide_as("ana", id, Verdict::Deny))), ["clearance.decided"]);
+}
+
+#[test]
+fn what_has_waited_long_enough_is_decided_by_the_clock_once() {
+    let mut world = World::running();
+    let (id, _) = asked(&mut world, limited(3, Verdict::Deny));
+    let at = world.state.next_expiry().unwrap();
+    assert_eq!(at.millis(), world.time + 3);
+    assert_eq!(kinds(&world.go(Input::Expire)), [""; 0], "not yet");
+    world.time = at.millis();
+    let effects = world.go(Input::Expire);
+    assert_eq!(kinds(&effects), ["clearance.closed"]);
+    let Outbound::Decision { approved, reason, .. } = &sent(&effects)[0].1 else { panic!("{effects:?}") };
+    assert_eq!((*approved, reason.as_deref()), (false, Some("expired")));
+    let decided = effects.iter().find_map(|effect| match effect {
+        Effect::Ledger(Entry::ClearanceDecided { status, .. }) => Some(*status),
+        _ => None,
+    });
+    assert_eq!(decided, Some(ClearanceStatus::Expired));
+    assert_eq!(world.try_go(decide(id, Verdict::Approve)), Err(Refused::NotOpen));
+    assert_eq!(world.state.next_expiry(), None);
+    let settled = world.go(Input::Delivered { n: 1 });
+    assert!(settled.iter().any(|effect| matches!(
+        effect,
+        Effect::Ledger(Entry::ClearanceDelivery { delivery: Delivery::Delivered, .. })
+    )));
+}
+
+#[test]
+fn an_expiry_can_be_an_approval() {
+    let mut world = World::running();
+    asked(&mut world, limited(1, Verdict::Approve));
+    world.time += 1;
+    let effects = world.go(Input::Expire);
+    assert!(matches!(sent(&effects)[0].1, Outbound::Decision { approved: true, .. }));
+}
+
+#[test]
+fn the_agent_says_what_came_of_it() {
+    let mut world = World::running();
+    let (id, _) = asked(&mut world, ruled(Outcome::Allow));
+    let told = |request: &str| Said::Outcome {
+        request: super::id(request),
+        outcome: "done".to_owned(),
+        params: Json::trusted("{}"),
+    };
+    let effects = world.say(told("1"));
+    assert!(effects.contains(&Effect::Ledger(Entry::ClearanceOutcome { id, outcome: "done".to_owned() })));
+    assert_eq!(kinds(&world.say(told("2"))), ["clearance.outcome"], "kept, and about nothing");
+}
+
+#[test]
+fn an_agent_that_acts_and_never_asks_is_marked_until_it_does() {
+    let tool = |acts| Said::Tool { acts, params: Json::trusted("{}") };
+    let mut world = World::running();
+    world.say(tool(false));
+    assert_eq!(world.state.record().unenforced, None);
+    let effects = world.say(tool(true));
+    assert!(effects.iter().filter_map(kind).any(|kind| kind == "session.unenforced"));
+    assert!(world.state.record().unenforced.is_some());
+    assert_eq!(world.say(tool(true)).iter().filter_map(kind).collect::<Vec<_>>(), ["update"], "once");
+    world.ask("7");
+    assert_eq!(world.state.record().unenforced, None);
+    world.say(tool(true));
+    assert_eq!(world.state.record().unenforced, None);
+}
+
+#[test]
+fn a_snapshot_of_the_first_version_is_read() {
+    let mut world = World::running();
+    let id = world.ask("1");
+    let mut snapshot = serde_json::to_value(&world.state).unwrap();
+    let fields = snapshot.as_object_mut().unwrap();
+    for new in ["terms", "decided", "asked", "unenforced"] {
+        fields.remove(new);
+    }
+    let read: State = serde_json::from_str(&snapshot.to_string()).unwrap();
+    assert_eq!(read.clearances[&id], world.state.clearances[&id]);
+}

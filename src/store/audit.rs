@@ -1,0 +1,244 @@
+//! The audit: rows that are only ever added, each with a hash of itself and of the row before.
+
+use ring::digest::{Context, SHA256};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{Store, StoreError};
+use crate::domain::{AuditRow, Audited, Json, SessionId, Time, hex};
+
+type Hash = [u8; 32];
+
+/// What the first row follows.
+const BEGINNING: Hash = [0; 32];
+/// More than this many problems are not worth naming.
+const MAX_PROBLEMS: usize = 100;
+
+/// Which rows to list, oldest first.
+#[derive(Debug, Clone, Default)]
+pub struct AuditFilter {
+    pub after: u64,
+    pub since: Option<Time>,
+    pub session: Option<SessionId>,
+}
+
+/// What a look at the whole chain has found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verified {
+    pub rows: u64,
+    /// Of the last row: kept elsewhere, it shows later that nothing before it was rewritten.
+    pub head: String,
+    /// Which row, and what is wrong with it.
+    pub problems: Vec<(u64, String)>,
+}
+
+/// Adds a row, in the transaction of what it tells about.
+pub(super) fn append(connection: &Connection, entry: &Audited) -> Result<(), StoreError> {
+    let last = connection
+        .prepare_cached("SELECT n, hash FROM audit ORDER BY n DESC LIMIT 1")?
+        .query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Hash>(1)?)))
+        .optional()?;
+    let (n, previous) = last.map_or((1, BEGINNING), |(n, hash)| (n + 1, hash));
+    let session = entry.session.map(|id| id.to_string());
+    let hash = hash(&Link {
+        n,
+        at: entry.at.millis(),
+        action: &entry.action,
+        by: &entry.by,
+        session: session.as_deref(),
+        data: entry.data.as_str(),
+        previous,
+    });
+    connection.prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(
+        params![n, entry.at.millis(), entry.action, entry.by, session, entry.data.as_str(), previous, hash],
+    )?;
+    connection.prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'next_audit'")?.execute([n + 1])?;
+    Ok(())
+}
+
+/// Everything that a row's hash is made of.
+struct Link<'a> {
+    n: i64,
+    at: i64,
+    action: &'a str,
+    by: &'a str,
+    session: Option<&'a str>,
+    data: &'a str,
+    previous: Hash,
+}
+
+/// Each field with its length, so that no two rows read the same.
+fn hash(link: &Link<'_>) -> Hash {
+    let mut context = Context::new(&SHA256);
+    context.update(&link.previous);
+    context.update(&link.n.to_be_bytes());
+    context.update(&link.at.to_be_bytes());
+    context.update(&[u8::from(link.session.is_some())]);
+    for field in [link.action, link.by, link.session.unwrap_or_default(), link.data] {
+        context.update(&(field.len() as u64).to_be_bytes());
+        context.update(field.as_bytes());
+    }
+    context.finish().as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+impl Store {
+    /// Adds a row that stands for itself.
+    pub async fn audit(&self, entry: Audited) -> Result<(), StoreError> {
+        self.transact(move |connection| append(connection, &entry)).await
+    }
+
+    /// A page of the audit, oldest first.
+    pub async fn audited(&self, filter: AuditFilter, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
+        self.read(move |connection| {
+            let mut select = connection.prepare_cached(
+                "SELECT n, at, action, by, session, data, hash FROM audit
+                 WHERE n > ?1 AND at >= ?2 AND (?3 IS NULL OR session = ?3) ORDER BY n LIMIT ?4",
+            )?;
+            let after = i64::try_from(filter.after).unwrap_or(i64::MAX);
+            let since = filter.since.map_or(i64::MIN, Time::millis);
+            let session = filter.session.map(|id| id.to_string());
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let rows = select.query_map(params![after, since, session, limit], audit_row)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    /// Looks at every row and every link between them.
+    pub async fn verify_audit(&self) -> Result<Verified, StoreError> {
+        self.read(verify).await
+    }
+}
+
+fn audit_row(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
+    Ok(AuditRow {
+        n: u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0),
+        at: Time::from_millis(row.get(1)?),
+        action: row.get(2)?,
+        by: row.get(3)?,
+        session: row.get(4)?,
+        data: Json::trusted(row.get::<_, String>(5)?),
+        hash: hex(&row.get::<_, Vec<u8>>(6)?),
+    })
+}
+
+fn verify(connection: &Connection) -> Result<Verified, StoreError> {
+    // One snapshot for the rows and for how many there should be.
+    let snapshot = connection.unchecked_transaction()?;
+    let next: i64 =
+        snapshot.query_row("SELECT value FROM meta WHERE key = 'next_audit'", [], |row| row.get(0))?;
+    let mut select =
+        snapshot.prepare("SELECT n, at, action, by, session, data, previous, hash FROM audit ORDER BY n")?;
+    let mut rows = select.query([])?;
+    let mut found = Verified::default();
+    let (mut expected, mut before) = (1, BEGINNING.to_vec());
+    let problem = |problems: &mut Vec<(u64, String)>, n: i64, what: String| {
+        if problems.len() < MAX_PROBLEMS {
+            problems.push((u64::try_from(n).unwrap_or(0), what));
+        }
+    };
+    while let Some(row) = rows.next()? {
+        let n: i64 = row.get(0)?;
+        let (action, by, data): (String, String, String) = (row.get(2)?, row.get(3)?, row.get(5)?);
+        let (session, previous): (Option<String>, Vec<u8>) = (row.get(4)?, row.get(6)?);
+        let kept: Vec<u8> = row.get(7)?;
+        if n > expected {
+            let which = if n - expected == 1 { String::new() } else { format!(" to {}", n - 1) };
+            problem(&mut found.problems, expected, format!("missing{which}"));
+        } else if previous != before {
+            problem(&mut found.problems, n, format!("does not follow row {}", n - 1));
+        }
+        let link = Link {
+            n,
+            at: row.get(1)?,
+            action: &action,
+            by: &by,
+            session: session.as_deref(),
+            data: &data,
+            previous: previous.try_into().unwrap_or(BEGINNING),
+        };
+        if hash(&link)[..] != kept[..] {
+            problem(&mut found.problems, n, format!("altered: {action} by {by}"));
+        }
+        found.rows += 1;
+        (expected, before) = (n + 1, kept);
+    }
+    if expected < next {
+        let which = if next - expected == 1 { String::new() } else { format!(" to {}", next - 1) };
+        problem(&mut found.problems, expected, format!("missing{which}"));
+    }
+    found.head = hex(&before);
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::Bell;
+
+    async fn store(dir: &tempfile::TempDir, rows: u32) -> Store {
+        let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
+        for n in 0..rows {
+            let data = Json::of(&serde_json::json!({ "n": n }));
+            let (action, by) = ("token.created".to_owned(), "ana".to_owned());
+            store
+                .audit(Audited { at: Time::from_millis(i64::from(n)), action, by, session: None, data })
+                .await
+                .unwrap();
+        }
+        store
+    }
+
+    /// Changes the table behind everybody's back, as somebody with the file could.
+    async fn tamper(sql: &str) -> Vec<(u64, String)> {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(&dir, 5).await;
+        let connection = Connection::open(store.path()).unwrap();
+        connection
+            .execute_batch("DROP TRIGGER audit_is_not_changed; DROP TRIGGER audit_is_not_removed;")
+            .unwrap();
+        connection.execute_batch(sql).unwrap();
+        store.verify_audit().await.unwrap().problems
+    }
+
+    #[tokio::test]
+    async fn an_untouched_chain_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let found = store(&dir, 5).await.verify_audit().await.unwrap();
+        assert_eq!((found.rows, found.problems), (5, vec![]));
+        assert_eq!(found.head.len(), 64);
+    }
+
+    #[tokio::test]
+    async fn whatever_was_done_to_a_row_it_is_named() {
+        for (sql, expected) in [
+            ("UPDATE audit SET by = 'eve' WHERE n = 3", vec![(3, "altered: token.created by eve")]),
+            ("UPDATE audit SET data = '{}' WHERE n = 5", vec![(5, "altered: token.created by ana")]),
+            ("UPDATE audit SET session = '' WHERE n = 1", vec![(1, "altered: token.created by ana")]),
+            ("DELETE FROM audit WHERE n = 2", vec![(2, "missing")]),
+            ("DELETE FROM audit WHERE n < 3", vec![(1, "missing to 2")]),
+            ("DELETE FROM audit WHERE n > 3", vec![(4, "missing to 5")]),
+            (
+                "UPDATE audit SET n = 9 WHERE n = 2; UPDATE audit SET n = 2 WHERE n = 3; UPDATE audit SET n = 3 WHERE n = 9",
+                vec![
+                    (2, "does not follow row 1"),
+                    (2, "altered: token.created by ana"),
+                    (3, "does not follow row 2"),
+                    (3, "altered: token.created by ana"),
+                    (4, "does not follow row 3"),
+                ],
+            ),
+        ] {
+            let expected: Vec<_> = expected.into_iter().map(|(n, what)| (n, what.to_owned())).collect();
+            assert_eq!(tamper(sql).await, expected, "{sql}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_table_itself_refuses_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(&dir, 1).await;
+        let connection = Connection::open(store.path()).unwrap();
+        assert!(connection.execute("UPDATE audit SET by = 'eve'", []).is_err());
+        assert!(connection.execute("DELETE FROM audit", []).is_err());
+    }
+}
