@@ -5,6 +5,7 @@
 mod agents;
 mod answer;
 mod approve;
+mod audit;
 mod backup;
 mod checks;
 mod clearances;
@@ -39,6 +40,8 @@ mod table;
 mod terminal;
 mod text;
 mod time;
+mod token;
+mod transport;
 mod url;
 mod wait;
 mod watch;
@@ -53,6 +56,7 @@ use self::client::{Answer, Client};
 use self::failure::Failure;
 use self::table::Table;
 use self::terminal::Paint;
+use self::transport::{Settings, Transport};
 use crate::config::{Flags, Paths};
 
 /// Hosts headless coding agents and connects them to the people who run them.
@@ -83,6 +87,22 @@ struct Cli {
         help = "The daemon's unix socket [env: INTERCOM_SOCKET]"
     )]
     socket: Option<PathBuf>,
+    #[arg(
+        long,
+        global = true,
+        help_heading = GLOBAL,
+        value_name = "URL",
+        help = "A daemon elsewhere, with the token in INTERCOM_TOKEN [env: INTERCOM_URL]"
+    )]
+    url: Option<String>,
+    #[arg(
+        long,
+        global = true,
+        help_heading = GLOBAL,
+        value_name = "FILE",
+        help = "The file that holds the token for it [env: INTERCOM_TOKEN_FILE]"
+    )]
+    token_file: Option<PathBuf>,
     /// Print the daemon's answer as JSON
     #[arg(long, global = true, help_heading = GLOBAL)]
     json: bool,
@@ -129,6 +149,8 @@ enum Remote {
     Agents(agents::Args),
     Doctor(doctor::Args),
     Backup(backup::Args),
+    Token(token::Args),
+    Audit(audit::Args),
     Daemon(daemon::Args),
 }
 
@@ -187,7 +209,18 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
     let cwd = std::env::current_dir().unwrap_or_default(); // it may be gone; `resolve` says so if it needs it
     let paths = Paths::resolve(flags, &|key| std::env::var_os(key), &cwd)
         .map_err(|error| Failure::usage(error.to_string()))?;
-    let client = Client::new(&paths.socket);
+    let variable = |key: &str| std::env::var(key).ok().filter(|value| !value.is_empty());
+    let transport = Transport::choose(
+        &paths.socket,
+        Settings {
+            url: cli.url.or_else(|| variable("INTERCOM_URL")),
+            // A file that was named on the command line is meant, whatever the environment has.
+            token: variable("INTERCOM_TOKEN").filter(|_| cli.token_file.is_none()),
+            token_file: cli.token_file.or_else(|| variable("INTERCOM_TOKEN_FILE").map(PathBuf::from)),
+            ca_file: variable("INTERCOM_CA_FILE").map(PathBuf::from),
+        },
+    )?;
+    let client = Client::new(transport);
     let cx = Context { paths, explicit_paths, json: cli.json, paint: Paint::for_stdout(), client };
     match cli.verb {
         Verb::Serve(args) => serve::run(&args, cx.paths),
@@ -222,6 +255,8 @@ async fn remote(verb: Remote, cx: &Context) -> anyhow::Result<()> {
         Remote::Agents(args) => agents::run(args, cx).await,
         Remote::Doctor(args) => doctor::run(args, cx).await,
         Remote::Backup(args) => backup::run(args, cx).await,
+        Remote::Token(args) => token::run(args, cx).await,
+        Remote::Audit(args) => audit::run(args, cx).await,
         Remote::Daemon(args) => daemon::run(args, cx).await,
     }
 }

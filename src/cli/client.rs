@@ -1,16 +1,13 @@
-//! Talks to the daemon: HTTP/1.1 over its unix socket, one connection per request.
+//! Talks to the daemon: HTTP/1.1, one connection per request.
 
-use std::io;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::socket;
 use anyhow::Context as _;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
@@ -20,6 +17,7 @@ use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 
 use super::failure::{Failure, Refusal};
+use super::transport::Transport;
 use super::url::url;
 
 /// A daemon that takes longer to answer a question is not well. What a command takes is not limited.
@@ -28,7 +26,7 @@ const PAGE: &str = "1000";
 
 #[derive(Debug, Clone)]
 pub(super) struct Client {
-    socket: PathBuf,
+    transport: Transport,
 }
 
 /// What the daemon answered, unchanged.
@@ -75,8 +73,8 @@ pub(super) struct Reply {
 }
 
 impl Client {
-    pub(super) fn new(socket: &Path) -> Self {
-        Self { socket: socket.to_owned() }
+    pub(super) fn new(transport: Transport) -> Self {
+        Self { transport }
     }
 
     pub(super) async fn get(&self, url: &str) -> anyhow::Result<Answer> {
@@ -132,31 +130,18 @@ impl Client {
         request: hyper::http::request::Builder,
         body: Bytes,
     ) -> anyhow::Result<Reply> {
-        let stream = socket::connect(&self.socket).await.map_err(|error| self.unreachable(&error))?;
+        let stream = self.transport.connect().await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|_| gone())?;
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             connection.await.ok(); // the request fails too, and says so
         });
-        let request = request.header(HOST, "intercom").body(Full::new(body))?;
+        let token = self.transport.token().map(|token| format!("Bearer {token}"));
+        let request = token.into_iter().fold(request, |request, token| request.header(AUTHORIZATION, token));
+        let request = request.header(HOST, self.transport.host()).body(Full::new(body))?;
         let response: Response<Incoming> = sender.send_request(request).await.map_err(|_| gone())?;
         let status = response.status().as_u16();
         Ok(Reply { status, body: response.into_body(), _connection: tasks })
-    }
-
-    fn unreachable(&self, error: &io::Error) -> anyhow::Error {
-        let socket = self.socket.display();
-        match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                Failure::failed("no daemon is running; start one with `intercom serve`")
-                    .hint(format!("looked for its socket at {socket}"))
-                    .into()
-            }
-            io::ErrorKind::PermissionDenied => Failure::failed("you may not talk to this daemon")
-                .hint(format!("its socket {socket} belongs to another user"))
-                .into(),
-            _ => Failure::failed(format!("could not reach the daemon at {socket}: {error}")).into(),
-        }
     }
 }
 
@@ -201,7 +186,7 @@ mod tests {
     ) -> (tempfile::TempDir, Client, mpsc::Receiver<String>, JoinSet<()>) {
         let dir = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(dir.path().join("sock")).unwrap();
-        let client = Client::new(&dir.path().join("sock"));
+        let client = Client::new(Transport::Unix(dir.path().join("sock")));
         let (sender, asked) = mpsc::channel();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
@@ -255,7 +240,8 @@ mod tests {
     #[tokio::test]
     async fn a_missing_daemon_and_a_dying_one_are_told_apart() {
         let dir = tempfile::tempdir().unwrap();
-        let error = Client::new(&dir.path().join("none")).get("/api/v1/health").await.unwrap_err();
+        let error =
+            Client::new(Transport::Unix(dir.path().join("none"))).get("/api/v1/health").await.unwrap_err();
         assert_eq!(error.to_string(), "no daemon is running; start one with `intercom serve`");
         let (_dir, client, _asked, _tasks) = fake(&[""]);
         let error = client.get("/api/v1/health").await.unwrap_err();

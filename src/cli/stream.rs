@@ -156,6 +156,7 @@ mod tests {
     use tokio::net::UnixListener;
     use tokio::task::JoinSet;
 
+    use super::super::transport::Transport;
     use super::*;
 
     fn event(seq: u64) -> String {
@@ -191,7 +192,8 @@ mod tests {
             assert!(asked[0].starts_with("GET /api/v1/events?after=4&session=ses_1 HTTP"), "{}", asked[0]);
             assert!(asked[1].contains("last-event-id: 6\r\n"), "{}", asked[1]);
         });
-        let mut stream = Stream::open(&Client::new(&socket), Some("ses_1"), 4).await.unwrap();
+        let mut stream =
+            Stream::open(&Client::new(Transport::Unix(socket.clone())), Some("ses_1"), 4).await.unwrap();
         assert_eq!(next_seq(&mut stream).await, 5);
         assert_eq!(next_seq(&mut stream).await, 6);
         assert_eq!(next_seq(&mut stream).await, 7);
@@ -202,7 +204,8 @@ mod tests {
     #[tokio::test]
     async fn without_a_daemon_it_fails_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        let error = Stream::open(&Client::new(&dir.path().join("none")), None, 0).await.unwrap_err();
+        let error =
+            Stream::open(&Client::new(Transport::Unix(dir.path().join("none"))), None, 0).await.unwrap_err();
         assert!(error.to_string().starts_with("no daemon is running"));
     }
 }

@@ -537,6 +537,17 @@ pub(crate) fn http(
     headers: &[(&str, &str)],
 ) -> (u16, String) {
     let mut reader = send(socket, method, path, body, headers);
+    answer(&mut reader)
+}
+
+/// The same over any stream, with everything said by the caller.
+pub(crate) fn http_over<S: Read + Write>(mut stream: S, request: &str, body: &[u8]) -> (u16, String) {
+    stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(body).ok(); // a refused body may be answered before it is read
+    answer(&mut BufReader::new(stream))
+}
+
+fn answer(mut reader: &mut impl BufRead) -> (u16, String) {
     let (status, length) = head(&mut reader);
     let mut text = String::new();
     if let Some(length) = length {

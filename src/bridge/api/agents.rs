@@ -3,11 +3,11 @@
 use axum::Json;
 use axum::extract::State;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::Api;
 use super::error::ApiError;
-use super::extract::{Query, limit};
+use super::extract::{Query, ShortList, limit};
 use super::view::List;
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -18,16 +18,10 @@ pub(super) struct AgentView {
     protocol: &'static str,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
-    limit: Option<usize>,
-}
-
 /// All of them, whatever the limit: there are never many.
 pub(super) async fn list(
     State(api): State<Api>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<ShortList>,
 ) -> Result<Json<List<AgentView>>, ApiError> {
     limit(query.limit)?;
     let agents = api.supervisor().agents().into_iter().map(|(name, profile)| AgentView {

@@ -75,6 +75,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
+/// Of lists that are always whole, because there are never many.
+#[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShortList {
+    pub(super) limit: Option<usize>,
+}
+
 pub(super) fn limit(asked: Option<usize>) -> Result<usize, ApiError> {
     match asked {
         None => Ok(DEFAULT_LIMIT),

@@ -11,6 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::access::require;
+use super::extract::ShortList;
 use super::view::{ClearanceView, EventPage, List, PromptView, QuestionView, SessionView, TokenView};
 use super::{
     Api, agents, audit, clearances, events, health, idempotency, prompts, questions, sessions, tokens,
@@ -102,7 +103,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::new(of(&get), "/health", None, "How the daemon is; more with a role", health::health).answers::<health::Health>(200),
         Endpoint::new(of(&get), "/openapi.json", None, "This description", openapi).answers::<Value>(200),
-        Endpoint::new(of(&get), "/agents", Viewer, "Which agents can be started", agents::list).query::<agents::ListQuery>().answers::<List<agents::AgentView>>(200),
+        Endpoint::new(of(&get), "/agents", Viewer, "Which agents can be started", agents::list).query::<ShortList>().answers::<List<agents::AgentView>>(200),
         Endpoint::new(of(&post), "/backup", Admin, "A copy of the database", health::backup).body::<health::BackupRequest>().answers::<health::BackedUp>(200),
         Endpoint::new(of(&get), "/sessions", Viewer, "Sessions, newest first", sessions::list).query::<sessions::ListQuery>().answers::<List<SessionView>>(200),
         Endpoint::new(of(&post), "/sessions", Admin, "Starts an agent", sessions::start).body::<sessions::Start>().answers::<SessionView>(201),
@@ -122,7 +123,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&get), "/questions/{id}", Viewer, "One question", questions::show).answers::<QuestionView>(200),
         Endpoint::new(of(&post), "/questions/{id}/answer", Operator, "Answers it, once", questions::answer).body::<questions::AnswerBody>().answers::<QuestionView>(200),
         Endpoint::new(of(&get), "/events", Viewer, "The log: a stream, or with `Accept: application/json` a page", events::events).query::<events::EventsQuery>().answers::<EventPage>(200).streams(),
-        Endpoint::new(of(&get), "/tokens", Admin, "Tokens, newest first", tokens::list).answers::<List<TokenView>>(200),
+        Endpoint::new(of(&get), "/tokens", Admin, "Tokens, newest first", tokens::list).query::<ShortList>().answers::<List<TokenView>>(200),
         Endpoint::new(of(&post), "/tokens", Admin, "Makes a token; its secret is shown once", tokens::create).body::<tokens::Create>().answers::<tokens::Created>(201),
         Endpoint::new(of(&delete), "/tokens/{id}", Admin, "Revokes a token, at once", tokens::revoke).answers_nothing(204),
         Endpoint::new(of(&get), "/audit", Admin, "The audit, oldest first", audit::list).query::<audit::ListQuery>().answers::<audit::AuditPage>(200),

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::Api;
 use super::access::{Caller, audited};
 use super::error::ApiError;
-use super::extract::{Body, Nothing, Query, the};
+use super::extract::{Body, Query, ShortList, limit, the};
 use super::view::{self, List, TokenView};
 use crate::domain::{Json as Raw, Role, Time, Token, TokenId, duration, hex};
 use crate::store::{KnownToken, StoreError};
@@ -180,8 +180,9 @@ pub(super) async fn create(
 
 pub(super) async fn list(
     State(api): State<Api>,
-    Query(Nothing {}): Query<Nothing>,
+    Query(query): Query<ShortList>,
 ) -> Result<Json<List<TokenView>>, ApiError> {
+    limit(query.limit)?;
     let tokens = api.store().tokens().await?;
     Ok(Json(List::whole(tokens.into_iter().map(|known| view::token(known.token)).collect())))
 }

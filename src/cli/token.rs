@@ -1,0 +1,111 @@
+//! `intercom token`: who may come in over the network.
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::table::{Cell, Table};
+use super::text::{clean, short};
+use super::time::date_time;
+use super::url::url;
+use super::{Context, id, out};
+
+/// Make, list and revoke tokens for the API on the network
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A token is sent as `Authorization: Bearer …`. For the command line, set INTERCOM_URL, and INTERCOM_TOKEN or
+INTERCOM_TOKEN_FILE; INTERCOM_CA_FILE names the certificate of a daemon that signed its own.")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Make one; its secret is shown this once
+    Create {
+        /// Whose it is
+        #[arg(long)]
+        name: String,
+        /// What it may do: viewer, operator, approver or admin
+        #[arg(long, value_parser = ["viewer", "operator", "approver", "admin"])]
+        role: String,
+        /// How long it is valid, such as 30d or 12h; for ever if not given
+        #[arg(long)]
+        ttl: Option<String>,
+    },
+    /// List them, with when and from where they were last used
+    #[command(alias = "ls")]
+    List,
+    /// Revoke one, at once: who came in with it is shown out
+    Revoke {
+        #[arg(value_name = "TOKEN", value_parser = id())]
+        id: String,
+    },
+}
+
+#[derive(Debug, Deserialize)]
+struct Token {
+    id: String,
+    name: String,
+    role: String,
+    created_at: String,
+    expires_at: Option<String>,
+    revoked_at: Option<String>,
+    last_used_at: Option<String>,
+    last_used_from: Option<String>,
+    valid: bool,
+}
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    match args.verb {
+        Verb::Create { name, role, ttl } => {
+            let body = json!({ "name": name, "role": role, "ttl": ttl });
+            let answer = cx.client.post(&url(&["tokens"], &[]), &body).await?;
+            cx.answer(&answer, || {
+                #[derive(Deserialize)]
+                struct Created {
+                    id: String,
+                    secret: String,
+                }
+                let Created { id, secret } = answer.parse()?;
+                out::talk(&format!("token {} for {} ({role}), shown this once:", short(&id), clean(&name)));
+                Ok(secret)
+            })
+        }
+        Verb::List => {
+            let list = cx.client.list(&["tokens"], &[]).await?;
+            if cx.json {
+                return out::print_json(&list.body);
+            }
+            let mut table = Table::new(&["TOKEN", "NAME", "ROLE", "STATE", "MADE", "LAST USED"]);
+            for token in list.items::<Token>()? {
+                let used = match (&token.last_used_at, &token.last_used_from) {
+                    (Some(at), Some(from)) => format!("{} from {from}", date_time(at)),
+                    _ => "never".to_owned(),
+                };
+                table.row([
+                    Cell::new(&short(&token.id)),
+                    Cell::new(&token.name),
+                    Cell::new(&token.role),
+                    Cell::new(&state(&token)),
+                    Cell::new(&date_time(&token.created_at)),
+                    Cell::new(&used),
+                ]);
+            }
+            cx.table(&table, "there are no tokens; `intercom token create` makes one")
+        }
+        Verb::Revoke { id } => {
+            let answer = cx.client.delete(&url(&["tokens", &id], &[])).await?;
+            cx.answer(&answer, || Ok(format!("{} revoked", clean(&id))))
+        }
+    }
+}
+
+fn state(token: &Token) -> String {
+    match (&token.revoked_at, &token.expires_at) {
+        (Some(at), _) => format!("revoked {}", date_time(at)),
+        (None, Some(at)) if token.valid => format!("valid until {}", date_time(at)),
+        (None, Some(at)) => format!("expired {}", date_time(at)),
+        (None, None) => "valid".to_owned(),
+    }
+}

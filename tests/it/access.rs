@@ -1,0 +1,475 @@
+//! Who may do what: roles, tokens, the port, and agents that try to decide for themselves.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::harness::{Daemon, home, http_over, refused, run};
+
+const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
+
+/// A daemon with a port, and where it is.
+fn with_port(config: &str) -> (Daemon, String) {
+    let daemon = Daemon::with_config(&format!("{config}\n{PORT}"));
+    let address = address(&daemon);
+    (daemon, address)
+}
+
+fn address(daemon: &Daemon) -> String {
+    let about = std::fs::read_to_string(daemon.dir.path().join("state/daemon.json")).unwrap();
+    let about: Value = serde_json::from_str(&about).unwrap();
+    about["url"].as_str().unwrap().trim_start_matches("http://").to_owned()
+}
+
+fn token(daemon: &Daemon, name: &str, role: &str) -> String {
+    let ran = daemon.cli(&["token", "create", "--name", name, "--role", role]).ok();
+    ran.stdout.trim().to_owned()
+}
+
+fn call(address: &str, token: Option<&str>, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    let body = body.map(ToString::to_string).unwrap_or_default();
+    let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\naccept: application/json\r\n{token}\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    let (status, text) = http_over(TcpStream::connect(address).unwrap(), &head, body.as_bytes());
+    (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}
+
+/// Every endpoint, and the least role that may use it. What it answers to those who may is not looked at here.
+const ENDPOINTS: &[(&str, &str, Option<&str>)] = &[
+    ("GET", "/api/v1/health", None),
+    ("GET", "/api/v1/openapi.json", None),
+    ("GET", "/metrics", Some("viewer")),
+    ("GET", "/api/v1/agents", Some("viewer")),
+    ("POST", "/api/v1/backup", Some("admin")),
+    ("GET", "/api/v1/sessions", Some("viewer")),
+    ("POST", "/api/v1/sessions", Some("admin")),
+    ("GET", "/api/v1/sessions/x", Some("viewer")),
+    ("GET", "/api/v1/sessions/x/prompts", Some("viewer")),
+    ("POST", "/api/v1/sessions/x/prompts", Some("operator")),
+    ("DELETE", "/api/v1/prompts/x", Some("operator")),
+    ("POST", "/api/v1/sessions/x/nudge", Some("operator")),
+    ("POST", "/api/v1/sessions/x/interrupt", Some("operator")),
+    ("POST", "/api/v1/sessions/x/stop", Some("operator")),
+    ("POST", "/api/v1/sessions/x/kill", Some("admin")),
+    ("POST", "/api/v1/sessions/x/resume", Some("admin")),
+    ("GET", "/api/v1/clearances", Some("viewer")),
+    ("GET", "/api/v1/clearances/x", Some("viewer")),
+    ("POST", "/api/v1/clearances/x/decision", Some("approver")),
+    ("GET", "/api/v1/questions", Some("viewer")),
+    ("GET", "/api/v1/questions/x", Some("viewer")),
+    ("POST", "/api/v1/questions/x/answer", Some("operator")),
+    ("GET", "/api/v1/events", Some("viewer")),
+    ("GET", "/api/v1/tokens", Some("admin")),
+    ("POST", "/api/v1/tokens", Some("admin")),
+    ("DELETE", "/api/v1/tokens/x", Some("admin")),
+    ("GET", "/api/v1/audit", Some("admin")),
+    ("GET", "/api/v1/audit/verify", Some("admin")),
+];
+
+const ROLES: [&str; 4] = ["viewer", "operator", "approver", "admin"];
+
+#[test]
+fn every_role_may_do_what_it_may_and_nothing_else() {
+    let (daemon, address) = with_port("");
+    let tokens: Vec<String> = ROLES.iter().map(|role| token(&daemon, role, role)).collect();
+    let rank = |role: &str| ROLES.iter().position(|known| *known == role).unwrap();
+    for (method, path, least) in ENDPOINTS {
+        let (status, body) = call(&address, None, method, path, None);
+        match least {
+            None => assert_eq!(status, 200, "{method} {path} for nobody: {body}"),
+            Some(_) => drop(refused((status, body), 401, "unauthorized")),
+        }
+        for (role, token) in ROLES.iter().zip(&tokens) {
+            let (status, body) = call(&address, Some(token), method, path, None);
+            let may = least.is_none_or(|least| rank(role) >= rank(least));
+            if may {
+                assert!(![401, 403].contains(&status), "{method} {path} as {role}: {status} {body}");
+            } else {
+                refused((status, body), 403, "forbidden");
+            }
+        }
+    }
+    // The list is whole: what the daemon describes is what was tried.
+    let (_, document) = call(&address, None, "GET", "/api/v1/openapi.json", None);
+    let mut described: Vec<(String, String, Option<String>)> = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let role = operation["x-least-role"].as_str().map(str::to_owned);
+            described.push((method.to_uppercase(), path.replace("{id}", "x"), role));
+        }
+    }
+    let mut tried: Vec<_> = ENDPOINTS
+        .iter()
+        .map(|(method, path, role)| ((*method).to_owned(), (*path).to_owned(), role.map(str::to_owned)))
+        .collect();
+    described.sort();
+    tried.sort();
+    assert_eq!(described, tried);
+}
+
+#[test]
+fn a_token_lets_in_until_it_expires_or_is_revoked_and_is_kept_as_a_hash() {
+    let (daemon, address) = with_port("");
+    let health = |token: &str| call(&address, Some(token), "GET", "/api/v1/sessions", None);
+    let ana = token(&daemon, "ana", "approver");
+    assert_eq!(health(&ana).0, 200);
+    for bad in ["", "x", &ana[..ana.len() - 1], &format!("{ana}0"), &ana.replace('_', "-"), "intercom__"] {
+        refused(health(bad), 401, "unauthorized");
+    }
+    let database = std::fs::read(daemon.dir.path().join("state/intercom.db")).unwrap();
+    let wal = std::fs::read(daemon.dir.path().join("state/intercom.db-wal")).unwrap();
+    let secret = ana.rsplit('_').next().unwrap().as_bytes();
+    for bytes in [database, wal] {
+        assert!(!bytes.windows(secret.len()).any(|window| window == secret), "the secret is nowhere");
+    }
+
+    let short = daemon.cli(&["token", "create", "--name", "ben", "--role", "viewer", "--ttl", "1s"]).ok();
+    let list = daemon.cli(&["token", "list", "--json"]).ok().json();
+    assert_eq!(list["items"].as_array().unwrap().len(), 2);
+    assert_eq!(list["items"][1]["last_used_from"], "127.0.0.1");
+    let start = Instant::now();
+    while health(short.stdout.trim()).0 == 200 {
+        assert!(start.elapsed() < Duration::from_secs(10), "it must expire");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(start.elapsed() >= Duration::from_millis(500));
+
+    // A stream that is open when its token is revoked ends.
+    let mut stream = TcpStream::connect(&address).unwrap();
+    let request =
+        format!("GET /api/v1/events HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {ana}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut first = [0; 15];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    let id = list["items"][1]["id"].as_str().unwrap();
+    daemon.cli(&["token", "revoke", id]).ok();
+    refused(health(&ana), 401, "unauthorized");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.read_to_end(&mut Vec::new()).expect("the daemon hangs up");
+    assert_eq!(daemon.cli(&["token", "revoke", id]).code, 1);
+    // It stays revoked.
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    refused(call(&address_of(&daemon), Some(&ana), "GET", "/api/v1/sessions", None), 401, "unauthorized");
+}
+
+fn address_of(daemon: &Daemon) -> String {
+    address(daemon)
+}
+
+#[test]
+fn guessing_tokens_is_slowed_down_and_locks_nobody_out() {
+    let (daemon, address) = with_port("");
+    let ana = token(&daemon, "ana", "viewer");
+    let guess = || call(&address, Some("intercom_0000000000000000_00"), "GET", "/api/v1/sessions", None);
+    for _ in 0..10 {
+        refused(guess(), 401, "unauthorized");
+    }
+    refused(guess(), 429, "too_many_failures");
+    assert_eq!(call(&address, Some(&ana), "GET", "/api/v1/sessions", None).0, 200);
+    let audit = daemon.cli(&["audit"]).ok().stdout;
+    assert_eq!(audit.matches("access.refused").count(), 1, "{audit}");
+}
+
+#[test]
+fn web_pages_from_elsewhere_huge_bodies_and_slow_clients_are_turned_away() {
+    let (daemon, address) = with_port("[limits]\nmax_body_bytes = 1024\n");
+    let ana = token(&daemon, "ana", "admin");
+    let send = |head: &str, body: &[u8]| {
+        let request = format!("{head}authorization: Bearer {ana}\r\nconnection: close\r\n\r\n");
+        let (status, text) = http_over(TcpStream::connect(&address).unwrap(), &request, body);
+        (status, serde_json::from_str(&text).unwrap_or(Value::Null))
+    };
+    let get = "GET /api/v1/sessions HTTP/1.1\r\n";
+    refused(send(&format!("{get}host: evil.example\r\n"), b""), 403, "bad_host");
+    refused(
+        send(&format!("{get}host: {address}\r\norigin: http://evil.example\r\n"), b""),
+        403,
+        "bad_origin",
+    );
+    assert_eq!(send(&format!("{get}host: {address}\r\norigin: http://{address}\r\n"), b"").0, 200);
+    let post = format!("POST /api/v1/sessions HTTP/1.1\r\nhost: {address}\r\ncontent-length: 5000\r\n");
+    refused(send(&post, &[b' '; 5000]), 413, "too_large");
+
+    // Connections that say nothing, or not all, do not keep others waiting.
+    let mut idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    for stream in idle.iter_mut().step_by(2) {
+        stream.write_all(b"GET /api/v1/sessions HTTP/1.1\r\nhost: ").unwrap();
+    }
+    let start = Instant::now();
+    assert_eq!(call(&address, Some(&ana), "GET", "/api/v1/sessions", None).0, 200);
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[test]
+fn every_verb_works_against_a_daemon_elsewhere() {
+    let (daemon, address) = with_port("");
+    let session = daemon.run(&["clearance:1:May I?", "answer:1", "serve"]);
+    let clearance = daemon.clearance(&session);
+    let elsewhere = home("");
+    let file = elsewhere.path().join("token");
+    let cli = |token: &str, args: &[&str]| {
+        std::fs::write(&file, token).unwrap();
+        let mut command = crate::harness::command(elsewhere.path());
+        run(command
+            .args(args)
+            .env("INTERCOM_URL", format!("http://{address}"))
+            .env("INTERCOM_TOKEN_FILE", &file))
+    };
+    let (viewer, approver) = (token(&daemon, "eve", "viewer"), token(&daemon, "ana", "approver"));
+    assert!(cli(&viewer, &["clearances"]).ok().stdout.contains("May I?"));
+    let denied = cli(&viewer, &["approve", &clearance]);
+    assert_eq!(denied.code, 1);
+    assert!(denied.stderr.contains("this needs the role approver; eve is viewer"), "{}", denied.stderr);
+    assert!(cli("nonsense", &["ls"]).stderr.contains("the token is not valid"));
+    assert!(cli(&approver, &["approve", &clearance]).ok().stdout.contains("approved"));
+    let decided = daemon.get(&format!("/api/v1/clearances/{clearance}")).1;
+    assert_eq!((&decided["decided_by"], &decided["decided_via"]), (&json!("ana"), &json!("tcp 127.0.0.1")));
+    assert!(cli(&approver, &["logs", &session]).ok().stdout.contains("approved"));
+    assert_eq!(
+        cli(&approver, &["wait", &session, "--for", "working", "--timeout", "10s"]).code,
+        2,
+        "no such phase"
+    );
+    assert!(cli(&approver, &["kill", &session]).stderr.contains("this needs the role admin"));
+}
+
+#[test]
+fn a_configured_operator_bounds_the_role_of_every_token_in_that_name() {
+    let (daemon, address) = with_port("[[operator]]\nname = \"ana\"\nrole = \"viewer\"\n");
+    let ana = token(&daemon, "ana", "admin");
+    let (_, health) = call(&address, Some(&ana), "GET", "/api/v1/health", None);
+    assert_eq!(health["you"], json!({ "name": "ana", "role": "viewer" }));
+    refused(call(&address, Some(&ana), "GET", "/api/v1/tokens", None), 403, "forbidden");
+}
+
+#[test]
+fn with_tls_a_port_can_be_reached_from_outside_and_without_it_cannot() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    let dir = home("");
+    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    std::fs::write(&cert, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let tls = format!("tls_cert = {cert:?}\ntls_key = {key:?}\n");
+    let start = |config: &str| {
+        std::fs::write(dir.path().join("config.toml"), format!("[api]\n{config}")).unwrap();
+        run(crate::harness::command(dir.path()).arg("serve"))
+    };
+    let refused = start("listen = \"0.0.0.0:0\"\n");
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("it needs tls_cert and tls_key"), "{}", refused.stderr);
+    let refused = start(&format!("listen = \"0.0.0.0:0\"\n{tls}"));
+    assert!(refused.stderr.contains("there is no token yet"), "{}", refused.stderr);
+
+    std::fs::write(dir.path().join("config.toml"), format!("[api]\nlisten = \"127.0.0.1:0\"\n{tls}"))
+        .unwrap();
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    let secret = token(&daemon, "ana", "viewer");
+    let url = address(&daemon);
+    let elsewhere = home("");
+    let cli = |url: &str, ca: bool| {
+        let mut command = crate::harness::command(elsewhere.path());
+        command.args(["ls", "--url", url]).env("INTERCOM_TOKEN", &secret);
+        if ca {
+            command.env("INTERCOM_CA_FILE", &cert);
+        }
+        run(&mut command)
+    };
+    cli(&url, true).ok();
+    assert_eq!(cli(&url, false).code, 1, "a certificate that nobody vouches for");
+    assert_eq!(cli(&url.replace("https", "http"), true).code, 1, "no TLS, no answer");
+}
+
+#[test]
+fn a_configured_port_that_is_taken_is_an_error() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap();
+    let dir = home(&format!("[api]\nlisten = \"{port}\"\n"));
+    let ran = run(crate::harness::command(dir.path()).arg("serve"));
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains(&format!("cannot listen on {port}")), "{}", ran.stderr);
+}
+
+/// An agent that asks, and then tries to approve itself: over the socket, and over the port with a stolen token.
+const SELF_APPROVER: &str = r#"
+import json, os, socket, subprocess, sys
+def say(method, params, **more):
+    print(json.dumps({"method": method, "params": params, **more}), flush=True)
+say("clearance/request", {"title": "May I?", "risk_level": "low"}, id="1")
+sys.stdin.readline()
+path, address, token = open("notes").read().split()
+def attempt(stream, host, extra):
+    stream.sendall(f"GET /api/v1/clearances HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{extra}\r\n".encode())
+    answer = b""
+    while chunk := stream.recv(65536):
+        answer += chunk
+    return answer.decode().split(" ", 2)[1] + (" from_agent" if b"from_agent" in answer else "")
+def unix():
+    stream = socket.socket(socket.AF_UNIX)
+    stream.connect(path)
+    return attempt(stream, "intercom", "")
+def tcp():
+    host, port = address.rsplit(":", 1)
+    return attempt(socket.create_connection((host, int(port))), address, f"authorization: Bearer {token}\r\n")
+say("status/update", {"message": "unix " + unix()})
+say("status/update", {"message": "tcp " + tcp()})
+# A child in a session of its own, orphaned, without our environment.
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        say("status/update", {"message": "orphan " + unix()})
+    os._exit(0)
+sys.stdin.read()
+"#;
+
+#[test]
+fn an_agent_cannot_approve_itself_by_any_door() {
+    let (daemon, address) = with_port("");
+    let stolen = token(&daemon, "ana", "admin");
+    std::fs::write(daemon.workspace().join("agent.py"), SELF_APPROVER).unwrap();
+    let notes = format!("{}\n{address}\n{stolen}\n", daemon.socket().display());
+    std::fs::write(daemon.workspace().join("notes"), notes).unwrap();
+    let body = json!({ "command": "python3", "args": ["agent.py"], "workspace": daemon.workspace() });
+    let session = daemon.post("/api/v1/sessions", &body).1["id"].as_str().unwrap().to_owned();
+    let clearance = daemon.clearance(&session);
+    daemon.decide(&clearance, "deny");
+    for door in ["unix", "tcp", "orphan"] {
+        daemon.wait_status(&session, &format!("{door} 403 from_agent"));
+    }
+    let audit = daemon.cli(&["audit", "--session", &session]).ok().stdout;
+    assert_eq!(audit.matches("access.from_agent").count(), 3, "{audit}");
+}
+
+#[test]
+fn two_hundred_decisions_at_once_have_one_winner_and_the_agent_is_answered_once() {
+    let (daemon, address) = with_port("");
+    let token = token(&daemon, "ana", "approver");
+    let session = daemon.run(&["clearance:1:May I?", "echo"]);
+    let clearance = daemon.clearance(&session);
+    let path = format!("/api/v1/clearances/{clearance}/decision");
+    let results: Vec<(u16, Value)> = std::thread::scope(|scope| {
+        let deciders: Vec<_> = (0..200)
+            .map(|n| {
+                let (path, token, address, daemon) = (&path, &token, &address, &daemon);
+                let decision = json!({ "decision": if n % 3 == 0 { "deny" } else { "approve" } });
+                scope.spawn(move || match n % 2 {
+                    0 => daemon.post(path, &decision),
+                    _ => call(address, Some(token), "POST", path, Some(&decision)),
+                })
+            })
+            .collect();
+        deciders.into_iter().map(|decider| decider.join().unwrap()).collect()
+    });
+    let (won, lost): (Vec<_>, Vec<_>) = results.into_iter().partition(|(status, _)| *status == 200);
+    assert_eq!(won.len(), 1, "one winner");
+    for answer in lost {
+        let body = refused(answer, 409, "already_decided");
+        assert_eq!(body["clearance"]["status"], won[0].1["status"]);
+        assert!(body["clearance"]["decided_by"].is_string() && body["clearance"]["decided_at"].is_string());
+    }
+    daemon.wait_status(&session, "received");
+    daemon.end_session(&session, "stop");
+    let events = daemon.all_events(&session);
+    let answers = events.iter().filter(|event| {
+        event["data"]["line"].as_str().is_some_and(|line| line.contains("clearance/response"))
+    });
+    assert_eq!(answers.count(), 1);
+    let audit = daemon.cli(&["audit", "--session", &session]).ok().stdout;
+    assert_eq!(audit.matches("clearance.decided").count(), 1, "{audit}");
+}
+
+#[test]
+fn a_critical_clearance_can_need_two_people_or_the_machine_itself() {
+    let (daemon, address) = with_port("[clearances]\nquorum = { critical = 2 }\n");
+    let (ana, ben) = (token(&daemon, "ana", "approver"), token(&daemon, "ben", "approver"));
+    let critical = r#"clearance:1:{"title":"Drop it?","risk_level":"critical"}"#;
+    let session = daemon.run(&[critical, "answer:1", "serve"]);
+    let clearance = daemon.clearance(&session);
+    let path = format!("/api/v1/clearances/{clearance}/decision");
+    let approve =
+        |token: &str| call(&address, Some(token), "POST", &path, Some(&json!({ "decision": "approve" })));
+    let (status, first) = approve(&ana);
+    assert_eq!((status, &first["approvals"], &first["needed"]), (202, &json!(["ana"]), &json!(2)));
+    refused(approve(&ana), 409, "already_approved");
+    // The first approval is remembered by the next daemon.
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    let shown = daemon.get(&format!("/api/v1/clearances/{clearance}")).1;
+    assert_eq!((&shown["status"], &shown["approvals"]), (&json!("pending"), &json!(["ana"])));
+    let address = self::address(&daemon);
+    let (status, done) = call(&address, Some(&ben), "POST", &path, Some(&json!({ "decision": "approve" })));
+    assert_eq!((status, &done["status"], &done["delivery"]), (200, &json!("approved"), &json!("delivered")));
+    assert_eq!(daemon.wait_status(&session, "answered")["status"], "approved");
+
+    let (daemon, address) = with_port("[clearances]\nlocal_only_from = \"critical\"\n");
+    let ana = token(&daemon, "ana", "approver");
+    let session = daemon.run(&[critical, "answer:1", "serve"]);
+    let clearance = daemon.clearance(&session);
+    let path = format!("/api/v1/clearances/{clearance}/decision");
+    let answer = call(&address, Some(&ana), "POST", &path, Some(&json!({ "decision": "approve" })));
+    refused(answer, 403, "local_only");
+    daemon.cli(&["approve", &clearance]).ok();
+}
+
+#[test]
+fn a_time_limit_is_kept_also_while_the_daemon_is_away() {
+    let config = "[clearances]\nexpire_after = { low = \"2s\" }\n";
+    let daemon = Daemon::with_config(config);
+    let low = r#"clearance:1:{"title":"May I?","risk_level":"low"}"#;
+    let high = r#"clearance:2:{"title":"May I really?","risk_level":"high"}"#;
+    let session = daemon.run(&[high, low, "answer:1", "serve"]);
+    daemon.wait_for(&session, "the second request", |event| event["data"]["title"] == "May I?");
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    let answered = daemon.wait_status(&session, "answered");
+    assert_eq!((&answered["status"], &answered["params"]["reason"]), (&json!("rejected"), &json!("expired")));
+    let list = daemon.get(&format!("/api/v1/clearances?session={session}")).1;
+    let states: Vec<_> =
+        list["items"].as_array().unwrap().iter().map(|item| item["status"].clone()).collect();
+    assert_eq!(states, [json!("expired"), json!("pending")]);
+    let expired = &list["items"][0];
+    assert_eq!((&expired["decided_via"], &expired["delivery"]), (&json!("time limit"), &json!("delivered")));
+}
+
+#[test]
+fn the_audit_tells_who_did_what_outlives_its_sessions_and_shows_where_it_was_changed() {
+    let daemon = Daemon::start();
+    let session = daemon.run(&["clearance:1:May I?", "answer:1", "serve"]);
+    let clearance = daemon.clearance(&session);
+    daemon.cli(&["deny", &clearance, "--reason", "not today"]).ok();
+    daemon.end_session(&session, "stop");
+    let rows = daemon.cli(&["audit", "--session", &session, "--json"]).ok().stdout;
+    let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let actions: Vec<_> = rows.iter().map(|row| row["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["session.created", "clearance.decided", "session.stopping", "session.ended"]);
+    assert_eq!(
+        (&rows[1]["data"]["reason"], &rows[1]["data"]["via"]),
+        (&json!("not today"), &json!("unix socket"))
+    );
+    let whole = daemon.cli(&["audit", "--verify"]).ok().stdout;
+    assert!(whole.starts_with("whole: "), "{whole}");
+    let (dir, _) = daemon.end(Signal::SIGTERM);
+    let database = rusqlite::Connection::open(dir.path().join("state/intercom.db")).unwrap();
+    database
+        .execute_batch(
+            "DROP TRIGGER audit_is_not_changed; UPDATE audit SET data = replace(data, 'denied', 'approved')
+             WHERE action = 'clearance.decided'",
+        )
+        .unwrap();
+    let n: i64 = database
+        .query_row("SELECT n FROM audit WHERE action = 'clearance.decided'", [], |row| row.get(0))
+        .unwrap();
+    drop(database);
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    let ran = daemon.cli(&["audit", "--verify"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stdout.contains(&format!("row {n}: altered: clearance.decided by ")), "{}", ran.stdout);
+}
