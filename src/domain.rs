@@ -22,6 +22,7 @@ pub use access::{Grant, Role, Token};
 pub use audit::{AuditRow, Audited};
 pub use clearance::{Choice, Clearance, ClearanceStatus, Outcome, Risk, Ruling, Verdict};
 pub use delivery::Delivery;
+pub use duration::parse_duration;
 pub use event::{Event, Fact, Kind};
 pub use id::{ClearanceId, GrantId, PromptId, QuestionId, SessionId, TokenId, TurnId};
 pub use json::{Json, RequestId};

@@ -1,7 +1,7 @@
 //! intercom hosts headless coding agents and connects them to the people who run them.
 //!
 //! The layers, from the top; dependencies point down only:
-//! `cli, bridge → supervisor → session → driver, host, store → wire → domain`.
+//! `cli, bridge → supervisor → session → driver, policy, host, store → wire → domain`.
 //! `docs/ARCHITECTURE.md` is the map.
 
 pub mod bridge;
@@ -14,6 +14,7 @@ pub mod driver;
 pub mod failpoint;
 pub mod host;
 pub mod lifecycle;
+pub mod policy;
 pub mod session;
 pub mod socket;
 pub mod store;

@@ -12,7 +12,7 @@ use super::text::{clean, plural};
 use super::time::date_time;
 use super::url::url;
 use super::{Context, id, out};
-use crate::domain::{Time, duration};
+use crate::domain::{Time, parse_duration};
 
 const PAGE: &str = "1000";
 
@@ -82,7 +82,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
 
 /// What was asked for as an age or a time, as a time.
 pub(super) fn moment(text: &str) -> anyhow::Result<String> {
-    if let Some(age) = duration::parse(text) {
+    if let Some(age) = parse_duration(text) {
         let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
         return Ok(Time::now().minus_millis(millis).to_string());
     }

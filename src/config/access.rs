@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::choices::{OnExpiry, RiskName, RoleName};
-use crate::domain::{Risk, Role, duration};
+use crate::domain::{Risk, Role, parse_duration};
 
 /// The API on the network.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -91,7 +91,7 @@ impl Clearances {
     }
 
     pub fn limit(&self, risk: Risk) -> Option<Duration> {
-        self.expire_after.of(risk).and_then(|text| duration::parse(text))
+        self.expire_after.of(risk).and_then(|text| parse_duration(text))
     }
 
     pub fn is_local_only(&self, risk: Risk) -> bool {

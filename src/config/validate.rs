@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use super::access::Api;
 use super::environment::environment;
 use super::locate::KeyPath;
-use crate::domain::duration;
+use crate::domain::parse_duration;
 
 use super::model::{AgentProfile, Config, DEMO_AGENT, Limits, Workspace};
 
@@ -84,7 +84,7 @@ fn access(config: &Config) -> Checked {
         within(&at.key("quorum"), risk, count, &(1..=10))?;
     }
     for (risk, limit) in config.clearances.expire_after.each() {
-        if duration::parse(limit).is_none_or(|limit| limit.is_zero()) {
+        if parse_duration(limit).is_none_or(|limit| limit.is_zero()) {
             problem(at.key("expire_after").key(risk), "must be a time such as \"90s\", \"30m\" or \"2h\"")?;
         }
     }

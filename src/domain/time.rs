@@ -1,6 +1,7 @@
 //! A point in time, to the millisecond.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,7 @@ impl Time {
         Self(jiff::Timestamp::now().as_millisecond())
     }
 
-    /// RFC 3339, with any offset.
+    /// An RFC 3339 timestamp with its offset: `2026-03-01T18:00:00Z`.
     pub fn parse(text: &str) -> Option<Self> {
         text.parse::<jiff::Timestamp>().ok().map(|stamp| Self(stamp.as_millisecond()))
     }
@@ -27,9 +28,10 @@ impl Time {
         self.0
     }
 
+    /// Later by this much, or the end of time.
     #[must_use]
-    pub const fn plus_millis(self, millis: i64) -> Self {
-        Self(self.0.saturating_add(millis))
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
 
     #[must_use]
@@ -59,5 +61,12 @@ mod tests {
         assert_eq!(Time::from_millis(0).to_string(), "1970-01-01T00:00:00.000Z");
         assert_eq!(Time::from_millis(1_700_000_000_120).to_string(), "2023-11-14T22:13:20.120Z");
         assert!(Time::from_millis(i64::MAX).to_string().starts_with("9999-12-"));
+    }
+
+    #[test]
+    fn timestamps_are_read_with_their_offset() {
+        assert_eq!(Time::parse("1970-01-01T01:00:00+01:00"), Some(Time::from_millis(0)));
+        assert_eq!(Time::parse("1970-01-01T00:00:00"), None);
+        assert_eq!(Time::from_millis(1).plus(Duration::MAX), Time::from_millis(i64::MAX));
     }
 }

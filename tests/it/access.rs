@@ -143,8 +143,9 @@ fn a_token_lets_in_until_it_expires_or_is_revoked_and_is_kept_as_a_hash() {
 
     // A stream that is open when its token is revoked ends.
     let mut stream = TcpStream::connect(&address).unwrap();
-    let request =
-        format!("GET /api/v1/events HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {ana}\r\n\r\n");
+    let request = format!(
+        "GET /api/v1/events HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {ana}\r\nconnection: close\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).unwrap();
     let mut first = [0; 15];
     stream.read_exact(&mut first).unwrap();

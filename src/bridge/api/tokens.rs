@@ -20,7 +20,7 @@ use super::access::{Caller, audited};
 use super::error::ApiError;
 use super::extract::{Body, Query, ShortList, limit, the};
 use super::view::{self, List, TokenView};
-use crate::domain::{Json as Raw, Role, Time, Token, TokenId, duration, hex};
+use crate::domain::{Json as Raw, Role, Time, Token, TokenId, hex, parse_duration};
 use crate::store::{KnownToken, StoreError};
 
 /// What every token begins with, so that scanners for leaked secrets can know it.
@@ -143,7 +143,7 @@ pub(super) async fn create(
     }
     let role = Role::parse(&role)
         .ok_or_else(|| ApiError::bad_request("role must be viewer, operator, approver or admin"))?;
-    let ttl = ttl.map(|text| duration::parse(&text).filter(|ttl| !ttl.is_zero()).ok_or(text)).transpose();
+    let ttl = ttl.map(|text| parse_duration(&text).filter(|ttl| !ttl.is_zero()).ok_or(text)).transpose();
     let ttl =
         ttl.map_err(|text| ApiError::bad_request(format!("ttl: `{text}` is no time such as 30d or 12h")))?;
     let mut secret = [0; 32];
@@ -152,7 +152,7 @@ pub(super) async fn create(
     })?;
     let secret = hex(&secret);
     let now = Time::now();
-    let expires_at = ttl.map(|ttl| now.plus_millis(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)));
+    let expires_at = ttl.map(|ttl| now.plus(ttl));
     let token = Token {
         id: TokenId::mint(),
         name,

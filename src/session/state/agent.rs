@@ -1,7 +1,5 @@
 //! What the agent says.
 
-use std::time::Duration;
-
 use serde::Serialize;
 use serde_json::json;
 
@@ -142,8 +140,7 @@ impl State {
         let id = ClearanceId::from_seed(out.seed());
         let Assessed { computed, why, ruling, needed, limit } = assessed;
         let risk = Risk::of_claim(ask.claimed_risk.as_deref()).max(computed);
-        let millis = |limit: Duration| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
-        let expires_at = limit.map(|(limit, _)| out.now().plus_millis(millis(limit)));
+        let expires_at = limit.map(|(limit, _)| out.now().plus(limit));
         let on_expiry = limit.map_or(Verdict::Deny, |(_, verdict)| verdict);
         let data = Requested {
             clearance: id,

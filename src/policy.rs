@@ -1,0 +1,133 @@
+//! What the operators' rules say to a request of an agent, before anybody is asked.
+//!
+//! ```text
+//!  Subject ──resolve──► Resolved ──assess──► Assessment
+//!  (as the agent        (where its    │      (how risky, and why)
+//!   wrote it)            paths lead)  └─────────┬─────────┘
+//!                                    Rules ──decide──► Ruling: allow, deny, or ask a person
+//! ```
+//!
+//! Everything but `resolve` is pure. The rules are read in order and the first that matches decides; if none does, a
+//! person is asked. Doubt never allows:
+//!
+//! - An **allow** rule matches only what can be read with certainty: commands of plain words that begin with the
+//!   rule's, paths that are where they seem to be, no characters that people cannot see. It reaches outside of the
+//!   workspace only by an absolute `path`, and critical requests only with `risk = "critical"`.
+//! - A **deny** or **ask** rule matches whatever could be meant: any path of the request, any command inside its text.
+//!
+//! What this is not: a sandbox. The agent says what it is about to do, and can lie.
+
+use std::path::{Component, Path, PathBuf};
+
+use crate::domain::Risk;
+
+mod command;
+mod decide;
+mod glob;
+mod launch;
+mod paths;
+mod programs;
+mod proposal;
+mod risk;
+mod rule;
+mod shell;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use decide::{Explained, Outcome, Ruling, decide, explain};
+pub use paths::resolve;
+pub use proposal::proposal;
+pub use risk::{Assessment, assess};
+pub use rule::{BadRule, CommandEntry, Commands, Names, RiskLimit, Rule, Rules, Then};
+
+/// The kinds of tools that agents speak of (those of ACP).
+pub const TOOLS: &[&str] =
+    &["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
+
+/// What is known of a request, whoever the agent is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subject {
+    pub agent: Option<String>,
+    pub workspace: PathBuf,
+    /// One of [`TOOLS`], if the agent said which.
+    pub tool: Option<String>,
+    pub title: String,
+    /// As the agent wrote them.
+    pub paths: Vec<String>,
+    /// Shell text, as the agent wrote it.
+    pub command: Option<String>,
+    pub diff: Option<String>,
+    /// For agents that claim a risk: what [`Risk::of_claim`] makes of it. `None` for those that cannot.
+    pub claimed: Option<Risk>,
+}
+
+/// A request with everything known about where its paths lead and what its command runs.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    subject: Subject,
+    /// Where the workspace really is.
+    workspace: PathBuf,
+    places: Vec<Place>,
+    /// The words of the command, or why it is not just words.
+    words: Option<Result<Vec<String>, String>>,
+    script: Option<shell::Script>,
+}
+
+impl Resolved {
+    fn new(subject: Subject, workspace: PathBuf, places: Vec<Place>) -> Self {
+        let words = subject.command.as_deref().map(words::plain);
+        let script = subject.command.as_deref().map(shell::read);
+        Self { subject, workspace, places, words, script }
+    }
+
+    pub fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    /// Where the workspace really is.
+    pub fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+}
+
+/// A path of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub written: String,
+    /// Absolute, links not followed.
+    pub seems: PathBuf,
+    /// Absolute, links followed; `None` if that cannot be told.
+    pub real: Option<PathBuf>,
+    /// Really inside of the workspace.
+    pub inside: bool,
+    /// Really somewhere else than it seems.
+    pub linked: bool,
+}
+
+impl Place {
+    /// Whether it holds `..`.
+    pub fn climbs(&self) -> bool {
+        Path::new(&self.written).components().any(|component| component == Component::ParentDir)
+    }
+
+    /// Whether it holds characters that people cannot see.
+    pub fn is_hidden(&self) -> bool {
+        words::hidden(&self.written).is_some()
+    }
+
+    /// Why no allow rule may match it.
+    fn doubt(&self) -> Option<String> {
+        let doubt = match self {
+            _ if self.is_hidden() => "holds characters that cannot be seen",
+            _ if self.climbs() => "holds `..`",
+            _ if self.real.is_none() => "cannot be resolved",
+            _ => return None,
+        };
+        Some(format!("{:?} {doubt}", self.written))
+    }
+}

@@ -1,0 +1,235 @@
+//! The first rule that matches decides.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::rule::{Compiled, PathGlob, RiskLimit, Rules, Then};
+use super::{Assessment, Place, Resolved, command, launch, words};
+use crate::domain::{Risk, Time};
+
+/// What the rules say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ruling {
+    pub outcome: Outcome,
+    /// The rule that decided, counted from 0, and its name.
+    pub rule: Option<(usize, String)>,
+    pub why: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    Allow,
+    /// The reason is the rule's, for the agent.
+    Deny {
+        reason: Option<String>,
+    },
+    /// Nobody in particular if `whom` is empty.
+    Ask {
+        whom: Vec<String>,
+    },
+}
+
+/// What one rule makes of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explained {
+    /// Counted from 0.
+    pub index: usize,
+    pub name: String,
+    pub then: Then,
+    /// `None` if the rule matches; otherwise the first criterion that did not hold, and why.
+    pub unmet: Option<(&'static str, String)>,
+    /// It matches and no rule before it does.
+    pub decides: bool,
+}
+
+pub fn decide(rules: &Rules, request: &Resolved, assessment: &Assessment, now: Time) -> Ruling {
+    let found = rules.0.iter().enumerate().find(|(_, rule)| check(rule, request, assessment, now).is_ok());
+    let Some((index, compiled)) = found else {
+        let why = "no rule matches".to_owned();
+        return Ruling { outcome: Outcome::Ask { whom: Vec::new() }, rule: None, why };
+    };
+    let rule = &compiled.rule;
+    let (outcome, verb) = match rule.then {
+        Then::Allow => (Outcome::Allow, "allows it"),
+        Then::Deny => (Outcome::Deny { reason: rule.reason.clone() }, "denies it"),
+        Then::Ask => {
+            (Outcome::Ask { whom: rule.ask.clone().unwrap_or_default() }, "wants a person to decide")
+        }
+    };
+    let mut why = format!("{} {verb}", compiled.name);
+    if let Some(reason) = &rule.reason {
+        why = format!("{why}: {reason}");
+    }
+    Ruling { outcome, rule: Some((index, compiled.name.clone())), why }
+}
+
+/// What every rule makes of the request, those after the one that decides too.
+pub fn explain(rules: &Rules, request: &Resolved, assessment: &Assessment, now: Time) -> Vec<Explained> {
+    let mut over = false;
+    let explain = |(index, compiled): (usize, &Compiled)| {
+        let unmet = check(compiled, request, assessment, now).err();
+        let decides = unmet.is_none() && !over;
+        over |= decides;
+        Explained { index, name: compiled.name.clone(), then: compiled.rule.then, unmet, decides }
+    };
+    rules.0.iter().enumerate().map(explain).collect()
+}
+
+type Unmet = (&'static str, String);
+
+/// Every criterion in turn; the first that does not hold is the answer.
+fn check(compiled: &Compiled, request: &Resolved, assessment: &Assessment, now: Time) -> Result<(), Unmet> {
+    let rule = &compiled.rule;
+    let subject = &request.subject;
+    let allows = rule.then == Then::Allow;
+    if let Some(ends) = compiled.ends.filter(|ends| now >= *ends) {
+        let key = if rule.until.is_some() { "until" } else { "for" };
+        return Err((key, format!("the rule ended at {ends}")));
+    }
+    if let Some(agents) = &rule.agent {
+        match &subject.agent {
+            Some(agent) if agents.contains(agent) => {}
+            Some(agent) => return Err(("agent", format!("the agent is {agent}"))),
+            None => return Err(("agent", "the agent is not known".to_owned())),
+        }
+    }
+    if let Some(glob) = &compiled.workspace
+        && !glob.matches(bytes(&request.workspace))
+        && !glob.matches(bytes(&subject.workspace))
+    {
+        return Err(("workspace", format!("the workspace is {}", request.workspace.display())));
+    }
+    if let Some(tools) = &rule.tool {
+        // An agent that does not say that it executes something must not get around a rule by that.
+        let executes = !allows && subject.command.is_some() && tools.contains("execute");
+        match &subject.tool {
+            _ if executes => {}
+            Some(tool) if tools.contains(tool) => {}
+            Some(tool) => return Err(("tool", format!("the tool is {tool}"))),
+            None => return Err(("tool", "the tool is not known".to_owned())),
+        }
+    }
+    let usual = RiskLimit::UpTo(if allows { Risk::High } else { Risk::Critical });
+    if !rule.risk.as_ref().unwrap_or(&usual).holds(assessment.risk) {
+        return Err(("risk", format!("the risk is {}", assessment.risk.as_str())));
+    }
+    if let Some(most) = rule.max_diff_lines {
+        match subject.diff.as_deref().map(changed_lines) {
+            Some(lines) if lines <= most => {}
+            Some(lines) => return Err(("max_diff_lines", format!("{lines} lines are changed"))),
+            None => return Err(("max_diff_lines", "there is no diff".to_owned())),
+        }
+    }
+    paths(compiled, request).map_err(|why| ("path", why))?;
+    commands(compiled, request).map_err(|why| ("command", why))
+}
+
+fn paths(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
+    let allows = compiled.rule.then == Then::Allow;
+    if allows && let Some(doubt) = request.places.iter().find_map(Place::doubt) {
+        return Err(doubt);
+    }
+    let Some(globs) = &compiled.paths else {
+        let outside = request.places.iter().find(|place| allows && !place.inside);
+        return outside
+            .map_or(Ok(()), |place| Err(format!("{:?} is outside of the workspace", place.written)));
+    };
+    if request.places.is_empty() {
+        return Err("the request names no path".to_owned());
+    }
+    let matches = |place: &Place| {
+        let real = place.real.as_deref().is_some_and(|real| any(globs, &request.workspace, real));
+        // What it seems to be counts for rules that hold back, never for those that let through.
+        real || (!allows && any(globs, &request.subject.workspace, &place.seems))
+    };
+    if allows {
+        let other = request.places.iter().find(|place| !matches(place));
+        other.map_or(Ok(()), |place| Err(format!("{:?} does not match", place.written)))
+    } else if request.places.iter().any(matches) {
+        Ok(())
+    } else {
+        Err("no path of the request matches".to_owned())
+    }
+}
+
+fn any(globs: &[PathGlob], workspace: &Path, path: &Path) -> bool {
+    let within = path.strip_prefix(workspace).ok();
+    globs.iter().any(|PathGlob { absolute, glob }| {
+        if *absolute {
+            glob.matches(bytes(path))
+        } else {
+            within.is_some_and(|path| glob.matches(bytes(path)))
+        }
+    })
+}
+
+fn commands(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
+    let rule = &compiled.rule;
+    let allows = rule.then == Then::Allow;
+    let Some(prefixes) = &compiled.commands else {
+        return match &request.subject.command {
+            Some(text) if allows => may_ignore(compiled, text),
+            _ => Ok(()),
+        };
+    };
+    let (Some(text), Some(words), Some(script)) = (&request.subject.command, &request.words, &request.script)
+    else {
+        return Err("the request holds no command".to_owned());
+    };
+    if !allows {
+        let meant = prefixes.iter().any(|prefix| command::meant(prefix, rule.exact, script, text));
+        return if meant {
+            Ok(())
+        } else {
+            Err("no command inside the text begins with these words".to_owned())
+        };
+    }
+    // The command of a request that also changes files is not all there is to it.
+    if rule.tool.is_none() && matches!(request.subject.tool.as_deref(), Some("edit" | "delete" | "move")) {
+        return Err("the request is not about the command alone".to_owned());
+    }
+    let argv = words.as_ref().map_err(Clone::clone)?;
+    let mut why = String::new();
+    for prefix in prefixes {
+        match launch::allows(prefix, rule.exact, argv) {
+            Ok(()) => return Ok(()),
+            Err(reason) => why = reason,
+        }
+    }
+    Err(why)
+}
+
+/// An allow rule that says nothing of commands covers one only if it is about executing, or about everything; not
+/// if it is about some paths or some other tool.
+fn may_ignore(compiled: &Compiled, text: &str) -> Result<(), String> {
+    let rule = &compiled.rule;
+    if text.len() > words::MAX_BYTES || words::hidden(&text.replace('\n', " ")).is_some() {
+        return Err("the command cannot be read by people".to_owned());
+    }
+    match &rule.tool {
+        Some(tools) if tools.contains("execute") => Ok(()),
+        None if rule.path.is_none() => Ok(()),
+        _ => Err("the rule says nothing of commands".to_owned()),
+    }
+}
+
+/// Lines that a unified diff adds or removes; of anything else, all lines.
+fn changed_lines(diff: &str) -> usize {
+    if !diff.lines().any(|line| line.starts_with("@@")) {
+        return diff.lines().count();
+    }
+    let mut lines = diff.lines().peekable();
+    let mut changed = 0;
+    while let Some(line) = lines.next() {
+        if line.starts_with("--- ") && lines.peek().is_some_and(|next| next.starts_with("+++ ")) {
+            lines.next();
+        } else if line.starts_with(['+', '-']) {
+            changed += 1;
+        }
+    }
+    changed
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}

@@ -1,0 +1,240 @@
+//! What a command of plain words runs, read strictly: whether an allow rule's leading words say all of it.
+
+use super::programs::{self, Runs, base, runs};
+use super::words;
+
+/// Wrappers within wrappers, at most.
+const MAX_DEPTH: usize = 8;
+
+/// Options of git that come before its subcommand and change nothing.
+const HARMLESS_GIT: &[&str] =
+    &["--no-pager", "-P", "--version", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects"];
+/// Those that take a value in the next word.
+const VALUED_GIT: &[&str] =
+    &["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env", "--exec-path", "--attr-source"];
+
+/// Where the programs of a command stand.
+#[derive(Debug)]
+pub(super) struct Chain {
+    /// From the outermost in: `timeout 5 npx tsc` has three.
+    pub(super) programs: Vec<usize>,
+    /// How many words it takes to say what is run.
+    required: usize,
+}
+
+/// Follows the programs that run others; an error says what cannot be followed.
+pub(super) fn chain(argv: &[String]) -> Result<Chain, String> {
+    let mut programs = Vec::new();
+    let mut at = 0;
+    while programs.len() < MAX_DEPTH {
+        programs.push(at);
+        let words = &argv[at..];
+        let name = &words[0];
+        let done = |words: usize| Ok(Chain { programs: programs.clone(), required: at + words });
+        match runs(&base(name)) {
+            None => return done(1),
+            Some(Runs::Through) => match through(words)? {
+                None => return done(1),
+                Some(inner) => at += inner,
+            },
+            Some(Runs::Shell) => match words.get(1) {
+                Some(script) if !script.starts_with(['-', '+']) => return done(2),
+                _ => return Err(format!("`{name}` runs a text or what it is sent")),
+            },
+            Some(Runs::Code(safe)) => return done(script(words, safe)?),
+            Some(Runs::Named(markers)) => match target(words, markers)? {
+                None => return done(1),
+                Some(inner) => at += inner,
+            },
+            Some(Runs::Unclear(markers)) => {
+                match words.iter().find(|word| markers.contains(&word.as_str())) {
+                    None if !markers.is_empty() => return done(1),
+                    None => return Err(format!("`{name}` runs something else")),
+                    Some(marker) => return Err(format!("`{name} {marker}` runs something else")),
+                }
+            }
+        }
+    }
+    Err("too many programs that run others".to_owned())
+}
+
+/// Where the inner command of `env`, `timeout`, `nice`, `nohup` or `sudo` begins.
+fn through(words: &[String]) -> Result<Option<usize>, String> {
+    let name = base(&words[0]);
+    let mut at = 1;
+    let mut limited = false;
+    while let Some(word) = words.get(at).map(String::as_str) {
+        at += match (name.as_str(), word) {
+            (_, word) if !word.starts_with('-') && word.contains('=') => {
+                return Err(format!("`{word}` sets a variable"));
+            }
+            ("env", "-i" | "--ignore-environment")
+            | ("timeout", "--foreground" | "--preserve-status" | "-v" | "--verbose")
+            | ("sudo", "-n" | "-H" | "--non-interactive" | "--set-home") => 1,
+            ("timeout", "-k" | "-s" | "--kill-after" | "--signal")
+            | ("nice", "-n" | "--adjustment")
+            | ("sudo", "-u" | "--user") => 2,
+            ("timeout", word) if word.starts_with("--kill-after=") || word.starts_with("--signal=") => 1,
+            ("nice", word)
+                if word.starts_with("--adjustment=") || is_number(word.trim_start_matches('-')) =>
+            {
+                1
+            }
+            (_, word) if word.starts_with('-') => {
+                return Err(format!("`{name} {word}` is not looked through"));
+            }
+            ("timeout", word) if !limited => {
+                if !is_number(word.trim_end_matches(['s', 'm', 'h', 'd'])) {
+                    return Err("`timeout` without its time".to_owned());
+                }
+                limited = true;
+                1
+            }
+            _ => return Ok(Some(at)),
+        };
+    }
+    if words.len() == 1 { Ok(None) } else { Err(format!("`{name}` without a command")) }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.')
+}
+
+/// How many words an interpreter needs to say what it runs.
+fn script(words: &[String], safe: &[&str]) -> Result<usize, String> {
+    let name = &words[0];
+    for (at, word) in words.iter().enumerate().skip(1) {
+        if !word.starts_with('-') {
+            return Ok(at + 1);
+        }
+        if !safe.contains(&word.as_str()) {
+            return Err(format!("`{name} {word}` may run code given on the spot"));
+        }
+        if word == "-m" {
+            return if at + 1 < words.len() {
+                Ok(at + 2)
+            } else {
+                Err(format!("`{name} -m` without a module"))
+            };
+        }
+    }
+    // `python --version`, `node --test`.
+    if words.len() > 1 { Ok(words.len()) } else { Err(format!("`{name}` runs what it is sent")) }
+}
+
+/// Where the program begins that `npx` or `uv run` runs.
+fn target(words: &[String], markers: &[&str]) -> Result<Option<usize>, String> {
+    let name = &words[0];
+    let start = match words.get(1) {
+        _ if markers.is_empty() => 1,
+        Some(word) if markers.contains(&word.as_str()) => 2,
+        _ if words.iter().any(|word| markers.contains(&word.as_str())) => {
+            return Err(format!("`{name}` with options before what it runs"));
+        }
+        _ => return Ok(None),
+    };
+    match words.get(start) {
+        Some(program) if !program.starts_with('-') => Ok(Some(start)),
+        _ => Err(format!("`{name}` does not name what it runs at once")),
+    }
+}
+
+/// Whether a rule with these leading words allows the command; if not, why.
+pub(super) fn allows(prefix: &[String], exact: bool, argv: &[String]) -> Result<(), String> {
+    let chain = chain(argv)?;
+    for start in starts(&chain, argv) {
+        let words = &argv[start..];
+        if !words.starts_with(prefix) || (exact && words.len() != prefix.len()) {
+            continue;
+        }
+        let spelled = start + prefix.len();
+        if spelled < chain.required {
+            return Err("the rule does not say which program is run in the end".to_owned());
+        }
+        for at in &chain.programs {
+            let name = base(&argv[*at]);
+            if name == "git" {
+                git(argv, *at, spelled)?;
+            }
+            if let Some(word) = programs::widening(&name, &argv[spelled.max(at + 1)..]) {
+                return Err(format!("`{word}` goes beyond the rule"));
+            }
+        }
+        return Ok(());
+    }
+    Err("the command does not begin with these words".to_owned())
+}
+
+/// Whether an allow rule with these leading words could ever match anything.
+pub(super) fn can_allow(prefix: &[String]) -> Result<(), String> {
+    let name = base(&prefix[0]);
+    match runs(&name) {
+        Some(Runs::Unclear([])) => {
+            Err(format!("`{name}` runs something else and cannot be allowed by a rule"))
+        }
+        Some(Runs::Shell) if prefix.get(1).is_none_or(|word| word.starts_with(['-', '+'])) => {
+            Err(format!("`{name}` can be allowed only with its script"))
+        }
+        _ if prefix.iter().any(|word| words::hidden(word).is_some()) => {
+            Err("holds characters that cannot be seen".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The places where a rule's words may begin: at the front, and behind each wrapper that is looked through. What
+/// sudo runs is not what would run without it, so nothing begins behind sudo.
+fn starts(chain: &Chain, argv: &[String]) -> Vec<usize> {
+    let mut starts = vec![0];
+    for pair in chain.programs.windows(2) {
+        let name = base(&argv[pair[0]]);
+        // `./timeout` is not the one we know.
+        if name == "sudo" || name != argv[pair[0]] || runs(&name) != Some(Runs::Through) {
+            break;
+        }
+        starts.push(pair[1]);
+    }
+    starts
+}
+
+/// The part of a command behind the wrappers that are looked through; an error for sudo.
+pub(super) fn innermost<'a>(chain: &Chain, argv: &'a [String]) -> Result<&'a [String], String> {
+    if chain.programs.iter().any(|at| base(&argv[*at]) == "sudo") {
+        return Err("it runs as another user".to_owned());
+    }
+    Ok(&argv[starts(chain, argv).last().copied().unwrap_or_default()..])
+}
+
+/// git's own options, and subcommands that run or set up something else, must be spelled by the rule.
+fn git(argv: &[String], at: usize, spelled: usize) -> Result<(), String> {
+    let mut next = at + 1;
+    while let Some(word) = argv.get(next).filter(|word| word.starts_with('-')) {
+        let width = if VALUED_GIT.contains(&word.as_str()) { 2 } else { 1 };
+        if next + width > spelled && !HARMLESS_GIT.contains(&word.as_str()) {
+            return Err(format!("`git {word}` goes beyond the rule"));
+        }
+        next += width;
+    }
+    let subcommand = argv.get(next).map(String::as_str);
+    match subcommand {
+        Some("bisect") if argv.iter().any(|word| word == "run") => {
+            Err("`git bisect run` runs something else".to_owned())
+        }
+        Some("config" | "hook" | "maintenance" | "help" | "archive") if spelled <= next => {
+            Err("the rule does not name this subcommand of git".to_owned())
+        }
+        // `ext::sh` is no address but a program to talk to.
+        Some("clone" | "fetch" | "pull" | "push" | "ls-remote" | "remote" | "submodule")
+            if argv[spelled.max(next)..].iter().any(|word| word.contains("::")) =>
+        {
+            Err("an address of git that names a program".to_owned())
+        }
+        // `-c` is a setting here, and `-u` the program to talk to.
+        Some("clone")
+            if argv[spelled.max(next)..].iter().any(|w| w.starts_with("-c") || w.starts_with("-u")) =>
+        {
+            Err("`git clone` with settings goes beyond the rule".to_owned())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,132 @@
+//! Where the paths of a request really lead: the only part of the policy that looks at the file system.
+//!
+//! What is found holds for the moment of looking. An agent that can write in its workspace can change a link between
+//! the decision and its use; only a sandbox can keep it from that. Hard links are not seen at all.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+use super::{Place, Resolved, Subject};
+
+/// As many links as the kernel follows.
+const MAX_LINKS: usize = 40;
+
+/// Finds out where everything is. Blocks for a few file system calls per path.
+pub fn resolve(subject: Subject) -> Resolved {
+    let workspace = locate(&subject.workspace).unwrap_or_else(|| subject.workspace.clone());
+    let places = subject.paths.iter().map(|written| place(&workspace, &subject.workspace, written)).collect();
+    Resolved::new(subject, workspace, places)
+}
+
+fn place(workspace: &Path, as_given: &Path, written: &str) -> Place {
+    let path = Path::new(written);
+    let seems = lexical(&as_given.join(path));
+    // A shell would expand `~` and a URL is no path: what the agent will do with them is anybody's guess.
+    let odd =
+        written.is_empty() || written.starts_with('~') || written.contains("://") || written.contains('\0');
+    let real = if odd { None } else { locate(&workspace.join(path)) };
+    Place {
+        written: written.to_owned(),
+        inside: real.as_ref().is_some_and(|real| real.starts_with(workspace)),
+        linked: real.as_ref().is_some_and(|real| *real != lexical(&workspace.join(path)) && *real != seems),
+        seems,
+        real,
+    }
+}
+
+/// The real location; of what does not exist yet, that of its deepest existing ancestor with the rest added.
+fn locate(path: &Path) -> Option<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let mut missing: Vec<OsString> = Vec::new();
+        let mut existing = path.as_path();
+        loop {
+            match existing.canonicalize() {
+                Ok(real) => return Some(missing.iter().rev().fold(real, |real, name| real.join(name))),
+                Err(error) if error.kind() != ErrorKind::NotFound => return None,
+                Err(_) => {}
+            }
+            if existing.is_symlink() {
+                break;
+            }
+            // `..` after something that does not exist has no file name, and leads nowhere.
+            missing.push(existing.file_name()?.to_owned());
+            existing = existing.parent()?;
+        }
+        // A link to what is not there yet: writing to it makes the target.
+        let target = existing.parent()?.join(existing.read_link().ok()?);
+        path = missing.iter().rev().fold(target, |path, name| path.join(name));
+    }
+    None
+}
+
+/// What the path looks like, links aside.
+fn lexical(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::CurDir => {}
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn workspace() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("ws/src")).unwrap();
+        std::fs::create_dir(root.join("out")).unwrap();
+        std::fs::write(root.join("ws/src/a.rs"), "").unwrap();
+        (dir, root)
+    }
+
+    fn at(root: &Path, written: &str) -> Place {
+        let ws = root.join("ws");
+        place(&ws, &ws, written)
+    }
+
+    #[test]
+    fn plain_paths_are_where_they_seem() {
+        let (_dir, root) = workspace();
+        for written in
+            ["src/a.rs", "./src/a.rs", "src/new/deep.rs", root.join("ws/src/a.rs").to_str().unwrap()]
+        {
+            let place = at(&root, written);
+            assert!(place.inside && !place.linked && !place.climbs(), "{place:?}");
+        }
+    }
+
+    #[test]
+    fn links_are_followed() {
+        let (_dir, root) = workspace();
+        symlink(root.join("out"), root.join("ws/link")).unwrap();
+        symlink("../out/later.txt", root.join("ws/dangling")).unwrap();
+        symlink("loop", root.join("ws/loop")).unwrap();
+        let place = at(&root, "link/x");
+        assert_eq!(place.real, Some(root.join("out/x")));
+        assert!(!place.inside && place.linked);
+        assert_eq!(at(&root, "dangling").real, Some(root.join("out/later.txt")));
+        assert_eq!(at(&root, "loop").real, None);
+        assert_eq!(at(&root, "link/../x").real, Some(root.join("x")));
+    }
+
+    #[test]
+    fn what_leads_nowhere_has_no_place() {
+        let (_dir, root) = workspace();
+        for written in ["", "~/x", "file:///etc/passwd", "a\0b", "none/../x", "src/a.rs/below"] {
+            assert_eq!(at(&root, written).real, None, "{written:?}");
+        }
+        assert!(at(&root, "src/../src/a.rs").climbs());
+    }
+}

@@ -1,0 +1,258 @@
+//! How risky a request is, from what can be seen of it. The agent's claim can raise the risk, never lower it.
+
+use std::path::Path;
+
+use super::{Place, Resolved, words};
+use crate::domain::Risk;
+
+mod commands;
+
+/// More reasons than this nobody reads.
+const MAX_REASONS: usize = 8;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assessment {
+    /// The higher of what we see and what the agent claims.
+    pub risk: Risk,
+    pub computed: Risk,
+    /// Short, for people, gravest first: `outside of the workspace: /etc/hosts`.
+    pub why: Vec<String>,
+}
+
+/// The reasons so far.
+#[derive(Default)]
+struct Found(Vec<(Risk, String)>);
+
+impl Found {
+    fn add(&mut self, risk: Risk, why: impl Into<String>) {
+        self.0.push((risk, why.into()));
+    }
+}
+
+pub fn assess(request: &Resolved) -> Assessment {
+    let subject = &request.subject;
+    let mut found = Found::default();
+    tool(request, &mut found);
+    for place in &request.places {
+        location(request, place, &mut found);
+    }
+    if let (Some(text), Some(script)) = (&subject.command, &request.script) {
+        // By either name of the workspace.
+        let names = [&request.workspace, &subject.workspace];
+        let names = names.into_iter().filter_map(|name| name.to_str()).filter(|name| name.len() > 1);
+        let script = names.fold(script.clone(), |script, name| script.relative_to(name));
+        commands::judge(text, &script, &mut found);
+    }
+    if subject.diff.as_deref().is_some_and(deletes_all) {
+        found.add(Risk::High, "deletes the whole file");
+    }
+    let known = subject.tool.is_some() || subject.command.is_some() || !request.places.is_empty();
+    let computed = found.0.iter().map(|(risk, _)| *risk).max().unwrap_or(Risk::Low);
+    // With nothing to go by only the claim speaks, and a missing claim counts as high.
+    let claimed = subject.claimed.unwrap_or(if known { Risk::Low } else { Risk::of_claim(None) });
+    found.0.sort_by_key(|(risk, _)| std::cmp::Reverse(*risk));
+    let mut why: Vec<String> = Vec::new();
+    for (risk, reason) in found.0 {
+        if risk > Risk::Low && why.len() < MAX_REASONS && !why.contains(&reason) {
+            why.push(reason);
+        }
+    }
+    if claimed > computed {
+        let reason = match subject.claimed {
+            Some(claimed) => format!("the agent says {}", claimed.as_str()),
+            None => "nothing is known of it".to_owned(),
+        };
+        why.insert(0, reason);
+    }
+    Assessment { risk: computed.max(claimed), computed, why }
+}
+
+fn tool(request: &Resolved, found: &mut Found) {
+    match request.subject.tool.as_deref() {
+        Some("delete") => found.add(Risk::High, "deletes"),
+        Some("execute") if request.subject.command.is_none() => {
+            found.add(Risk::High, "runs an unknown command");
+        }
+        Some("fetch") => found.add(Risk::Medium, "uses the network"),
+        Some("edit") => found.add(Risk::Medium, "changes files"),
+        Some("move") => found.add(Risk::Medium, "moves files"),
+        Some("read" | "search" | "think" | "execute") => {}
+        Some(_) => found.add(Risk::Medium, "does something of its own kind"),
+        None if request.subject.command.is_none() && !request.places.is_empty() => {
+            found.add(Risk::Medium, "may change files");
+        }
+        None => {}
+    }
+}
+
+fn only_reads(request: &Resolved) -> bool {
+    matches!(request.subject.tool.as_deref(), Some("read" | "search" | "think"))
+}
+
+fn location(request: &Resolved, place: &Place, found: &mut Found) {
+    let name = &place.written;
+    let reads = only_reads(request);
+    if place.is_hidden() {
+        found.add(Risk::High, format!("characters that cannot be seen: {name:?}"));
+    }
+    let Some(real) = &place.real else {
+        return found.add(Risk::High, format!("cannot tell where it is: {name:?}"));
+    };
+    // The workspace itself may stand below a directory of dots; only what is below it counts.
+    let below = real.strip_prefix(&request.workspace).unwrap_or(real);
+    let secret = below.to_str().is_none_or(looks_secret) || looks_secret(name);
+    if secret {
+        let risk = if place.inside || reads { Risk::High } else { Risk::Critical };
+        found.add(risk, format!("looks like a secret: {name}"));
+    }
+    if !place.inside {
+        let risk = match (reads, is_system(real)) {
+            (true, _) => Risk::Medium,
+            (false, false) => Risk::High,
+            (false, true) => Risk::Critical,
+        };
+        found.add(risk, format!("outside of the workspace: {}", real.display()));
+    }
+    if place.linked {
+        found.add(Risk::Medium, format!("is a link: {name}"));
+    }
+    if place.climbs() {
+        found.add(Risk::Medium, format!("holds `..`: {name}"));
+    }
+    if !reads && below.to_str().is_some_and(runs_later) {
+        found.add(Risk::High, format!("is run later by other programs: {name}"));
+    } else if !reads && below.iter().any(|part| part.as_encoded_bytes().starts_with(b".")) {
+        found.add(Risk::Medium, format!("a dot file: {name}"));
+    }
+}
+
+/// By name only; in lower case, for file systems that do not tell.
+fn looks_secret(path: &str) -> bool {
+    const NAMES: &[&str] = &[
+        ".env",
+        ".envrc",
+        ".ssh",
+        ".gnupg",
+        ".aws",
+        ".azure",
+        ".kube",
+        ".netrc",
+        "_netrc",
+        ".pgpass",
+        ".npmrc",
+        ".pypirc",
+        ".git-credentials",
+        ".htpasswd",
+        ".vault-token",
+        "id_rsa",
+        "id_dsa",
+        "id_ecdsa",
+        "id_ed25519",
+        "credentials",
+        "credentials.json",
+        "credentials.toml",
+        "credentials.yml",
+        "secrets",
+        "secrets.json",
+        "secrets.toml",
+        "secrets.yml",
+        "secrets.yaml",
+        "shadow",
+        "sudoers",
+        "authorized_keys",
+        "known_hosts",
+        "service-account.json",
+        "keychain",
+        ".bash_history",
+        ".zsh_history",
+        "environ",
+        ".my.cnf",
+        "auth.json",
+        ".dockercfg",
+        "master.key",
+    ];
+    const ENDINGS: &[&str] =
+        &[".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".asc", ".gpg"];
+    // Made to be read: nothing secret is in them.
+    const EXAMPLES: &[&str] = &[".env.example", ".env.sample", ".env.template", ".env.dist"];
+    path.to_ascii_lowercase().split(['/', '\\']).any(|part| {
+        let environment = part.starts_with(".env.") && !EXAMPLES.contains(&part);
+        environment || NAMES.contains(&part) || ENDINGS.iter().any(|ending| part.ends_with(ending))
+    })
+}
+
+/// Files that make other programs run something, sooner or later.
+fn runs_later(path: &str) -> bool {
+    const PLACES: &[&str] = &[
+        ".git/hooks",
+        ".git/config",
+        ".git/info/attributes",
+        ".gitmodules",
+        ".gitattributes",
+        ".github/workflows",
+        ".github/actions",
+        ".gitlab-ci.yml",
+        ".circleci",
+        ".husky",
+        ".pre-commit-config.yaml",
+        ".vscode",
+        ".idea",
+        ".devcontainer",
+        ".cargo/config",
+        ".cargo/config.toml",
+        ".bashrc",
+        ".bash_profile",
+        ".profile",
+        ".zshrc",
+        ".zshenv",
+        ".zprofile",
+        ".config/fish",
+        ".config/autostart",
+        ".config/systemd",
+        ".gitconfig",
+        ".vimrc",
+        "cron.d",
+        "crontab",
+        ".envrc",
+        ".mise.toml",
+        ".yarnrc.yml",
+        ".claude",
+        ".codex",
+        ".gemini",
+        ".cursor",
+        ".mcp.json",
+    ];
+    let path = format!("/{}/", path.to_ascii_lowercase());
+    PLACES.iter().any(|place| path.contains(&format!("/{place}/")))
+}
+
+fn is_system(path: &Path) -> bool {
+    const PLACES: &[&str] = &[
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/lib",
+        "/lib64",
+        "/proc",
+        "/root",
+        "/run",
+        "/sbin",
+        "/sys",
+        "/usr",
+        "/System",
+        "/Library",
+        "/var/lib",
+        "/var/spool",
+    ];
+    PLACES.iter().any(|place| path.starts_with(place))
+}
+
+/// A unified diff whose new side is nothing.
+fn deletes_all(diff: &str) -> bool {
+    diff.lines().any(|line| line.starts_with("deleted file mode") || line.trim_end() == "+++ /dev/null")
+}
+
+fn is_hidden(text: &str) -> bool {
+    words::hidden(&text.replace('\n', " ")).is_some()
+}
