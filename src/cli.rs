@@ -25,8 +25,10 @@ mod model;
 mod nudge;
 mod out;
 mod overview;
+mod policy;
 mod prompts;
 mod questions;
+mod reload;
 mod render;
 mod resume;
 mod run;
@@ -149,6 +151,8 @@ enum Remote {
     Agents(agents::Args),
     Doctor(doctor::Args),
     Backup(backup::Args),
+    Policy(policy::Args),
+    Reload(reload::Args),
     Token(token::Args),
     Audit(audit::Args),
     Daemon(daemon::Args),
@@ -255,6 +259,8 @@ async fn remote(verb: Remote, cx: &Context) -> anyhow::Result<()> {
         Remote::Agents(args) => agents::run(args, cx).await,
         Remote::Doctor(args) => doctor::run(args, cx).await,
         Remote::Backup(args) => backup::run(args, cx).await,
+        Remote::Policy(args) => policy::run(args, cx).await,
+        Remote::Reload(args) => reload::run(args, cx).await,
         Remote::Token(args) => token::run(args, cx).await,
         Remote::Audit(args) => audit::run(args, cx).await,
         Remote::Daemon(args) => daemon::run(args, cx).await,

@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 mod demo;
 mod port;
 
+pub use crate::bridge::api::ReadConfig;
 use crate::bridge::api::{Api, serve};
 use crate::bus::Bell;
 use crate::config::{Config, OnStop, Paths};
@@ -33,17 +34,24 @@ use crate::supervisor::{Recovered, Supervisor};
 /// How long open requests may take to finish once everything else has stopped.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
 
-#[derive(Debug)]
 pub struct ServeOptions {
     pub paths: Paths,
     pub config: Config,
+    /// Reads it again.
+    pub read_config: ReadConfig,
     pub demo: bool,
+}
+
+impl std::fmt::Debug for ServeOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServeOptions").field("paths", &self.paths).finish_non_exhaustive()
+    }
 }
 
 /// Runs the daemon until it is told to stop.
 pub fn serve(options: ServeOptions) -> anyhow::Result<()> {
     crate::telemetry::init();
-    let ServeOptions { paths, config, demo } = options;
+    let ServeOptions { paths, config, read_config, demo } = options;
     make_private_dir(&paths.state_dir)?;
     if let Some(dir) = paths.socket.parent()
         && !dir.exists()
@@ -53,13 +61,13 @@ pub fn serve(options: ServeOptions) -> anyhow::Result<()> {
     let lock = lock(&paths)?;
     host::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(run(&paths, config, demo));
+    let result = runtime.block_on(run(&paths, config, read_config, demo));
     runtime.shutdown_timeout(Duration::from_millis(200));
     drop(lock);
     result
 }
 
-async fn run(paths: &Paths, config: Config, demo: bool) -> anyhow::Result<()> {
+async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool) -> anyhow::Result<()> {
     // Listened for from the very start: a signal during start-up must not kill a half-open store.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -79,7 +87,7 @@ async fn run(paths: &Paths, config: Config, demo: bool) -> anyhow::Result<()> {
     supervisor.keep_house();
 
     let closing = CancellationToken::new();
-    let api = Api::open(supervisor.clone(), bell.clone(), closing.clone()).await?;
+    let api = Api::open(supervisor.clone(), bell.clone(), read_config, closing.clone()).await?;
     let port = port::open(&supervisor.config().api, &api).await?;
     let listener = socket::listen(&paths.socket)
         .await
@@ -96,7 +104,7 @@ async fn run(paths: &Paths, config: Config, demo: bool) -> anyhow::Result<()> {
     std::fs::write(paths.daemon_json(), format!("{about}\n"))
         .with_context(|| format!("cannot write {}", paths.daemon_json().display()))?;
 
-    let router = api.router();
+    let router = api.clone().router();
     let servers = TaskTracker::new();
     if let Some(port) = port {
         tracing::info!(url = port.url(), "the API is on the network");
@@ -107,11 +115,15 @@ async fn run(paths: &Paths, config: Config, demo: bool) -> anyhow::Result<()> {
     tracing::info!(socket = %paths.socket.display(), pid = std::process::id(), "intercom is ready");
 
     let guide = if demo { Some(demo::start(&supervisor, &bell, &paths.socket).await?) } else { None };
-    let (cause, how) = tokio::select! {
-        // Ctrl-C on a terminal is meant for everything that was started there.
-        _ = interrupt.recv() => ("SIGINT", if std::io::stderr().is_terminal() { OnStop::Drain } else { on_stop }),
-        _ = terminate.recv() => ("SIGTERM", on_stop),
-        _ = hangup.recv() => ("SIGHUP", on_stop),
+    let terminal = std::io::stderr().is_terminal();
+    let (cause, how) = loop {
+        tokio::select! {
+            // Ctrl-C on a terminal is meant for everything that was started there.
+            _ = interrupt.recv() => break ("SIGINT", if terminal { OnStop::Drain } else { on_stop }),
+            _ = terminate.recv() => break ("SIGTERM", on_stop),
+            // A terminal that goes takes us along; everybody else means the configuration.
+            _ = hangup.recv() => if terminal { break ("SIGHUP", on_stop) } else { api.reload_on_signal().await },
+        }
     };
     tracing::info!(cause, agents = %how, "stopping");
     match how {

@@ -23,7 +23,7 @@ mod writer;
 pub use access::KnownToken;
 pub use audit::{AuditFilter, Verified};
 pub use idempotency::Remembered;
-pub use ledger::{ClearanceFilter, QuestionFilter};
+pub use ledger::{ClearanceFilter, QuestionFilter, Request};
 pub use maintain::Swept;
 pub use read::{Cut, Found, Page, Stored};
 pub use schema::VERSION as SCHEMA_VERSION;

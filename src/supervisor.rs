@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 mod housekeeping;
-mod judge;
+pub mod judge;
 mod launch;
+pub mod policy;
 mod recover;
 
 pub use launch::{DEMO_MODE, StartRefused, StartRequest};

@@ -17,6 +17,7 @@ mod extract;
 mod guard;
 mod health;
 mod idempotency;
+mod policy;
 mod prompts;
 mod questions;
 mod routes;
@@ -24,6 +25,8 @@ pub mod serve;
 mod sessions;
 mod tokens;
 mod view;
+
+pub use policy::ReadConfig;
 
 use crate::bus::Bell;
 use crate::domain::{Role, Time};
@@ -36,10 +39,10 @@ use tokio_util::task::TaskTracker;
 #[derive(Debug, Clone)]
 pub struct Api(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     supervisor: Supervisor,
     bell: Bell,
+    read_config: ReadConfig,
     idempotency: idempotency::Keys,
     tokens: tokens::Tokens,
     failures: guard::Failures,
@@ -49,16 +52,25 @@ struct Inner {
     closing: CancellationToken,
 }
 
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").field("supervisor", &self.supervisor).finish_non_exhaustive()
+    }
+}
+
 impl Api {
     pub async fn open(
         supervisor: Supervisor,
         bell: Bell,
+        read_config: ReadConfig,
         closing: CancellationToken,
     ) -> Result<Self, StoreError> {
+        supervisor.load_grants().await?;
         let tokens = tokens::Tokens::load(supervisor.store().tokens().await?);
         Ok(Self(Arc::new(Inner {
             supervisor,
             bell,
+            read_config,
             idempotency: idempotency::Keys::default(),
             tokens,
             failures: guard::Failures::default(),

@@ -1,7 +1,16 @@
 //! `intercom approve`: decides a clearance with yes.
 
-use super::Context;
+use std::io::IsTerminal;
+
+use anyhow::bail;
+use serde_json::json;
+
 use super::decide::{Decision, decide};
+use super::failure::Failure;
+use super::policy::{Explanation, sentence};
+use super::text::clean;
+use super::url::url;
+use super::{Context, out};
 
 /// Allow what an agent asks for
 #[derive(Debug, clap::Args)]
@@ -12,7 +21,8 @@ recorded but did not reach the agent.
 Examples:
   intercom approve clr_7k2m4q8x
   intercom approve 7k2m --reason \"looks right\"
-  intercom approve 7k2m --option allow_once")]
+  intercom approve 7k2m --option allow_once
+  intercom approve 7k2m --always --for 2h")]
 pub(super) struct Args {
     /// A clearance; see `intercom clearances`
     #[arg(value_name = "CLR", value_parser = super::id())]
@@ -23,8 +33,49 @@ pub(super) struct Args {
     /// Which of the answers that the agent offers
     #[arg(long, value_name = "ID")]
     option: Option<String>,
+    /// Also allow the like of it from now on; the exact rule is shown first
+    #[arg(long)]
+    always: bool,
+    /// For how long, such as 2h; until it is revoked if not given
+    #[arg(long, value_name = "TIME", requires = "always")]
+    r#for: Option<String>,
+    /// Do not ask whether the rule is what you want
+    #[arg(long, short, requires = "always")]
+    yes: bool,
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    decide(cx, &args.clearance, Decision::Approve, args.reason, args.option).await
+    let remember = if args.always {
+        let path = url(&["clearances", &args.clearance, "explanation"], &[]);
+        let Explanation { proposal, no_proposal, .. } = cx.client.get(&path).await?.parse()?;
+        let Some(rule) = proposal else {
+            let why = no_proposal.unwrap_or_else(|| "no rule fits".to_owned());
+            bail!(
+                Failure::failed(format!("it cannot be allowed always: {why}"))
+                    .hint("approve it without --always")
+            );
+        };
+        let shown = sentence(&serde_json::from_value(rule.clone())?);
+        let lasts =
+            args.r#for.as_ref().map_or("until it is revoked".to_owned(), |lasts| format!("for {lasts}"));
+        out::talk(&format!("{}, {lasts}", clean(&shown)));
+        if !args.yes && !confirmed()? {
+            bail!(Failure::failed("nothing was decided").hint("--yes does not ask"));
+        }
+        Some(json!({ "rule": rule, "for": args.r#for }))
+    } else {
+        None
+    };
+    decide(cx, &args.clearance, Decision::Approve, args.reason, args.option, remember).await
+}
+
+/// A person at a terminal says so; nobody else is asked.
+fn confirmed() -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        return Ok(false);
+    }
+    out::talk("allow this always? [y/N]");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -75,26 +75,49 @@ fn table(clearances: &[Clearance], now: Timestamp) -> Table {
 
 /// Everything that somebody should see before deciding.
 fn detail(clearance: &Clearance, paint: Paint, now: Timestamp) -> String {
-    let risk = match &clearance.claimed_risk {
+    let mut risk = match &clearance.claimed_risk {
         Some(claimed) if claimed != clearance.risk() => {
             format!("{} (the agent says {claimed})", clearance.risk())
         }
         _ => clearance.risk().to_owned(),
     };
+    if !clearance.risk_why.is_empty() {
+        let seen = clearance.computed_risk.as_deref().unwrap_or("none");
+        risk = format!("{risk}; seen {seen}: {}", clearance.risk_why.join(", "));
+    }
+    let needed = clearance.needed.unwrap_or(1);
+    let approvals = (needed > 1).then(|| {
+        let by = if clearance.approvals.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", clearance.approvals.join(", "))
+        };
+        format!("{} of {needed}{by}", clearance.approvals.len())
+    });
     let when = |at: &Option<String>| {
         at.as_deref().map(|at| format!("{} UTC ({} ago)", date_time(at), age(Some(at), now)))
     };
+    let open = clearance.status == "pending";
     let decided = clearance.decided_by.as_ref().map(|by| {
         let at = when(&clearance.decided_at).map(|at| format!(", {at}")).unwrap_or_default();
-        format!("by {by}{at}")
+        let via = clearance.decided_via.as_ref().map(|via| format!(" via {via}")).unwrap_or_default();
+        format!("by {by}{via}{at}")
     });
-    let open = clearance.status == "pending";
     let fields = [
         ("id", Style::Plain, Some(clearance.id.clone())),
         ("session", Style::Plain, Some(clearance.session.clone())),
         ("title", Style::Bold, Some(clearance.title.clone())),
         ("risk", risk_style(clearance.risk()), Some(risk)),
         ("file", Style::Plain, clearance.file_path.clone()),
+        ("command", Style::Bold, clearance.command.clone()),
+        ("policy", Style::Plain, clearance.ruling.as_ref().map(|ruling| ruling.why.clone())),
+        ("approvals", Style::Plain, approvals),
+        (
+            "expires",
+            Style::Yellow,
+            clearance.expires_at.as_deref().filter(|_| open).map(|at| format!("{} UTC", date_time(at))),
+        ),
+        ("hidden", Style::Yellow, (!clearance.hidden.is_empty()).then(|| clearance.hidden.join(", "))),
         ("asked", Style::Plain, when(&clearance.requested_at)),
         ("status", status_style(&clearance.status), Some(clearance.status.clone())),
         ("decided", Style::Plain, decided),

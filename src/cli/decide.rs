@@ -33,12 +33,14 @@ pub(super) async fn decide(
     decision: Decision,
     reason: Option<String>,
     option: Option<String>,
+    remember: Option<Value>,
 ) -> anyhow::Result<()> {
     let mut body = Map::new();
     body.insert("decision".to_owned(), decision.word().into());
     for (key, value) in [("reason", reason), ("option", option)] {
         body.extend(value.map(|value| (key.to_owned(), Value::from(value))));
     }
+    body.extend(remember.map(|remember| ("remember".to_owned(), remember)));
     let answer = match cx.client.post(&url(&["clearances", id, "decision"], &[]), &body.into()).await {
         Ok(answer) => answer,
         Err(error) => return Err(explain(cx, id, error).await),

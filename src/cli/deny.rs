@@ -16,5 +16,5 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    decide(cx, &args.clearance, Decision::Deny, args.reason, None).await
+    decide(cx, &args.clearance, Decision::Deny, args.reason, None, None).await
 }

@@ -39,7 +39,10 @@ pub(super) fn table(sessions: &[Session], now: Timestamp) -> Table {
             Cell::new(&age(session.started_at.as_deref(), now)),
             Cell::styled(Style::Yellow, &waiting(session.pending_clearances(), session.pending_questions())),
             Cell::new(session.workspace.as_deref().unwrap_or_default()),
-            Cell::styled(Style::Dim, session.why.as_deref().unwrap_or_default()),
+            match &session.unenforced {
+                Some(_) => Cell::styled(Style::Red, "unenforced: it acts and never asks"),
+                None => Cell::styled(Style::Dim, session.why.as_deref().unwrap_or_default()),
+            },
         ]);
     }
     table

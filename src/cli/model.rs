@@ -24,6 +24,7 @@ pub(super) struct Session {
     pub(super) started_at: Option<String>,
     pub(super) ended_at: Option<String>,
     pub(super) exit: Option<Exit>,
+    pub(super) unenforced: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -111,6 +112,25 @@ pub(super) struct Clearance {
     pub(super) decided_at: Option<String>,
     pub(super) reason: Option<String>,
     pub(super) outcome: Option<String>,
+    pub(super) command: Option<String>,
+    pub(super) computed_risk: Option<String>,
+    #[serde(default)]
+    pub(super) risk_why: Vec<String>,
+    pub(super) expires_at: Option<String>,
+    pub(super) ruling: Option<Ruling>,
+    pub(super) needed: Option<usize>,
+    #[serde(default)]
+    pub(super) approvals: Vec<String>,
+    pub(super) decided_via: Option<String>,
+    #[serde(default)]
+    pub(super) hidden: Vec<String>,
+}
+
+/// What policy said.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Ruling {
+    pub(super) outcome: String,
+    pub(super) why: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::access::{Api, Clearances, Operator, Webhook};
 use super::choices::{Framing, OnStop, PromptDelivery, Protocol};
 use super::table;
+use crate::policy::Rule;
 
 /// The name of the agent that is built in; it cannot be given to another.
 pub const DEMO_AGENT: &str = "demo";
@@ -33,6 +34,9 @@ pub struct Config {
     pub api: Api,
     #[serde(rename = "operator")]
     pub operators: Vec<Operator>,
+    /// In order; the first that matches decides.
+    #[serde(rename = "rule")]
+    pub rules: Vec<Rule>,
     #[serde(deserialize_with = "table::one")]
     pub clearances: Clearances,
     #[serde(deserialize_with = "table::one")]

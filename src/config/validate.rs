@@ -6,7 +6,8 @@ use std::ops::RangeInclusive;
 use super::access::Api;
 use super::environment::environment;
 use super::locate::KeyPath;
-use crate::domain::parse_duration;
+use crate::domain::{Time, parse_duration};
+use crate::policy::{BadRule, Rules};
 
 use super::model::{AgentProfile, Config, DEMO_AGENT, Limits, Workspace};
 
@@ -78,6 +79,9 @@ fn access(config: &Config) -> Checked {
         if operator.slack.is_some() && earlier.iter().any(|other| other.slack == operator.slack) {
             problem(at.key("slack"), "another operator has this Slack id")?;
         }
+    }
+    if let Err(BadRule { index, key, message }) = Rules::compile(config.rules.clone(), Time::now()) {
+        problem(KeyPath::of(["rule"]).index(index).key(key), message)?;
     }
     let at = KeyPath::of(["clearances"]);
     for (risk, count) in config.clearances.quorum.each() {

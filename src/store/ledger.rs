@@ -1,8 +1,10 @@
 //! Clearances, questions and prompts: changed in step with the log, read by every bridge.
 
+use std::path::PathBuf;
+
 use rusqlite::{Connection, Row, ToSql, params};
 
-use super::read::{Found, Page, find, page, text_id};
+use super::read::{Found, Page, find, page, rows, text_id};
 use super::{Store, StoreError};
 use crate::domain::{
     Answer, Choice, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Prompt, PromptId, PromptState,
@@ -25,6 +27,15 @@ const PROMPT: &str = "p.id, s.id, p.text, p.state, p.cause, p.by, p.at, p.delive
 pub struct ClearanceFilter {
     pub status: Option<ClearanceStatus>,
     pub session: Option<SessionId>,
+}
+
+/// A request for a clearance, with what else policy looks at.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub key: i64,
+    pub clearance: Clearance,
+    pub agent: Option<String>,
+    pub workspace: PathBuf,
 }
 
 /// Which questions to list, newest first.
@@ -200,6 +211,23 @@ impl Store {
         let filter = (filter.status.map(ClearanceStatus::as_str), filter.session);
         self.read(move |connection| {
             page(connection, CLEARANCE, "c", "status", filter, before, limit, clearance)
+        })
+        .await
+    }
+
+    /// What was asked since then, oldest first, with who asked where.
+    pub async fn requests(&self, since: Time, after: i64, limit: usize) -> Result<Vec<Request>, StoreError> {
+        self.read(move |connection| {
+            let columns = CLEARANCE.replacen("c.key FROM", "c.key, s.agent, s.workspace FROM", 1);
+            let sql =
+                format!("SELECT {columns} WHERE c.key > ?1 AND c.requested_at >= ?2 ORDER BY c.key LIMIT ?3");
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let found = rows(connection, &sql, params![after, since.millis(), limit], |row| {
+                let (clearance, key) = clearance(row)?;
+                let workspace = PathBuf::from(row.get::<_, String>("workspace")?);
+                Ok((Request { key, clearance, agent: row.get("agent")?, workspace }, key))
+            })?;
+            Ok(found.into_iter().map(|(request, _)| request).collect())
         })
         .await
     }

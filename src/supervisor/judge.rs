@@ -3,7 +3,8 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::config::Config;
-use crate::domain::{Ask, Risk};
+use crate::domain::{Ask, Clearance, Grant, Outcome, Risk, Ruling, Time};
+use crate::policy::{self, Resolved, Rule, Rules, Subject};
 use crate::session::{About, Assessed, Judge};
 
 /// What is in force now. Cloneable; clones share it, so that a reload reaches every session.
@@ -11,34 +12,143 @@ use crate::session::{About, Assessed, Judge};
 pub(super) struct Bench(Arc<RwLock<Arc<InForce>>>);
 
 /// Exchanged as a whole: a request is judged by one version of it.
-#[derive(Debug)]
-struct InForce {
-    config: Arc<Config>,
+#[derive(Debug, Clone)]
+pub struct InForce {
+    pub config: Arc<Config>,
+    rules: Rules,
+    pub loaded_at: Time,
+    grants: Vec<(Grant, Rules)>,
+}
+
+impl InForce {
+    /// The rules were checked when the configuration was read.
+    fn new(config: Arc<Config>, grants: Vec<(Grant, Rules)>) -> Self {
+        let loaded_at = Time::now();
+        let rules = Rules::compile(config.rules.clone(), loaded_at).unwrap_or_else(|error| {
+            tracing::error!(%error, "rules that cannot be used: people are asked about everything");
+            Rules::default()
+        });
+        Self { config, rules, loaded_at, grants }
+    }
+
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The operators' own rules first; what they leave to people, a grant may allow.
+    pub fn rule(&self, request: &Resolved, assessment: &policy::Assessment, now: Time) -> Ruling {
+        let ruling = ruling(policy::decide(&self.rules, request, assessment, now));
+        if ruling.outcome != Outcome::Ask {
+            return ruling;
+        }
+        let granted = self.grants.iter().filter(|(grant, _)| grant.is_valid(now)).find(|(_, rules)| {
+            policy::decide(rules, request, assessment, now).outcome == policy::Outcome::Allow
+        });
+        match granted {
+            None => ruling,
+            Some((grant, _)) => Ruling {
+                outcome: Outcome::Allow,
+                rule: Some(grant.id.to_string()),
+                why: format!("allowed always by {} ({})", grant.created_by, grant.id),
+                whom: Vec::new(),
+            },
+        }
+    }
+}
+
+/// In the words of the ledger.
+pub fn ruling(found: policy::Ruling) -> Ruling {
+    let policy::Ruling { outcome, rule, why } = found;
+    let (outcome, whom) = match outcome {
+        policy::Outcome::Allow => (Outcome::Allow, Vec::new()),
+        policy::Outcome::Deny { .. } => (Outcome::Deny, Vec::new()),
+        policy::Outcome::Ask { whom } => (Outcome::Ask, whom),
+    };
+    Ruling { outcome, rule: rule.map(|(_, name)| name), why, whom }
+}
+
+/// What policy looks at, of a request that is being made.
+fn of_ask(about: &About, ask: &Ask) -> Subject {
+    Subject {
+        agent: about.agent.clone(),
+        workspace: about.workspace.clone(),
+        tool: tool(ask.tool.as_deref(), ask.command.is_some(), ask.diff.is_some() || ask.file_path.is_some()),
+        title: ask.title.clone(),
+        paths: ask.file_path.iter().cloned().collect(),
+        command: ask.command.clone(),
+        diff: ask.diff.clone(),
+        claimed: Some(Risk::of_claim(ask.claimed_risk.as_deref())),
+    }
+}
+
+/// The same of one in the ledger.
+pub fn of_clearance(agent: Option<String>, workspace: std::path::PathBuf, c: &Clearance) -> Subject {
+    Subject {
+        agent,
+        workspace,
+        tool: tool(c.tool.as_deref(), c.command.is_some(), c.diff.is_some() || c.file_path.is_some()),
+        title: c.title.clone(),
+        paths: c.file_path.iter().cloned().collect(),
+        command: c.command.clone(),
+        diff: c.diff.clone(),
+        claimed: Some(Risk::of_claim(c.claimed_risk.as_deref())),
+    }
+}
+
+/// What the agent said, or what it must be: who has a command runs it, who has a path or a diff edits.
+fn tool(said: Option<&str>, runs: bool, edits: bool) -> Option<String> {
+    let seen = if runs { Some("execute") } else { edits.then_some("edit") };
+    said.or(seen).map(str::to_owned)
 }
 
 impl Bench {
     pub(super) fn new(config: Arc<Config>) -> Self {
-        Self(Arc::new(RwLock::new(Arc::new(InForce { config }))))
+        Self(Arc::new(RwLock::new(Arc::new(InForce::new(config, Vec::new())))))
     }
 
     pub(super) fn config(&self) -> Arc<Config> {
         Arc::clone(&self.in_force().config)
     }
 
-    fn in_force(&self) -> Arc<InForce> {
+    pub(super) fn in_force(&self) -> Arc<InForce> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn reload(&self, config: Config) {
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let grants = current.grants.clone();
+        *current = Arc::new(InForce::new(Arc::new(config), grants));
+    }
+
+    /// One that cannot be read any more allows nothing.
+    pub(super) fn grant(&self, grants: Vec<Grant>) {
+        let compiled = grants.into_iter().filter_map(|grant| {
+            let rule: Option<Rule> = serde_json::from_str(grant.rule.as_str()).ok();
+            let rules = rule.and_then(|rule| Rules::compile(vec![rule], grant.created_at).ok());
+            if rules.is_none() {
+                tracing::error!(grant = %grant.id, "a grant cannot be read and allows nothing");
+            }
+            Some((grant, rules?))
+        });
+        let compiled: Vec<_> = compiled.collect();
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(InForce { grants: compiled, ..InForce::clone(&current) });
     }
 }
 
 impl Judge for Bench {
-    fn assess(&self, _about: &About, ask: &Ask) -> Assessed {
+    fn assess(&self, about: &About, ask: &Ask) -> Assessed {
         let now = self.in_force();
-        let risk = Risk::of_claim(ask.claimed_risk.as_deref());
-        let settings = &now.config.clearances;
+        let request = policy::resolve(of_ask(about, ask));
+        let assessment = policy::assess(&request);
+        let ruling = now.rule(&request, &assessment, Time::now());
+        let (settings, risk) = (&now.config.clearances, assessment.risk);
         Assessed {
+            computed: assessment.computed,
+            why: assessment.why,
+            ruling: Some(ruling),
             needed: settings.needed(risk),
             limit: settings.limit(risk).map(|limit| (limit, settings.on_expiry.verdict())),
-            ..Assessed::default()
         }
     }
 }

@@ -12,6 +12,7 @@ use super::Api;
 use super::access::Caller;
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, limit, the};
+use super::policy::Remember;
 use super::view::{self, ClearanceView, List};
 use crate::domain::{Clearance, ClearanceStatus, Role, Verdict};
 use crate::session::{CommandError, Input, Refused};
@@ -58,7 +59,8 @@ pub(super) struct Decision {
     /// Reaches the agent, with an approval as well.
     reason: Option<String>,
     option: Option<String>,
-    remember: Option<serde_json::Value>,
+    /// Makes a grant of it, besides.
+    remember: Option<Remember>,
 }
 
 /// An approval that is not enough by itself.
@@ -77,9 +79,6 @@ pub(super) async fn decide(
 ) -> Result<Response, ApiError> {
     let clearance = api.clearance(&id).await?;
     let Decision { verdict, reason, option, remember } = decision;
-    if remember.is_some_and(|remember| remember != serde_json::Value::Bool(false)) {
-        return Err(ApiError::unprocessable("unsupported", "decisions cannot be remembered yet"));
-    }
     if let Some(option) = option.as_ref().filter(|id| !clearance.options.iter().any(|known| known.id == **id))
     {
         let message = format!("the agent does not offer an option `{option}`");
@@ -91,7 +90,14 @@ pub(super) async fn decide(
     if verdict == Verdict::Approve {
         api.may_approve(&caller, &clearance)?;
     }
-    let Caller { name: by, via, .. } = caller;
+    let rule = match &remember {
+        Some(_) if verdict == Verdict::Deny => {
+            return Err(ApiError::unprocessable("not_rememberable", "only an approval can be remembered"));
+        }
+        Some(remember) => Some(api.proposed(&clearance, remember).await?),
+        None => None,
+    };
+    let Caller { name: by, via, .. } = caller.clone();
     let input = Input::Decide { clearance: clearance.id, verdict, reason, option, by, via };
     match api.supervisor().command(clearance.session, input).await {
         Ok(done) => done.arrival.wait().await,
@@ -101,6 +107,10 @@ pub(super) async fn decide(
             return Err(if pending { CommandError::Refused(refused).into() } else { already(now) });
         }
         Err(error) => return Err(error.into()),
+    }
+    // After the decision: what could not be decided is not allowed always, either.
+    if let (Some(rule), Some(remember)) = (&rule, &remember) {
+        api.remember(&caller, &clearance, rule, remember).await?;
     }
     let now = api.clearance(&clearance.id.to_string()).await?;
     if now.status == ClearanceStatus::Pending {

@@ -14,7 +14,7 @@ use super::access::require;
 use super::extract::ShortList;
 use super::view::{ClearanceView, EventPage, List, PromptView, QuestionView, SessionView, TokenView};
 use super::{
-    Api, agents, audit, clearances, events, health, idempotency, prompts, questions, sessions, tokens,
+    Api, agents, audit, clearances, events, health, idempotency, policy, prompts, questions, sessions, tokens,
 };
 use crate::domain::Role;
 
@@ -123,6 +123,12 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&get), "/questions/{id}", Viewer, "One question", questions::show).answers::<QuestionView>(200),
         Endpoint::new(of(&post), "/questions/{id}/answer", Operator, "Answers it, once", questions::answer).body::<questions::AnswerBody>().answers::<QuestionView>(200),
         Endpoint::new(of(&get), "/events", Viewer, "The log: a stream, or with `Accept: application/json` a page", events::events).query::<events::EventsQuery>().answers::<EventPage>(200).streams(),
+        Endpoint::new(of(&get), "/clearances/{id}/explanation", Viewer, "What each rule makes of it, and the rule that allowing it always would add", policy::explain).answers::<policy::ExplanationView>(200),
+        Endpoint::new(of(&get), "/policy", Viewer, "The rules in force", policy::show).answers::<policy::PolicyView>(200),
+        Endpoint::new(of(&post), "/policy/test", Approver, "What other rules would have made of what was asked; changes nothing", policy::test).body::<policy::Test>().answers::<policy::TestedView>(200),
+        Endpoint::new(of(&get), "/grants", Viewer, "What was allowed always, newest first", policy::grants).query::<ShortList>().answers::<List<policy::GrantView>>(200),
+        Endpoint::new(of(&delete), "/grants/{id}", Approver, "Revokes a grant", policy::revoke).answers_nothing(204),
+        Endpoint::new(of(&post), "/reload", Admin, "Reads the configuration again", policy::reload).answers::<policy::Reloaded>(200),
         Endpoint::new(of(&get), "/tokens", Admin, "Tokens, newest first", tokens::list).query::<ShortList>().answers::<List<TokenView>>(200),
         Endpoint::new(of(&post), "/tokens", Admin, "Makes a token; its secret is shown once", tokens::create).body::<tokens::Create>().answers::<tokens::Created>(201),
         Endpoint::new(of(&delete), "/tokens/{id}", Admin, "Revokes a token, at once", tokens::revoke).answers_nothing(204),

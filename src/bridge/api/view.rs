@@ -176,7 +176,7 @@ struct ChoiceView {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct RulingView {
+pub(super) struct RulingView {
     outcome: String,
     rule: Option<String>,
     why: String,
@@ -201,7 +201,7 @@ fn risk(risk: crate::domain::Risk) -> Risk {
     }
 }
 
-fn ruling(ruling: Ruling) -> RulingView {
+pub(super) fn ruling(ruling: Ruling) -> RulingView {
     let outcome = match ruling.outcome {
         Outcome::Allow => "allow",
         Outcome::Deny => "deny",

@@ -1,0 +1,330 @@
+//! `intercom policy`: what decides by itself, and why.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::audit::moment;
+use super::failure::Failure;
+use super::model::{Clearance, Ruling, risk_style};
+use super::table::{Cell, Table};
+use super::terminal::Style;
+use super::text::{clean, plural, short};
+use super::time::date_time;
+use super::url::url;
+use super::{Context, id, out};
+use crate::config;
+use crate::policy::{CommandEntry, Commands, Names, RiskLimit, Rule, Then};
+
+/// See, check and try out the rules that decide clearances
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Rules are [[rule]] tables in the configuration, never in a workspace. The first that matches decides; without a match,
+people are asked. docs/POLICY.md has the whole of it.")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Show the rules in force, one sentence each
+    Show,
+    /// Check a configuration file without using it, and say what its rules mean; needs no daemon
+    Check {
+        /// The file; the configuration in use if not given
+        #[arg(long, value_name = "FILE")]
+        rules: Option<PathBuf>,
+    },
+    /// Say which rule decided a clearance, and what each rule makes of it now
+    Explain {
+        #[arg(value_name = "CLEARANCE", value_parser = id())]
+        id: String,
+    },
+    /// Try other rules on everything that was asked, riskiest differences first; changes nothing
+    Test {
+        /// The file with the proposed [[rule]]s
+        #[arg(long, value_name = "FILE")]
+        rules: PathBuf,
+        /// Only what was asked since then: an age such as 30d, or a time
+        #[arg(long)]
+        since: Option<String>,
+    },
+    /// List what was allowed always
+    Grants,
+    /// Take back what was allowed always
+    Revoke {
+        #[arg(value_name = "GRANT", value_parser = id())]
+        id: String,
+    },
+}
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    match args.verb {
+        Verb::Show => show(cx).await,
+        Verb::Check { rules } => check(rules, cx),
+        Verb::Explain { id } => explain(&id, cx).await,
+        Verb::Test { rules, since } => test(&rules, since, cx).await,
+        Verb::Grants => grants(cx).await,
+        Verb::Revoke { id } => {
+            let answer = cx.client.delete(&url(&["grants", &id], &[])).await?;
+            cx.answer(&answer, || Ok(format!("{} revoked", clean(&id))))
+        }
+    }
+}
+
+async fn show(cx: &Context) -> anyhow::Result<()> {
+    #[derive(Deserialize)]
+    struct Policy {
+        loaded_at: String,
+        rules: Vec<Rule>,
+        grants: usize,
+    }
+    let answer = cx.client.get(&url(&["policy"], &[])).await?;
+    cx.answer(&answer, || {
+        let Policy { loaded_at, rules, grants } = answer.parse()?;
+        let grants = if grants == 0 { String::new() } else { format!(", {}", plural(grants, "grant")) };
+        out::talk(&format!("{}{grants}, loaded {} UTC", plural(rules.len(), "rule"), date_time(&loaded_at)));
+        Ok(sentences(&rules))
+    })
+}
+
+fn check(file: Option<PathBuf>, cx: &Context) -> anyhow::Result<()> {
+    let explicit = file.is_some() || cx.paths.config_explicit;
+    let file = file.unwrap_or_else(|| cx.paths.config.clone());
+    let config = config::load(Some(&file), explicit)
+        .map_err(|error| Failure::usage(format!("{:#}", anyhow::Error::new(error))))?;
+    if cx.json {
+        return out::print_json(&json!({ "rules": config.rules }).to_string());
+    }
+    out::talk(&format!("{}: {}, all fine", file.display(), plural(config.rules.len(), "rule")));
+    out::print(&sentences(&config.rules))
+}
+
+fn sentences(rules: &[Rule]) -> String {
+    let lines: Vec<String> = rules
+        .iter()
+        .enumerate()
+        .map(|(at, rule)| format!("{:>3}. {}", at + 1, clean(&sentence(rule))))
+        .collect();
+    lines.join("\n")
+}
+
+/// A rule in words.
+pub(super) fn sentence(rule: &Rule) -> String {
+    let names = |names: &Names| match names {
+        Names::One(name) => name.clone(),
+        Names::Any(names) => names.join(" or "),
+    };
+    let mut parts = Vec::new();
+    parts.extend(rule.agent.as_ref().map(|agent| format!("of {}", names(agent))));
+    parts.extend(rule.tool.as_ref().map(|tool| format!("to {}", names(tool))));
+    parts.extend(rule.path.as_ref().map(|path| format!("at {}", names(path))));
+    parts.extend(rule.command.as_ref().map(|command| {
+        format!("{} `{}`", if rule.exact { "exactly" } else { "beginning with" }, words(command))
+    }));
+    parts.extend(rule.workspace.as_ref().map(|workspace| format!("in {workspace}")));
+    parts.extend(rule.max_diff_lines.map(|lines| format!("changing at most {lines} lines")));
+    parts.extend(rule.risk.as_ref().map(|risk| match risk {
+        RiskLimit::UpTo(risk) => format!("up to {} risk", risk.as_str()),
+        RiskLimit::Exactly(risks) => {
+            format!("of {} risk", risks.iter().map(|risk| risk.as_str()).collect::<Vec<_>>().join(" or "))
+        }
+    }));
+    parts.extend(rule.until.as_ref().map(|until| format!("until {until}")));
+    parts.extend(rule.lasts.as_ref().map(|lasts| format!("for {lasts}")));
+    let what =
+        if parts.is_empty() { "everything".to_owned() } else { format!("requests {}", parts.join(", ")) };
+    let verb = match rule.then {
+        Then::Allow => "allow".to_owned(),
+        Then::Deny => "deny".to_owned(),
+        Then::Ask => match &rule.ask {
+            Some(whom) => format!("ask {} about", whom.join(" or ")),
+            None => "ask about".to_owned(),
+        },
+    };
+    let name = rule.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
+    let reason = rule.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    format!("{name}{verb} {what}{reason}")
+}
+
+fn words(commands: &Commands) -> String {
+    match commands {
+        Commands::Line(line) => line.clone(),
+        Commands::Words(words) => words.join(" "),
+        Commands::Any(entries) => {
+            let entry = |entry: &CommandEntry| match entry {
+                CommandEntry::Line(line) => line.clone(),
+                CommandEntry::Words(words) => words.join(" "),
+            };
+            entries.iter().map(entry).collect::<Vec<_>>().join("` or `")
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Explanation {
+    clearance: Clearance,
+    now: Ruling,
+    rules: Vec<Explained>,
+    pub(super) proposal: Option<Value>,
+    pub(super) no_proposal: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Explained {
+    n: usize,
+    name: String,
+    then: String,
+    matches: bool,
+    decides: bool,
+    unmet: Option<String>,
+    why: Option<String>,
+}
+
+async fn explain(id: &str, cx: &Context) -> anyhow::Result<()> {
+    let answer = cx.client.get(&url(&["clearances", id, "explanation"], &[])).await?;
+    cx.answer(&answer, || {
+        let Explanation { clearance, now, rules, proposal, no_proposal } = answer.parse()?;
+        let mut lines = vec![format!("{}: {}", short(&clearance.id), clean(&clearance.title))];
+        let raw: Value = answer.parse()?;
+        let then = &raw["clearance"]["ruling"];
+        let risk = |key: &str| clean(raw["clearance"][key].as_str().unwrap_or("none"));
+        let why: Vec<String> = raw["clearance"]["risk_why"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|why| why.as_str().map(clean))
+            .collect();
+        let why = if why.is_empty() { String::new() } else { format!(": {}", why.join(", ")) };
+        lines.push(format!(
+            "  risk {} (claimed {}, seen {}{why})",
+            risk("risk"),
+            risk("claimed_risk"),
+            risk("computed_risk")
+        ));
+        if let Some(then) = then["why"].as_str() {
+            lines.push(format!("  then: {}", clean(then)));
+        }
+        if let Some(by) = &clearance.decided_by {
+            lines.push(format!("  {} by {}", clean(&clearance.status), clean(by)));
+        }
+        lines.push(format!("  now: {} ({})", clean(&now.outcome), clean(&now.why)));
+        for rule in rules {
+            let mark = if rule.decides {
+                "→"
+            } else if rule.matches {
+                "·"
+            } else {
+                " "
+            };
+            let why = match (&rule.unmet, &rule.why) {
+                (Some(key), Some(why)) => format!("does not match: {} ({})", clean(why), clean(key)),
+                _ => "matches".to_owned(),
+            };
+            lines.push(format!(
+                "  {mark} {:>3}. {} [{}] {why}",
+                rule.n,
+                clean(&rule.name),
+                clean(&rule.then)
+            ));
+        }
+        match (proposal, no_proposal) {
+            (Some(rule), _) => {
+                lines.push(format!("  always: {}", clean(&sentence(&serde_json::from_value(rule)?))));
+            }
+            (None, Some(why)) => lines.push(format!("  always: not possible, {}", clean(&why))),
+            (None, None) => {}
+        }
+        Ok(lines.join("\n"))
+    })
+}
+
+async fn test(file: &PathBuf, since: Option<String>, cx: &Context) -> anyhow::Result<()> {
+    #[derive(Deserialize)]
+    struct Tested {
+        requests: usize,
+        allowed: usize,
+        denied: usize,
+        asked: usize,
+        different: usize,
+        differences: Vec<Difference>,
+    }
+    #[derive(Deserialize)]
+    struct Difference {
+        clearance: String,
+        title: String,
+        file_path: Option<String>,
+        command: Option<String>,
+        risk: String,
+        was: String,
+        status: String,
+        would: Ruling,
+    }
+    let text = std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;
+    let since = since.map(|since| moment(&since)).transpose()?;
+    let body = json!({ "rules": text, "file": file.display().to_string(), "since": since });
+    let answer = cx.client.post(&url(&["policy", "test"], &[]), &body).await?;
+    if cx.json {
+        return out::print_json(&answer.body);
+    }
+    let tested: Tested = answer.parse()?;
+    out::talk(&format!(
+        "{}: {} allowed, {} denied, {} asked; {} differently than it was",
+        plural(tested.requests, "request"),
+        tested.allowed,
+        tested.denied,
+        tested.asked,
+        tested.different
+    ));
+    let mut table = Table::new(&["CLEARANCE", "RISK", "WAS", "WOULD", "WHAT", "WHY"]);
+    for found in &tested.differences {
+        let what = found.command.as_ref().or(found.file_path.as_ref()).unwrap_or(&found.title);
+        let was = if found.was == "asked" { found.status.clone() } else { format!("{} by rule", found.was) };
+        table.row([
+            Cell::new(&short(&found.clearance)),
+            Cell::styled(risk_style(&found.risk), &found.risk),
+            Cell::new(&was),
+            Cell::styled(Style::Bold, &found.would.outcome),
+            Cell::new(what),
+            Cell::new(&found.would.why),
+        ]);
+    }
+    cx.table(&table, "nothing would have gone another way")
+}
+
+async fn grants(cx: &Context) -> anyhow::Result<()> {
+    #[derive(Deserialize)]
+    struct Grant {
+        id: String,
+        rule: Rule,
+        created_by: String,
+        created_at: String,
+        expires_at: Option<String>,
+        revoked_at: Option<String>,
+        valid: bool,
+    }
+    let list = cx.client.list(&["grants"], &[]).await?;
+    if cx.json {
+        return out::print_json(&list.body);
+    }
+    let mut table = Table::new(&["GRANT", "STATE", "BY", "MADE", "RULE"]);
+    for grant in list.items::<Grant>()? {
+        let state = match (&grant.revoked_at, &grant.expires_at) {
+            (Some(at), _) => format!("revoked {}", date_time(at)),
+            (None, Some(at)) if grant.valid => format!("until {}", date_time(at)),
+            (None, Some(at)) => format!("ended {}", date_time(at)),
+            (None, None) => "always".to_owned(),
+        };
+        table.row([
+            Cell::new(&short(&grant.id)),
+            Cell::new(&state),
+            Cell::new(&grant.created_by),
+            Cell::new(&date_time(&grant.created_at)),
+            Cell::new(&sentence(&grant.rule)),
+        ]);
+    }
+    cx.table(&table, "nothing is allowed always")
+}

@@ -1,0 +1,30 @@
+//! `intercom reload`: the configuration, read again.
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Context;
+use super::text::{clean, plural};
+use super::url::url;
+
+/// Let the daemon read its configuration again; a bad file changes nothing
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {}
+
+pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
+    #[derive(Deserialize)]
+    struct Reloaded {
+        rules: usize,
+        needs_restart: Vec<String>,
+    }
+    let answer = cx.client.post(&url(&["reload"], &[]), &json!({})).await?;
+    cx.answer(&answer, || {
+        let Reloaded { rules, needs_restart } = answer.parse()?;
+        let restart = if needs_restart.is_empty() {
+            String::new()
+        } else {
+            format!("; changes of [{}] take a restart", clean(&needs_restart.join("], [")))
+        };
+        Ok(format!("reloaded: {}{restart}", plural(rules, "rule")))
+    })
+}

@@ -1,0 +1,174 @@
+//! Policy for people: reload it, explain it, try another one on what was asked before, allow something always.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::Supervisor;
+use super::judge::{self, InForce};
+use crate::config::Config;
+use crate::domain::{Audited, Clearance, ClearanceStatus, Grant, Outcome, Risk, Ruling, Time};
+use crate::policy::{self, Explained, Rule, Rules};
+use crate::store::StoreError;
+
+/// How many requests are read in one go when rules are tried.
+const PAGE: usize = 500;
+/// Differences that are told one by one.
+const MAX_DIFFERENCES: usize = 1000;
+
+/// What the rules in force make of a request.
+#[derive(Debug)]
+pub struct Explanation {
+    pub ruling: Ruling,
+    pub rules: Vec<Explained>,
+    /// The rule that "always allow" would add, or why there is none.
+    pub proposal: Result<Rule, String>,
+}
+
+/// What other rules would have made of what was asked.
+#[derive(Debug, Default)]
+pub struct Tried {
+    pub requests: usize,
+    pub allowed: usize,
+    pub denied: usize,
+    pub asked: usize,
+    /// How many would have gone another way, and which, riskiest first.
+    pub different: usize,
+    pub differences: Vec<Difference>,
+}
+
+/// One request that would have gone another way.
+#[derive(Debug)]
+pub struct Difference {
+    pub clearance: Clearance,
+    pub risk: Risk,
+    /// As it was: decided by a rule, or left to people.
+    pub was: Was,
+    pub would: Ruling,
+}
+
+/// How it went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Was {
+    Allowed,
+    Denied,
+    Asked,
+}
+
+impl Supervisor {
+    pub fn in_force(&self) -> Arc<InForce> {
+        self.0.bench.in_force()
+    }
+
+    /// What depends on the old configuration goes on with it: running agents, the port.
+    pub fn reload(&self, config: Config) {
+        self.0.bench.reload(config);
+    }
+
+    /// Called once at the start, and after each change.
+    pub async fn load_grants(&self) -> Result<(), StoreError> {
+        let grants = self.store().grants().await?;
+        let valid = grants.into_iter().filter(|grant| grant.revoked_at.is_none()).collect();
+        self.0.bench.grant(valid);
+        Ok(())
+    }
+
+    pub async fn add_grant(&self, grant: Grant, entry: Audited) -> Result<(), StoreError> {
+        self.store().add_grant(grant, entry).await?;
+        self.load_grants().await
+    }
+
+    /// Whether it was valid until now.
+    pub async fn revoke_grant(&self, grant: &Grant, entry: Audited) -> Result<bool, StoreError> {
+        let revoked = self.store().revoke_grant(grant.id.to_string(), Time::now(), entry).await?;
+        self.load_grants().await?;
+        Ok(revoked)
+    }
+
+    /// What each rule makes of a request of the ledger, now.
+    pub async fn explain(
+        &self,
+        agent: Option<String>,
+        workspace: PathBuf,
+        clearance: Clearance,
+    ) -> Result<Explanation, StoreError> {
+        let force = self.in_force();
+        let explaining = tokio::task::spawn_blocking(move || {
+            let request = policy::resolve(judge::of_clearance(agent, workspace, &clearance));
+            let (assessment, now) = (policy::assess(&request), Time::now());
+            Explanation {
+                ruling: force.rule(&request, &assessment, now),
+                rules: policy::explain(force.rules(), &request, &assessment, now),
+                proposal: policy::proposal(&request, &assessment),
+            }
+        });
+        explaining.await.map_err(|_| StoreError::Closed)
+    }
+
+    /// Tries these rules on everything that was asked since then. Changes nothing.
+    pub async fn try_rules(&self, rules: Rules, since: Time) -> Result<Tried, StoreError> {
+        let (mut tried, mut after) = (Tried::default(), 0);
+        let rules = Arc::new(rules);
+        loop {
+            let page = self.store().requests(since, after, PAGE).await?;
+            let Some(last) = page.last().map(|request| request.key) else { break };
+            after = last;
+            let theirs = Arc::clone(&rules);
+            let judging = tokio::task::spawn_blocking(move || {
+                let now = Time::now();
+                let judge = |request: crate::store::Request| {
+                    let crate::store::Request { clearance, agent, workspace, .. } = request;
+                    let resolved = policy::resolve(judge::of_clearance(agent, workspace, &clearance));
+                    let assessment = policy::assess(&resolved);
+                    let would = judge::ruling(policy::decide(&theirs, &resolved, &assessment, now));
+                    let was = was(&clearance);
+                    Difference { clearance, risk: assessment.risk, was, would }
+                };
+                page.into_iter().map(judge).collect::<Vec<_>>()
+            });
+            for judged in judging.await.map_err(|_| StoreError::Closed)? {
+                tried.count(judged);
+            }
+        }
+        tried.differences.sort_by_key(|difference| std::cmp::Reverse(difference.risk));
+        tried.differences.truncate(MAX_DIFFERENCES);
+        Ok(tried)
+    }
+}
+
+impl Tried {
+    fn count(&mut self, judged: Difference) {
+        self.requests += 1;
+        let would = match judged.would.outcome {
+            Outcome::Allow => {
+                self.allowed += 1;
+                Was::Allowed
+            }
+            Outcome::Deny => {
+                self.denied += 1;
+                Was::Denied
+            }
+            Outcome::Ask => {
+                self.asked += 1;
+                Was::Asked
+            }
+        };
+        if would != judged.was {
+            self.different += 1;
+            self.differences.push(judged);
+            // Bounded: the least risky of too many are only counted.
+            if self.differences.len() >= 2 * MAX_DIFFERENCES {
+                self.differences.sort_by_key(|difference| std::cmp::Reverse(difference.risk));
+                self.differences.truncate(MAX_DIFFERENCES);
+            }
+        }
+    }
+}
+
+/// By what policy said at the time; before there was any, people decided everything.
+fn was(clearance: &Clearance) -> Was {
+    match clearance.ruling.as_ref().map(|ruling| ruling.outcome) {
+        Some(Outcome::Allow) if clearance.status == ClearanceStatus::Approved => Was::Allowed,
+        Some(Outcome::Deny) if clearance.status == ClearanceStatus::Denied => Was::Denied,
+        _ => Was::Asked,
+    }
+}
