@@ -43,7 +43,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         ("workspace", session.workspace.clone()),
         ("phase", Some(session.phase.clone())),
         ("why", session.why.clone()),
-        ("unenforced", session.unenforced.clone()),
+        ("policy", session.unenforced.as_ref().map(|why| format!("unenforced: {why}"))),
         ("waiting", (!pending.is_empty()).then_some(pending)),
         ("turn", turn),
         ("queued", (queued > 0).then(|| super::text::plural(queued, "prompt"))),
@@ -57,7 +57,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
     for (key, value) in fields {
         let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
         let style = if key == "phase" { session.phase_style() } else { Style::Plain };
-        let key = paint.style(Style::Dim, &format!("{key:<12}"));
+        let key = paint.style(Style::Dim, &format!("{key:<11}"));
         writeln!(text, "{key}{}", paint.style(style, &clean(&value))).expect("a string takes every write");
     }
     let processes = session.processes.as_deref().unwrap_or_default();
