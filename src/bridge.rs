@@ -2,3 +2,4 @@
 //! touches a driver.
 
 pub mod api;
+pub mod webhook;

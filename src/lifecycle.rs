@@ -23,6 +23,7 @@ mod port;
 
 pub use crate::bridge::api::ReadConfig;
 use crate::bridge::api::{Api, serve};
+use crate::bridge::webhook::Webhook;
 use crate::bus::Bell;
 use crate::config::{Config, OnStop, Paths};
 use crate::domain::Time;
@@ -89,6 +90,7 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
     let closing = CancellationToken::new();
     let api = Api::open(supervisor.clone(), bell.clone(), read_config, closing.clone()).await?;
     let port = port::open(&supervisor.config().api, &api).await?;
+    let webhook = Webhook::open(&supervisor.config().webhook, supervisor.store().clone(), bell.clone())?;
     let listener = socket::listen(&paths.socket)
         .await
         .with_context(|| format!("cannot listen on {}", paths.socket.display()))?;
@@ -111,6 +113,9 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
         servers.spawn(serve::tcp(port.listener, port.tls, router.clone(), closing.clone()));
     }
     servers.spawn(serve::unix(listener, router, closing.clone()));
+    if let Some(webhook) = webhook {
+        servers.spawn(webhook.run(closing.clone()));
+    }
     servers.close();
     tracing::info!(socket = %paths.socket.display(), pid = std::process::id(), "intercom is ready");
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 mod access;
 mod audit;
 mod checkpoint;
+mod cursor;
 mod idempotency;
 mod ledger;
 mod maintain;

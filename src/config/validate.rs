@@ -8,6 +8,7 @@ use super::environment::environment;
 use super::locate::KeyPath;
 use crate::domain::{Time, parse_duration};
 use crate::policy::{BadRule, Rules};
+use crate::remote::Url;
 
 use super::model::{AgentProfile, Config, DEMO_AGENT, Limits, Workspace};
 
@@ -94,8 +95,8 @@ fn access(config: &Config) -> Checked {
     }
     let (at, webhook) = (KeyPath::of(["webhook"]), &config.webhook);
     if let Some(url) = &webhook.url {
-        if !url.starts_with("https://") && !url.starts_with("http://") {
-            problem(at.key("url"), "must begin with https:// or http://")?;
+        if let Err(why) = Url::parse(url) {
+            problem(at.key("url"), why)?;
         }
         if webhook.secret_file.is_none() {
             problem(at.key("secret_file"), "a secret is needed that signs what is sent")?;

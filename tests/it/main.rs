@@ -19,3 +19,4 @@ mod serve;
 mod sessions;
 mod survive;
 mod trees;
+mod webhook;

@@ -1,0 +1,121 @@
+//! Another machine's door: a URL, and a connection to it with or without TLS.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+
+/// `scheme://host:port/path`, with a usual port and path where none is said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Url {
+    pub tls: bool,
+    pub host: String,
+    pub port: u16,
+    pub path: String,
+}
+
+impl Url {
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let (tls, rest) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
+            (Some(rest), _) => (true, rest),
+            (None, Some(rest)) => (false, rest),
+            (None, None) => return Err("must begin with https:// or http://"),
+        };
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => {
+                (host, port.parse().map_err(|_| "the port is not a number")?)
+            }
+            _ => (authority, if tls { 443 } else { 80 }),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let odd = |c: char| c.is_whitespace() || c.is_control();
+        if host.is_empty() || host.contains(['@', '?', '#']) || text.contains(odd) {
+            return Err("must be a host, a port and a path, nothing else");
+        }
+        let path = if path.is_empty() { "/" } else { path };
+        Ok(Self { tls, host: host.to_owned(), port, path: path.to_owned() })
+    }
+
+    /// What goes into `Host`.
+    pub fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
+    /// Whether nothing that is sent there leaves the machine.
+    pub fn is_local(&self) -> bool {
+        self.host == "localhost" || self.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    }
+
+    /// Trusts the certificates in `ca_file`, or those that the system trusts.
+    pub async fn connect(&self, ca_file: Option<&Path>) -> io::Result<Box<dyn Stream>> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        stream.set_nodelay(true)?;
+        if !self.tls {
+            return Ok(Box::new(stream));
+        }
+        let name = ServerName::try_from(self.host.clone()).map_err(io::Error::other)?;
+        let connector = TlsConnector::from(Arc::new(trust(ca_file)?));
+        Ok(Box::new(connector.connect(name, stream).await?))
+    }
+}
+
+/// Both ways at once.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+fn trust(ca_file: Option<&Path>) -> io::Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    match ca_file {
+        Some(file) => {
+            for cert in CertificateDer::pem_file_iter(file).map_err(io::Error::other)? {
+                roots.add(cert.map_err(io::Error::other)?).map_err(io::Error::other)?;
+            }
+        }
+        None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_a_scheme_a_host_a_port_and_a_path() {
+        for (text, authority, path) in [
+            ("http://127.0.0.1:7411", "127.0.0.1:7411", "/"),
+            ("https://box.example", "box.example:443", "/"),
+            ("http://[::1]:7411/a/b?c", "[::1]:7411", "/a/b?c"),
+            ("http://box.example/x", "box.example:80", "/x"),
+        ] {
+            let url = Url::parse(text).unwrap();
+            assert_eq!((url.authority().as_str(), url.path.as_str()), (authority, path));
+        }
+        for text in [
+            "box:7411",
+            "ftp://x",
+            "http://",
+            "http:///x",
+            "http://u@a",
+            "http://a:b",
+            "http://a b",
+            "http://a/\r\nx",
+        ] {
+            assert!(Url::parse(text).is_err(), "{text}");
+        }
+        assert!(Url::parse("http://localhost:1").unwrap().is_local());
+        assert!(!Url::parse("http://box.example").unwrap().is_local());
+    }
+}
