@@ -25,6 +25,7 @@ mod peers;
 pub mod shim;
 mod spawn;
 mod tree;
+mod user;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,7 @@ pub use leftovers::strays;
 pub use observe::{Observer, Seen};
 pub use peers::{Traces, socket_inode, traces};
 pub use spawn::{SpawnError, resolve_program};
+pub use user::RunAs;
 
 use crate::domain::Exit;
 use frame::{Frame, Left};
@@ -61,6 +63,9 @@ pub struct Spec {
     /// A cgroup to be made for it, where one can be.
     pub cgroup: Option<PathBuf>,
     pub limits: Limits,
+    /// Whom it runs as, if not as we do.
+    #[serde(default)]
+    pub user: Option<RunAs>,
 }
 
 /// What is kept of a process on disk, and where.

@@ -205,6 +205,8 @@ pub struct AgentProfile {
     pub stop: StopOverrides,
     #[serde(deserialize_with = "table::one")]
     pub limits: AgentLimits,
+    /// A user of the system that it runs as, instead of the daemon's own; takes a daemon that runs as root.
+    pub run_as: Option<String>,
     /// Starts the next generation of its sessions after the machine was restarted.
     pub resume_after_reboot: bool,
 }
@@ -225,6 +227,7 @@ impl Default for AgentProfile {
             startup_timeout_seconds: None,
             stop: StopOverrides::default(),
             limits: AgentLimits::default(),
+            run_as: None,
             resume_after_reboot: false,
         }
     }

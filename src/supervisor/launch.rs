@@ -10,7 +10,7 @@ use super::{Place, Seat, Supervisor};
 use crate::config::{AgentProfile, DEMO_AGENT, Framing, PromptDelivery};
 use crate::domain::{SessionId, SessionRecord, Time};
 use crate::driver::intercom::Intercom;
-use crate::host::{Keep, Ladder, Limits, Spec, agent_environment, resolve_program};
+use crate::host::{Keep, Ladder, Limits, RunAs, Spec, agent_environment, resolve_program};
 use crate::session::actor::Beginning;
 use crate::session::{About, CommandError, Input, Plan, Refused, StartError, State};
 use crate::store::{StoreError, Stored};
@@ -237,30 +237,43 @@ impl Supervisor {
         Ok(self.plan(&launch, &profile, &state.about, state.generation()))
     }
 
+    /// Somebody who can read neither what we keep nor how we are set up.
+    fn run_as(&self, name: &str) -> Result<RunAs, String> {
+        let database = self.store().path();
+        let state = database.parent().unwrap_or(database);
+        RunAs::find(name, vec![state.to_owned(), database.to_owned(), self.agents_dir()])
+    }
+
     fn plan(&self, launch: &Launch, profile: &AgentProfile, about: &About, generation: u32) -> Plan {
         let (config, workspace, session) = (self.config(), &about.workspace, about.id.to_string());
-        let own = profile.env.iter().chain(&launch.env).map(|(name, value)| (name.clone(), value.clone()));
+        let user = profile.run_as.as_ref().map(|name| self.run_as(name)).transpose();
+        let home = user.as_ref().ok().and_then(Option::as_ref).map(RunAs::environment).unwrap_or_default();
+        let own = home
+            .iter()
+            .map(|(name, value)| (name, value))
+            .chain(&profile.env)
+            .chain(&launch.env)
+            .map(|(name, value)| (name.clone(), value.clone()));
         let env = agent_environment(std::env::vars_os(), &profile.pass_env, own, &session);
         let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
-        let spec = resolve_program(&profile.command, workspace, path.as_deref())
-            .map(|program| Spec {
-                session,
-                program,
-                args: profile.args.iter().map(Into::into).collect(),
-                env,
-                cwd: workspace.clone(),
-                cgroup: self
-                    .0
-                    .cgroups
-                    .as_ref()
-                    .map(|cgroups| cgroups.of(&format!("{}-{generation}", about.id))),
-                limits: Limits {
-                    memory_bytes: profile.limits.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
-                    processes: profile.limits.processes,
-                    cpu_percent: profile.limits.cpu_percent,
-                },
-            })
-            .map_err(|error| error.to_string());
+        let program = user.and_then(|user| {
+            let program = resolve_program(&profile.command, workspace, path.as_deref());
+            Ok((program.map_err(|error| error.to_string())?, user))
+        });
+        let spec = program.map(|(program, user)| Spec {
+            user,
+            session,
+            program,
+            args: profile.args.iter().map(Into::into).collect(),
+            env,
+            cwd: workspace.clone(),
+            cgroup: self.0.cgroups.as_ref().map(|cgroups| cgroups.of(&format!("{}-{generation}", about.id))),
+            limits: Limits {
+                memory_bytes: profile.limits.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
+                processes: profile.limits.processes,
+                cpu_percent: profile.limits.cpu_percent,
+            },
+        });
         let max_length = profile.max_line_length(&config.acp);
         let framer = match profile.framing(&config.acp) {
             Framing::Ndjson => Framer::ndjson(max_length),

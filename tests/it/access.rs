@@ -480,3 +480,47 @@ fn the_audit_tells_who_did_what_outlives_its_sessions_and_shows_where_it_was_cha
     assert_eq!(ran.code, 1);
     assert!(ran.stdout.contains(&format!("row {n}: altered: clearance.decided by ")), "{}", ran.stdout);
 }
+
+/// Says who it is, what it can see of the daemon's state, and whether it can call the socket.
+const GUEST: &str = r#"
+seen=$(cat "$1/state/intercom.db" 2>&1 >/dev/null | tail -c 18)
+printf '{"method":"status/update","params":{"message":"I am","uid":"%s","home":"%s","seen":"%s"}}\n' "$(id -u)" "$HOME" "$seen"
+cat >/dev/null
+"#;
+
+#[test]
+fn an_agent_can_run_as_somebody_who_can_read_nothing_of_the_daemons() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let dir = home("");
+    let script = format!("args = [\"-c\", {GUEST:?}, \"sh\", {:?}]", dir.path());
+    let config =
+        format!("[api]\nlisten = \"off\"\n[agents.guest]\ncommand = \"sh\"\n{script}\nrun_as = \"nobody\"\n");
+    std::fs::write(dir.path().join("config.toml"), config).unwrap();
+    mode(dir.path(), 0o755);
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    let body = json!({ "agent": "guest", "workspace": daemon.workspace() });
+    if !nix::unistd::Uid::effective().is_root() {
+        let answer = refused(daemon.post("/api/v1/sessions", &body), 422, "spawn_failed");
+        assert!(answer.to_string().contains("only a daemon that runs as root"), "{answer}");
+        return;
+    }
+    let (status, session) = daemon.post("/api/v1/sessions", &body);
+    assert_eq!(status, 201, "{session}");
+    let session = session["id"].as_str().unwrap();
+    let said = daemon.wait_status(session, "I am");
+    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    assert_eq!(said["uid"], nobody.uid.to_string());
+    assert_eq!(said["home"].as_str(), nobody.dir.to_str());
+    assert_eq!(said["seen"], "Permission denied");
+    assert_eq!(daemon.end_session(session, "stop").0["phase"], "ended");
+    // Where it could read the state, it is not started at all.
+    let state = daemon.dir.path().join("state");
+    mode(&state, 0o755);
+    mode(&state.join("intercom.db"), 0o644);
+    let answer = refused(daemon.post("/api/v1/sessions", &body), 422, "spawn_failed");
+    assert!(answer.to_string().contains("can read the daemon's state"), "{answer}");
+    mode(&state, 0o700);
+}

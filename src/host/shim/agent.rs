@@ -10,7 +10,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::SigSet;
 
 use crate::host::cgroup::{Cgroup, Limits};
-use crate::host::{Identity, Spec};
+use crate::host::{Identity, RunAs, Spec};
 
 pub(super) struct Agent {
     pub(super) identity: Identity,
@@ -38,7 +38,7 @@ impl Agent {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let (door, unmet) = (cgroup.map(Cgroup::door), unmet.clone());
+        let (door, unmet, user) = (cgroup.map(Cgroup::door), unmet.clone(), spec.user.clone());
         // SAFETY: the shim has one thread, so that nothing can be locked or half done in the child; what is done here
         // would be allowed at any other place as well.
         unsafe {
@@ -59,10 +59,13 @@ impl Agent {
                     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
                     setrlimit(Resource::RLIMIT_NOFILE, usual.min(hard), hard)?;
                 }
-                Ok(())
+                user.as_ref().map_or(Ok(()), RunAs::become_them)
             });
         }
-        let mut child = command.spawn()?;
+        let mut child = command.spawn().map_err(|error| match &spec.user {
+            Some(user) => user.explain(error),
+            None => error,
+        })?;
         let missing = || io::Error::other("a pipe is missing");
         let agent = Self {
             identity: Identity::of(i32::try_from(child.id()).expect("pids fit into an i32")),

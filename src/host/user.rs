@@ -1,0 +1,87 @@
+//! Another user for an agent: one that can read nothing of the daemon's.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::unistd::{Gid, Uid, User, getgrouplist, setgid, setgroups, setuid};
+use serde::{Deserialize, Serialize};
+
+/// Told by the new process when it could read what it must not: no other step before `exec` fails like this.
+const CAN_READ: Errno = Errno::ENOTRECOVERABLE;
+
+/// Whom an agent runs as.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunAs {
+    pub name: String,
+    pub home: PathBuf,
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+    /// What it must not be able to read.
+    private: Vec<PathBuf>,
+}
+
+impl RunAs {
+    /// Only root can become somebody else.
+    pub fn find(name: &str, private: Vec<PathBuf>) -> Result<Self, String> {
+        let user = User::from_name(name)
+            .ok()
+            .flatten()
+            .ok_or_else(|| format!("run_as: no user is named `{name}`"))?;
+        if user.uid == Uid::effective() {
+            return Err(format!("run_as: the daemon itself runs as `{name}`"));
+        }
+        if !Uid::effective().is_root() {
+            return Err("run_as: only a daemon that runs as root can start agents as another user".to_owned());
+        }
+        if user.uid.is_root() {
+            return Err("run_as: root can read everything".to_owned());
+        }
+        let c_name = CString::new(name).map_err(|_| "run_as: a name has no NUL".to_owned())?;
+        let groups = getgrouplist(&c_name, user.gid).map_err(|error| format!("run_as: {error}"))?;
+        Ok(Self {
+            name: user.name,
+            home: user.dir,
+            uid: user.uid.as_raw(),
+            gid: user.gid.as_raw(),
+            groups: groups.into_iter().map(Gid::as_raw).collect(),
+            private,
+        })
+    }
+
+    /// What a login would set.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let home = self.home.to_string_lossy().into_owned();
+        let name = || self.name.clone();
+        vec![("HOME".to_owned(), home), ("USER".to_owned(), name()), ("LOGNAME".to_owned(), name())]
+    }
+
+    /// Becomes that user for good, and looks whether it was worth it. Between fork and exec.
+    pub(super) fn become_them(&self) -> io::Result<()> {
+        let groups: Vec<Gid> = self.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+        setgroups(&groups)?;
+        setgid(Gid::from_raw(self.gid))?;
+        setuid(Uid::from_raw(self.uid))?;
+        // No program of theirs makes them somebody else again.
+        nix::sys::prctl::set_no_new_privs()?;
+        let readable = |path: &PathBuf| {
+            let opened = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path);
+            !matches!(opened, Err(error) if error.kind() == io::ErrorKind::PermissionDenied)
+        };
+        if self.private.iter().any(readable) { Err(CAN_READ.into()) } else { Ok(()) }
+    }
+
+    /// In words.
+    pub(super) fn explain(&self, error: io::Error) -> io::Error {
+        if error.raw_os_error() == Some(CAN_READ as i32) {
+            let message =
+                format!("run_as: `{}` can read the daemon's state, so nothing was started", self.name);
+            return io::Error::other(message);
+        }
+        error
+    }
+}
