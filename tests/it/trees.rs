@@ -90,6 +90,53 @@ fn what_an_agent_leaves_running_at_its_own_exit_is_ended_too() {
     assert_eq!((&exited["data"]["steps"], &exited["data"]["killed"]), (&json!(["sigkill"]), &json!(1)));
 }
 
+/// The agent is a shell that ends at SIGTERM, its child one that tidies up first, for `seconds`.
+fn stop_a_tidy_child(after_sigterm: f64, seconds: f64) -> (Value, std::time::Duration, bool) {
+    let mut daemon = Daemon::with_config(&format!(
+        "[stop]\nafter_interrupt_seconds = 0\nafter_stdin_closed_seconds = 0.1\nafter_sigterm_seconds = {after_sigterm}\n"
+    ));
+    let (ready, tidy) = (daemon.workspace().join("ready"), daemon.workspace().join("tidy"));
+    let child =
+        format!("trap 'sleep {seconds}; touch tidy; exit' TERM; touch ready; while :; do sleep 0.05; done");
+    std::fs::write(daemon.workspace().join("child.sh"), child).unwrap();
+    let (status, session) =
+        daemon.ask_to_start(json!({ "command": "sh", "args": ["-c", "sh child.sh; true"] }));
+    assert_eq!(status, 201, "{session}");
+    daemon.until("the child to be ready", |_| ready.exists().then_some(()));
+    let (answer, took) = daemon.end_session(session["id"].as_str().unwrap(), "stop");
+    assert!(marked(session["id"].as_str().unwrap()).is_empty());
+    (answer, took, tidy.exists())
+}
+
+#[test]
+fn a_child_may_tidy_up_at_sigterm_after_its_agent_has_gone_and_is_not_waited_for_longer() {
+    let (answer, took, tidy) = stop_a_tidy_child(20.0, 1.0);
+    assert_eq!(
+        (&answer["steps"], &answer["killed"]),
+        (&json!(["interrupt", "close_stdin", "sigterm"]), &json!(0))
+    );
+    assert!(tidy, "it had no time");
+    assert!(took < std::time::Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn a_child_that_takes_too_long_to_tidy_up_is_killed_after_the_wait() {
+    let (answer, took, tidy) = stop_a_tidy_child(0.3, 30.0);
+    assert_eq!(answer["steps"], json!(["interrupt", "close_stdin", "sigterm", "sigkill"]));
+    assert!(!tidy);
+    assert!(took < std::time::Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn what_an_agent_that_ends_at_eof_leaves_behind_gets_a_sigterm_too() {
+    let daemon = Daemon::with_config(QUICK);
+    let session = daemon.run(&["grandchild:nohup", "status:ready", "expect:never"]);
+    daemon.wait_status(&session, "ready");
+    let (answer, _) = daemon.end_session(&session, "stop");
+    assert_eq!(answer["steps"], json!(["interrupt", "close_stdin", "sigterm", "sigkill"]));
+    assert_eq!(answer["killed"], 1);
+}
+
 #[test]
 fn the_ladder_goes_on_when_the_daemon_dies_in_the_middle_of_it() {
     let daemon = Daemon::with_config(

@@ -54,6 +54,18 @@ impl Ladder {
         Some(rung)
     }
 
+    /// The agent has gone, and with it whoever could have listened to the gentle steps: what is left gets the signal.
+    pub(super) fn skip_to_signal(&mut self, now: Instant) {
+        if let Some((Rung::Interrupt | Rung::CloseStdin, _)) = self.next {
+            self.next = Some((Rung::Sigterm, now));
+        }
+    }
+
+    /// Whether those that were told to end still have time to do so.
+    pub(super) fn is_patient(&self) -> bool {
+        self.next.is_some()
+    }
+
     /// Straight to the top.
     pub(super) fn hurry(&mut self, now: Instant) {
         if self.next.is_some() {
@@ -83,6 +95,20 @@ mod tests {
         assert_eq!(ladder.deadline(), Some(at(60)));
         assert_eq!(ladder.due(at(60)), Some(Rung::Sigkill));
         assert_eq!(ladder.due(at(999)), None);
+    }
+
+    #[test]
+    fn what_an_agent_leaves_behind_gets_the_signal_at_once_and_its_whole_wait() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut ladder = Ladder::new(waits(), true, start);
+        ladder.due(start);
+        ladder.skip_to_signal(at(5));
+        assert_eq!(ladder.due(at(5)), Some(Rung::Sigterm));
+        ladder.skip_to_signal(at(6));
+        assert_eq!((ladder.deadline(), ladder.is_patient()), (Some(at(35)), true));
+        assert_eq!(ladder.due(at(35)), Some(Rung::Sigkill));
+        assert!(!ladder.is_patient());
     }
 
     #[test]

@@ -27,13 +27,15 @@ use crate::host::cgroup::Cgroup;
 use crate::host::frame::{Frame, Hello, Left, Waits};
 use crate::host::{EXITED, Identity, STREAM_CLOSED, Spec, journal, tree};
 
-/// How long what is below the agent may go on after it.
+/// How long what is below the agent may go on after it, unless it was told to end: then it has the time for that.
 const AFTER_EXIT: Duration = Duration::from_millis(500);
 /// How long a process may live on without its stdout.
 const AFTER_EOF: Duration = Duration::from_secs(2);
 /// How soon to look again: at a full disk, at a tree that was killed.
 const DISK_RETRY: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// And at one that has been told to end.
+const LOOK_PATIENTLY: Duration = Duration::from_millis(50);
 /// A pipe that somebody outside the tree still holds is left after this.
 const LINGER: Duration = Duration::from_millis(200);
 /// Moves from the pipe to the journal before anything else gets a turn.
@@ -193,7 +195,7 @@ impl Shim {
         let ladder = self.ladder.as_ref().and_then(Ladder::deadline);
         let eof =
             self.closed_at.filter(|_| self.exit.is_none() && self.ladder.is_none()).map(|at| at + AFTER_EOF);
-        let soon = Instant::now() + LOOK_AGAIN;
+        let soon = Instant::now() + if self.has_time() { LOOK_PATIENTLY } else { LOOK_AGAIN };
         // Children that end are told by a signal; those that have to be ended are looked after closely.
         let exit = self
             .exited_at
@@ -291,9 +293,15 @@ impl Shim {
         if self.exit.is_none() && self.closed_at.is_some_and(|at| now >= at + AFTER_EOF) {
             self.begin_stop(None, Vec::new());
         }
-        while self.exit.is_none()
-            && let Some(rung) = self.ladder.as_mut().and_then(|ladder| ladder.due(now))
+        if self.exit.is_some()
+            && let Some(ladder) = &mut self.ladder
         {
+            ladder.skip_to_signal(now);
+        }
+        while let Some(rung) = self.ladder.as_mut().and_then(|ladder| ladder.due(now)) {
+            if self.exit.is_some() && self.tree().is_empty() {
+                break; // nobody is left to be told
+            }
             if rung != Rung::Sigkill {
                 self.steps.push(rung.as_str());
             }
@@ -307,10 +315,15 @@ impl Shim {
             }
         }
         // What is left of a tree whose agent has gone, or that is being killed.
-        let overdue = self.exited_at.is_some_and(|at| now >= at + AFTER_EXIT || self.ladder.is_some());
+        let overdue = self.exited_at.is_some_and(|at| now >= at + AFTER_EXIT) && !self.has_time();
         if overdue || !self.killed.is_empty() {
             self.sweep();
         }
+    }
+
+    /// Whether the tree was told to end and may still do so by itself.
+    fn has_time(&self) -> bool {
+        self.killed.is_empty() && self.ladder.as_ref().is_some_and(Ladder::is_patient)
     }
 
     fn tree(&self) -> HashSet<i32> {
