@@ -103,8 +103,10 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
         "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "socket": paths.socket,
         "url": port.as_ref().map(port::Port::url), "started_at": Time::now().to_string(),
     });
-    std::fs::write(paths.daemon_json(), format!("{about}\n"))
-        .with_context(|| format!("cannot write {}", paths.daemon_json().display()))?;
+    if let Err(error) = write_whole(&paths.daemon_json(), &format!("{about}\n")) {
+        // For scripts that look for us; nobody else needs it.
+        tracing::warn!(%error, file = %paths.daemon_json().display(), "it cannot be written");
+    }
 
     let router = api.clone().router();
     let servers = TaskTracker::new();
@@ -157,6 +159,15 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
     Ok(())
 }
 
+/// All or nothing, under this name.
+fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
+    let temporary = file.with_extension("new");
+    let written = std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, file));
+    written.inspect_err(|_| {
+        std::fs::remove_file(&temporary).ok(); // it may not be there
+    })
+}
+
 fn make_private_dir(dir: &Path) -> anyhow::Result<()> {
     let create = || -> std::io::Result<()> {
         if !dir.exists() {
@@ -192,9 +203,9 @@ fn lock(paths: &Paths) -> anyhow::Result<Flock<File>> {
     let file = open.with_context(|| format!("cannot open {}", path.display()))?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(mut lock) => {
-            lock.set_len(0)?;
-            lock.rewind()?;
-            write!(lock, "{}", std::process::id())?;
+            // The lock is what counts; the number is for the message below, and on a full disk there is no room for it.
+            let noted = lock.set_len(0).and_then(|()| lock.rewind());
+            noted.and_then(|()| write!(lock, "{}", std::process::id())).ok();
             Ok(lock)
         }
         Err((mut file, _)) => {

@@ -82,6 +82,7 @@ struct Ended {
     phase: String,
     steps: Option<Value>,
     killed: Option<Value>,
+    recorded: Option<bool>,
 }
 
 fn tell(ended: &Ended) -> String {
@@ -92,7 +93,11 @@ fn tell(ended: &Ended) -> String {
         Some(Value::Array(killed)) if !killed.is_empty() => format!(", {} killed", killed.len()),
         _ => String::new(),
     };
-    format!("{}{steps}{killed}", clean(&ended.phase))
+    let unrecorded = match ended.recorded {
+        Some(false) => "; not recorded yet: the database cannot be written",
+        _ => "",
+    };
+    format!("{}{steps}{killed}{unrecorded}", clean(&ended.phase))
 }
 
 #[cfg(test)]
@@ -108,6 +113,10 @@ mod tests {
         assert_eq!(
             told(json!({"phase": "ended", "steps": ["SIGKILL"], "killed": 3})),
             "ended after SIGKILL, 3 killed"
+        );
+        assert_eq!(
+            told(json!({"phase": "ended", "recorded": false})),
+            "ended; not recorded yet: the database cannot be written"
         );
     }
 

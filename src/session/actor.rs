@@ -3,6 +3,7 @@
 //!
 //! Commands come first, then news of the process, then its output, a bounded batch at a time.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -112,6 +113,10 @@ pub struct Actor {
     starting: Option<oneshot::Sender<Result<(), StartError>>>,
     stoppers: Vec<oneshot::Sender<Result<Stopped, CommandError>>>,
     stopped: Stopped,
+    /// A stop that was carried out while the store did not work: recorded with whatever is recorded next.
+    unrecorded: Vec<Effect>,
+    /// News that came while an earlier write was tried again. Bounded: at most what is under way, and the exit.
+    unheard: VecDeque<News>,
     /// Who waits to hear that a message has arrived.
     arrivals: Vec<(u64, OnItsWay)>,
     /// The launch description goes into the first snapshot.
@@ -173,6 +178,8 @@ impl Actor {
             starting: Some(starting),
             stoppers: Vec::new(),
             stopped: Stopped::default(),
+            unrecorded: Vec::new(),
+            unheard: VecDeque::new(),
             arrivals: Vec::new(),
             abandoned: false,
             leave,
@@ -237,6 +244,12 @@ impl Actor {
 
     /// One thing that happens.
     async fn turn(&mut self) {
+        if !self.unrecorded.is_empty() {
+            return self.absorb(Vec::new(), None).await;
+        }
+        if let Some(news) = self.unheard.pop_front() {
+            return self.heard(news).await;
+        }
         let Some(process) = &mut self.process else {
             // Unreachable by construction; ending beats hanging.
             let reason = "the process was lost".to_owned();
@@ -272,17 +285,59 @@ impl Actor {
                 let result = self.command(input).await;
                 reply.send(result).ok(); // the caller may have gone
             }
-            Message::Stop { how, by, reply } => match self.command(Input::Stop { how, by }).await {
-                Ok(_) => self.stoppers.push(reply),
-                Err(error) => drop(reply.send(Err(error))),
-            },
+            Message::Stop { how, by, reply } => {
+                match self.command(Input::Stop { how, by: by.clone() }).await {
+                    Ok(_) => self.stoppers.push(reply),
+                    Err(CommandError::Store(StoreError::Unavailable(_))) => {
+                        self.stop_unrecorded(how, by, reply);
+                    }
+                    Err(error) => drop(reply.send(Err(error))),
+                }
+            }
+        }
+    }
+
+    /// The one thing that is done before it is recorded: the agent may be what fills the disk.
+    fn stop_unrecorded(
+        &mut self,
+        how: How,
+        by: String,
+        reply: oneshot::Sender<Result<Stopped, CommandError>>,
+    ) {
+        if self.state.is_ended() {
+            let stopped = Stopped { unrecorded: true, ..self.stopped.clone() };
+            reply.send(Ok(stopped)).ok(); // the caller may have gone
+            return;
+        }
+        let mut effects = Vec::new();
+        if let Err(refused) = step(&mut self.state, Input::Stop { how, by }, &mut effects) {
+            reply.send(Err(refused.into())).ok(); // as above
+            return;
+        }
+        tracing::warn!(?how, "stopped before it could be recorded");
+        let (stop, recorded): (Vec<_>, Vec<_>) =
+            effects.into_iter().partition(|effect| matches!(effect, Effect::Stop { .. }));
+        self.unrecorded.extend(recorded);
+        self.perform(if stop.is_empty() { Vec::new() } else { vec![Todo::Stop(how)] });
+        self.stoppers.push(reply);
+        // It may have gone meanwhile.
+        if self.unheard.iter().any(|news| matches!(news, News::Exited(_))) {
+            self.tell_stoppers();
+        }
+    }
+
+    /// Those who wait for the end of the tree do not have to wait for the store as well.
+    fn tell_stoppers(&mut self) {
+        for reply in self.stoppers.drain(..) {
+            let stopped = Stopped { unrecorded: true, ..self.stopped.clone() };
+            reply.send(Ok(stopped)).ok(); // the caller may have gone
         }
     }
 
     /// What an operator wants: all of it is committed, or nothing has changed.
     async fn command(&mut self, input: Input) -> Result<Done, CommandError> {
         let before = self.state.clone();
-        let mut effects = Vec::new();
+        let mut effects = self.unrecorded.clone();
         step(&mut self.state, input, &mut effects)?;
         let prompt = effects.iter().find_map(|effect| match effect {
             Effect::Ledger(Entry::PromptAdded(prompt)) => Some(prompt.id),
@@ -298,6 +353,7 @@ impl Actor {
             });
         }
         self.launch = None;
+        self.unrecorded.clear();
         failpoint::visit("command.committed");
         let (on_its_way, arrival) = Arrival::new();
         let last = todo.iter().rev().find_map(|todo| match todo {
@@ -319,8 +375,8 @@ impl Actor {
                 News::Failed { n, cause } => settled.push((n, Some(cause))),
                 News::Exited(gone) => departure = Some(gone),
             }
-            let process = self.process.as_mut();
-            next = process.filter(|_| departure.is_none()).and_then(|process| process.news.try_recv().ok());
+            let process = self.process.as_mut().filter(|_| departure.is_none());
+            next = self.unheard.pop_front().or_else(|| process?.news.try_recv().ok());
         }
         self.settle(settled).await;
         if let Some(departure) = departure {
@@ -371,7 +427,7 @@ impl Actor {
         let Departure { exit, reason, steps, killed, stderr_tail, written } = departure;
         // What was in its pipe by then has arrived, whether we were told or not.
         self.settle(self.state.under_way(written).map(|n| (n, None)).collect()).await;
-        self.stopped = Stopped { steps: steps.clone(), killed };
+        self.stopped = Stopped { steps: steps.clone(), killed, unrecorded: false };
         failpoint::visit("exit.heard");
         let gone = Gone { exit, reason, steps, killed, stderr_tail };
         self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![Outgoing::Cleared]).await;
@@ -459,7 +515,8 @@ impl Actor {
 
     /// What has happened and cannot be refused: committed, however long it takes. Meanwhile commands are refused.
     async fn absorb_with(&mut self, inputs: Vec<Input>, consumed: Option<u64>, outgoing: Vec<Outgoing>) {
-        let mut effects = Vec::with_capacity(inputs.len() + 4);
+        let mut effects = std::mem::take(&mut self.unrecorded);
+        effects.reserve(inputs.len() + 4);
         for input in inputs {
             if let Err(refused) = step(&mut self.state, input, &mut effects) {
                 tracing::error!(%refused, "what happened was refused");
@@ -491,14 +548,36 @@ impl Actor {
         self.perform(todo);
     }
 
-    /// Commands get their 503 while the store cannot be written.
+    /// Commands get their 503 while the store cannot be written; a stop is carried out all the same.
     async fn refuse_for(&mut self, delay: Duration) {
-        let deadline = tokio::time::Instant::now() + delay;
-        while let Ok(Some(message)) = tokio::time::timeout_at(deadline, self.desk.inbox.recv()).await {
-            let busy = || StoreError::Unavailable("an earlier write is being tried again".to_owned());
-            match message {
-                Message::Command { reply, .. } => drop(reply.send(Err(busy().into()))),
-                Message::Stop { reply, .. } => drop(reply.send(Err(busy().into()))),
+        let deadline = tokio::time::sleep(delay);
+        tokio::pin!(deadline);
+        loop {
+            let process = &mut self.process;
+            let news = async {
+                match process {
+                    Some(process) => process.news.recv().await,
+                    None => None,
+                }
+            };
+            tokio::select! {
+                biased;
+                Some(message) = self.desk.inbox.recv() => match message {
+                    Message::Command { reply, .. } => {
+                        let busy = StoreError::Unavailable("an earlier write is being tried again".to_owned());
+                        reply.send(Err(busy.into())).ok(); // the caller may have gone
+                    }
+                    Message::Stop { how, by, reply } => self.stop_unrecorded(how, by, reply),
+                },
+                Some(news) = news => {
+                    if let News::Exited(departure) = &news {
+                        let (steps, killed) = (departure.steps.clone(), departure.killed);
+                        self.stopped = Stopped { steps, killed, unrecorded: false };
+                        self.tell_stoppers();
+                    }
+                    self.unheard.push_back(news);
+                }
+                () = &mut deadline => return,
             }
         }
     }

@@ -32,6 +32,8 @@ pub enum CommandError {
 pub struct Stopped {
     pub steps: Vec<String>,
     pub killed: u32,
+    /// The tree is gone, but the store does not work: the end is recorded as soon as it does.
+    pub unrecorded: bool,
 }
 
 /// What a command has come to once it is committed.

@@ -328,6 +328,58 @@ fn when_files_may_not_grow_nothing_is_lost_and_commands_are_refused() {
 }
 
 #[test]
+fn on_a_full_disk_agents_can_be_stopped_and_killed_and_it_is_recorded_later() {
+    let Some(mut daemon) = on_a_small_disk() else { return };
+    let go = daemon.workspace().join("go");
+    let wait = format!("wait-file:{}", go.display());
+    let agents = [
+        // One says nothing: its stop is what cannot be written. The other two are in the middle of a write.
+        (daemon.run(&["status:ready", "expect:never"]), "stop"),
+        (daemon.run(&["status:ready", &wait, "flood:200000", "expect:never"]), "stop"),
+        (daemon.run(&["status:ready", &wait, "flood:200000", "hang"]), "kill"),
+    ];
+    let mut pids = Vec::new();
+    for (id, _) in &agents {
+        daemon.wait_status(id, "ready");
+        pids.push(daemon.show(id)["pid"].as_i64().unwrap());
+    }
+    fill(&daemon);
+    std::fs::write(&go, "").unwrap();
+    daemon.until("the floods to be stuck", |daemon| daemon.log().contains("will try again").then_some(()));
+    for ((id, how), pid) in agents.iter().zip(&pids) {
+        let (status, refusal) = daemon.post(&format!("/api/v1/sessions/{id}/interrupt"), &json!({}));
+        assert_eq!(status, 503, "{refusal}");
+        let (answer, took) = daemon.end_session(id, how);
+        assert_eq!((&answer["phase"], &answer["recorded"]), (&json!("ended"), &json!(false)), "{answer}");
+        assert!(!alive(*pid), "{how} answers when it is gone");
+        assert!(took < Duration::from_secs(8), "{took:?}");
+        assert_ne!(daemon.show(id)["phase"], "ended", "what is not recorded is not shown");
+    }
+    // Once more, and by the command line: it has ended, and that is still to be written.
+    let told = daemon.cli(&["--socket", daemon.socket().to_str().unwrap(), "stop", &agents[0].0]).ok();
+    assert!(told.stdout.contains("not recorded yet"), "{told:?}");
+    std::fs::remove_file(filler(&daemon)).unwrap();
+    for (id, how) in &agents {
+        let events = daemon.all_events(id);
+        let kinds: Vec<&str> = events.iter().filter_map(|event| event["kind"].as_str()).collect();
+        assert_eq!(kinds.iter().filter(|kind| **kind == "session.stopping").count(), 1, "{how}");
+        let reason = events.last().unwrap()["data"]["reason"].as_str().unwrap();
+        assert!(reason.starts_with(if *how == "stop" { "stopped by " } else { "killed by " }), "{reason}");
+    }
+}
+
+#[test]
+fn a_daemon_starts_without_daemon_json_where_it_cannot_be_written() {
+    let dir = home("");
+    std::fs::create_dir_all(dir.path().join("state/daemon.new/in the way")).unwrap();
+    std::fs::write(dir.path().join("state/daemon.lock"), "").unwrap();
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    healthy(&daemon);
+    assert!(!daemon.dir.path().join("state/daemon.json").exists());
+    assert!(daemon.log().contains("daemon.json"), "{}", daemon.log());
+}
+
+#[test]
 fn a_daemon_on_a_full_disk_can_be_stopped_and_leaves_no_agent() {
     let Some(daemon) = on_a_small_disk() else { return };
     let ids: Vec<String> =

@@ -75,7 +75,10 @@ async fn honoured(api: &Api, key: &HeaderValue, request: Request, next: Next) ->
     // A fault of ours is no answer: the next try may do better.
     if !status.is_server_error() {
         let remembered = Remembered { fingerprint, status: status.as_u16(), body: body.clone() };
-        api.store().remember(key.to_owned(), remembered, Time::now()).await?;
+        // What was done stays done: whoever has this answer does not ask again.
+        if let Err(error) = api.store().remember(key.to_owned(), remembered, Time::now()).await {
+            tracing::warn!(%error, "an answer could not be remembered");
+        }
     }
     Ok(answer(status.as_u16(), body))
 }

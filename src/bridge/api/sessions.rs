@@ -14,7 +14,7 @@ use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, limit, the};
 use super::view::{self, List, SessionView};
 use crate::config::Protocol;
-use crate::domain::{SessionId, SessionRecord};
+use crate::domain::{Phase, SessionId, SessionRecord};
 use crate::session::{How, Input};
 use crate::supervisor::StartRequest;
 
@@ -156,6 +156,8 @@ pub(super) struct Ended {
     steps: Vec<String>,
     /// How many processes had to be killed.
     killed: u32,
+    /// False if the database could not be written so far.
+    recorded: bool,
 }
 
 pub(super) async fn stop(
@@ -201,12 +203,18 @@ impl Api {
     async fn end(&self, typed: &str, how: How, by: String) -> Result<Json<Ended>, ApiError> {
         let record = self.session(typed).await?;
         let stopped = self.supervisor().stop(record.id, how, by).await?;
-        let record = self.session(&record.id.to_string()).await?;
+        // Without a store that works, the log does not know yet that it has ended.
+        let phase = if stopped.unrecorded {
+            Phase::Ended
+        } else {
+            self.session(&record.id.to_string()).await?.phase
+        };
         Ok(Json(Ended {
             session: record.id.to_string(),
-            phase: record.phase.as_str().to_owned(),
+            phase: phase.as_str().to_owned(),
             steps: stopped.steps,
             killed: stopped.killed,
+            recorded: !stopped.unrecorded,
         }))
     }
 }
