@@ -50,15 +50,14 @@ pub struct Cut {
 }
 
 impl Store {
-    /// By id, by name (a live session's first), or by a unique prefix of an id.
+    /// By id, by name (a live session's first, then the newest), or by a unique prefix of an id.
     pub async fn session(&self, typed: String) -> Result<Found<SessionRecord>, StoreError> {
         self.read(move |connection| {
             for scope in ["s.phase NOT IN ('ended', 'parked')", "1"] {
                 let sql =
-                    format!("SELECT {SESSION} WHERE s.name = ?1 AND {scope} ORDER BY s.key DESC LIMIT 6");
-                let named = rows(connection, &sql, params![typed], session)?;
-                if !named.is_empty() {
-                    return Ok(one_of(named, |record| record.id.to_string()));
+                    format!("SELECT {SESSION} WHERE s.name = ?1 AND {scope} ORDER BY s.key DESC LIMIT 1");
+                if let Some((newest, _)) = rows(connection, &sql, params![typed], session)?.pop() {
+                    return Ok(Found::One(newest));
                 }
             }
             find(connection, SESSION, "s", SessionId::PREFIX, &typed, session, |record| record.id.to_string())
