@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::client::Answer;
@@ -18,6 +19,9 @@ use super::{Context, client::Client};
 /// Wait until a session is idle, waits for somebody, or has ended
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+An agent that has just been started has two seconds to begin by itself before it counts as idle; one that has ended a turn \
+is idle at once.
+
 Exit code 1 means that the time was up, or that the session ended while something else was waited for.
 
 Examples:
@@ -46,6 +50,9 @@ enum Goal {
     Ended,
 }
 
+/// How long an agent may take from its start to its first word.
+const TO_BEGIN: Duration = Duration::from_secs(2);
+
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Reached,
@@ -67,12 +74,38 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
 
 /// The session's state is read after the place in the log, so that no change can fall between them.
 async fn wait(typed: &str, goal: Goal, client: &Client) -> anyhow::Result<Answer> {
-    let after = last_seq(client).await?;
-    let answer = client.get(&url(&["sessions", typed], &[])).await?;
-    let session: Session = answer.parse()?;
-    if let Some(answer) = settle(goal, "", answer)? {
-        return Ok(answer);
+    loop {
+        let after = last_seq(client).await?;
+        let answer = client.get(&url(&["sessions", typed], &[])).await?;
+        let session: Session = answer.parse()?;
+        let Some(left) = still_young(&session).filter(|_| goal == Goal::Idle) else {
+            return match settle(goal, "", false, answer)? {
+                Some(answer) => Ok(answer),
+                None => follow(&session, goal, false, after, client).await,
+            };
+        };
+        // Nothing is idle that has not had the time to begin.
+        if let Ok(answer) = tokio::time::timeout(left, follow(&session, goal, true, after, client)).await {
+            return answer;
+        }
     }
+}
+
+/// How long an agent may still take to begin by itself. One that works or waits has begun.
+fn still_young(session: &Session) -> Option<Duration> {
+    let started: Timestamp = session.started_at.as_deref()?.parse().ok()?;
+    let age = Duration::try_from(Timestamp::now().duration_since(started)).ok()?;
+    let left = TO_BEGIN.checked_sub(age).filter(|left| !left.is_zero())?;
+    ["starting", "idle"].contains(&session.phase.as_str()).then_some(left)
+}
+
+async fn follow(
+    session: &Session,
+    goal: Goal,
+    young: bool,
+    after: u64,
+    client: &Client,
+) -> anyhow::Result<Answer> {
     let mut stream = Stream::open(client, Some(&session.id), after).await?;
     let path = url(&["sessions", &session.id], &[]);
     loop {
@@ -86,7 +119,7 @@ async fn wait(typed: &str, goal: Goal, client: &Client) -> anyhow::Result<Answer
         };
         match client.get(&path).await {
             Ok(answer) => {
-                if let Some(answer) = settle(goal, &kind, answer)? {
+                if let Some(answer) = settle(goal, &kind, young, answer)? {
                     return Ok(answer);
                 }
             }
@@ -96,9 +129,9 @@ async fn wait(typed: &str, goal: Goal, client: &Client) -> anyhow::Result<Answer
     }
 }
 
-fn settle(goal: Goal, kind: &str, answer: Answer) -> anyhow::Result<Option<Answer>> {
+fn settle(goal: Goal, kind: &str, young: bool, answer: Answer) -> anyhow::Result<Option<Answer>> {
     let session: Session = answer.parse()?;
-    match judge(goal, &session.phase, kind) {
+    match judge(goal, &session.phase, kind, young) {
         Verdict::Reached => Ok(Some(answer)),
         Verdict::NotYet => Ok(None),
         Verdict::OutOfReach => {
@@ -113,8 +146,9 @@ fn settle(goal: Goal, kind: &str, answer: Answer) -> anyhow::Result<Option<Answe
 }
 
 /// An end that was logged counts for those who wait for it, even if the session was resumed right away.
-fn judge(goal: Goal, phase: &str, kind: &str) -> Verdict {
+fn judge(goal: Goal, phase: &str, kind: &str, young: bool) -> Verdict {
     match (goal, phase) {
+        (Goal::Idle, "idle") if young && kind != "turn.ended" => Verdict::NotYet,
         (Goal::Ended, _) if kind == "session.ended" => Verdict::Reached,
         (Goal::Idle, "idle") | (Goal::Waiting, "waiting") | (Goal::Ended, "ended") => Verdict::Reached,
         (_, "ended") => Verdict::OutOfReach,
@@ -142,7 +176,8 @@ async fn too_late(typed: &str, limit: Duration, cx: &Context) -> anyhow::Error {
         Ok(session) => format!("{} is still {}", session.label(), session.phase),
         Err(_) => format!("{typed} is not there yet"),
     };
-    Failure::failed(format!("{now} after {limit:?}")).into()
+    let after = if limit.is_zero() { String::new() } else { format!(" after {limit:?}") };
+    Failure::failed(format!("{now}{after}")).into()
 }
 
 #[cfg(test)]
@@ -151,12 +186,14 @@ mod tests {
 
     #[test]
     fn a_goal_is_reached_missed_or_still_ahead() {
-        assert_eq!(judge(Goal::Idle, "idle", ""), Verdict::Reached);
-        assert_eq!(judge(Goal::Idle, "working", "turn.started"), Verdict::NotYet);
-        assert_eq!(judge(Goal::Waiting, "waiting", "clearance.requested"), Verdict::Reached);
-        assert_eq!(judge(Goal::Waiting, "ended", "session.ended"), Verdict::OutOfReach);
-        assert_eq!(judge(Goal::Waiting, "parked", ""), Verdict::NotYet);
-        assert_eq!(judge(Goal::Ended, "ended", ""), Verdict::Reached);
-        assert_eq!(judge(Goal::Ended, "starting", "session.ended"), Verdict::Reached);
+        assert_eq!(judge(Goal::Idle, "idle", "", false), Verdict::Reached);
+        assert_eq!(judge(Goal::Idle, "idle", "agent.ready", true), Verdict::NotYet);
+        assert_eq!(judge(Goal::Idle, "idle", "turn.ended", true), Verdict::Reached);
+        assert_eq!(judge(Goal::Idle, "working", "turn.started", false), Verdict::NotYet);
+        assert_eq!(judge(Goal::Waiting, "waiting", "clearance.requested", false), Verdict::Reached);
+        assert_eq!(judge(Goal::Waiting, "ended", "session.ended", false), Verdict::OutOfReach);
+        assert_eq!(judge(Goal::Waiting, "parked", "", false), Verdict::NotYet);
+        assert_eq!(judge(Goal::Ended, "ended", "", false), Verdict::Reached);
+        assert_eq!(judge(Goal::Ended, "starting", "session.ended", false), Verdict::Reached);
     }
 }
