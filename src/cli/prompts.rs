@@ -23,7 +23,7 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     if let Some(prompt) = args.remove {
-        let answer = cx.client.delete(&url(&["prompts", &prompt], &[])).await?;
+        let answer = cx.client.delete(&url(&["prompts", &prompt], &[("session", &args.session)])).await?;
         return cx.answer(&answer, || Ok(format!("{} taken back", clean(&prompt))));
     }
     let list = cx.client.list(&["sessions", &args.session, "prompts"], &[]).await?;

@@ -54,12 +54,28 @@ pub(super) async fn send(
     Ok((StatusCode::ACCEPTED, Json(view::prompt(prompt))))
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TakeBack {
+    /// Only if it is a prompt of this session.
+    session: Option<String>,
+}
+
 pub(super) async fn take_back(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
+    Query(query): Query<TakeBack>,
 ) -> Result<StatusCode, ApiError> {
+    let session = match &query.session {
+        Some(typed) => Some(api.session(typed).await?.id),
+        None => None,
+    };
     let prompt = api.prompt(&id).await?;
+    if session.is_some_and(|session| session != prompt.session) {
+        let hint = format!("it belongs to {}", prompt.session);
+        return Err(ApiError::not_found("prompt of this session", &id).hint(hint));
+    }
     if prompt.state == PromptState::Withdrawn {
         return Ok(StatusCode::NO_CONTENT);
     }
