@@ -125,6 +125,10 @@ fn agent(at: &KeyPath, name: &str, profile: &AgentProfile) -> Checked {
         return problem(at.key("command"), "a command is needed, the program that starts the agent");
     }
     without_nul(at.key("command"), &profile.command)?;
+    if profile.command.contains('/') && !profile.command.starts_with('/') {
+        let tilde = if profile.command.starts_with('~') { ", `~` is not expanded here" } else { "" };
+        return problem(at.key("command"), format!("must be an absolute path or a name on the PATH{tilde}"));
+    }
     for (index, arg) in profile.args.iter().enumerate() {
         without_nul(at.key("args").index(index), arg)?;
     }
@@ -324,6 +328,11 @@ mod tests {
         check("\n[agents.a]\nargs = ['x']", &format!("2: {words}"));
         check("[agents.a]\n\ncommand = ' '", &format!("3: {words}"));
         check("[agents.a]\ncommand = \"a\\u0000\"", "2: agents.a.command: must not contain a NUL character");
+        let words = "2: agents.a.command: must be an absolute path or a name on the PATH";
+        check("[agents.a]\ncommand = './a'", words);
+        check("[agents.a]\ncommand = 'bin/a'", words);
+        check("[agents.a]\ncommand = '~/a'", &format!("{words}, `~` is not expanded here"));
+        accept("[agents.a]\ncommand = '/a'");
         check(
             "[agents.a]\ncommand = 'a'\nargs = ['b', \"\\u0000\"]",
             "3: agents.a.args[1]: must not contain a NUL character",
