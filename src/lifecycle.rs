@@ -132,6 +132,9 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
             _ = hangup.recv() => if terminal { break ("SIGHUP", on_stop) } else { api.reload_on_signal().await },
         }
     };
+    if let Some(guide) = guide {
+        guide.abort(); // nobody needs to be told what to do next
+    }
     tracing::info!(cause, agents = %how, "stopping");
     match how {
         OnStop::Leave => supervisor.leave().await,
@@ -147,9 +150,6 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
             };
             supervisor.shut_down(impatience).await;
         }
-    }
-    if let Some(guide) = guide {
-        guide.abort();
     }
     closing.cancel();
     tokio::time::timeout(LAST_ANSWERS, servers.wait()).await.ok(); // a client that does not read is not waited for

@@ -72,7 +72,7 @@ impl Guide {
                 id = text("clearance"),
             ),
             "clearance.delivered" => "The decision has reached the agent.\n".to_owned(),
-            "turn.ended" => format!(
+            "turn.ended" if data["stop_reason"] != "exited" => format!(
                 "The agent is done. Give it something else to do:\n  {intercom} send {} \"once more, please\"\n",
                 event.session
             ),

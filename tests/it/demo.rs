@@ -98,6 +98,17 @@ fn the_demo_is_followed_from_start_to_end_by_typing_what_it_prints() {
 }
 
 #[test]
+fn a_demo_that_is_stopped_is_not_told_to_go_on() {
+    let mut newcomer = Newcomer::watching(Daemon::start_in(home(""), &["--demo"], &[]));
+    newcomer.line("answer");
+    let log = newcomer.daemon.dir.path().join("daemon.log");
+    let (_dir, status) = newcomer.daemon.end(Signal::SIGINT);
+    assert_eq!(status.code(), Some(0));
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("stopping") && !log.contains("Give it something else"), "{log}");
+}
+
+#[test]
 fn what_the_demo_prints_works_also_if_its_directory_has_a_strange_name() {
     let dir = tempfile::Builder::new().prefix("it's a $HOME & more").tempdir().unwrap();
     std::fs::create_dir(dir.path().join("work")).unwrap();
