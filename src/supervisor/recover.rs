@@ -24,7 +24,8 @@ pub struct Recovered {
 
 impl std::fmt::Display for Recovered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} sessions re-attached, {} ended while away", self.attached, self.ended)
+        let sessions = if self.attached == 1 { "session" } else { "sessions" };
+        write!(f, "{} {sessions} re-attached, {} ended while away", self.attached, self.ended)
     }
 }
 

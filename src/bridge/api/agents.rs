@@ -9,6 +9,7 @@ use super::Api;
 use super::error::ApiError;
 use super::extract::{Query, ShortList, limit};
 use super::view::List;
+use crate::config::DEMO_AGENT;
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct AgentView {
@@ -25,9 +26,9 @@ pub(super) async fn list(
 ) -> Result<Json<List<AgentView>>, ApiError> {
     limit(query.limit)?;
     let agents = api.supervisor().agents().into_iter().map(|(name, profile)| AgentView {
+        command: if name == DEMO_AGENT { "(built in)".to_owned() } else { profile.command },
         name,
         description: profile.description,
-        command: profile.command,
         protocol: profile.protocol.as_str(),
     });
     Ok(Json(List::whole(agents.collect())))
