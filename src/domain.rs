@@ -29,7 +29,7 @@ pub use json::{Json, RequestId};
 pub use ledger::Entry;
 pub use prompt::{Prompt, PromptState};
 pub use question::{Answer, Question, QuestionStatus};
-pub use said::{Ask, Fault, FaultCode, Outbound, Progress, Rejection, Said};
+pub use said::{Ask, Fault, FaultCode, Line, Outbound, Progress, Rejection, Said};
 pub use session::{Exit, Phase, SessionRecord, Turn};
 pub use time::Time;
 

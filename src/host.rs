@@ -118,8 +118,6 @@ pub struct Departure {
 pub const STREAM_CLOSED: &str = "stream closed";
 /// The process ended while something else kept its stdout open.
 pub const EXITED: &str = "exited";
-/// Why a message did not arrive.
-const WRITE_FAILED: &str = "write failed: stream closed";
 /// Nothing outlives a restart of the machine.
 pub const REBOOTED: &str = "the machine was restarted";
 

@@ -64,7 +64,7 @@ fn outcome(clearance: &Clearance, cx: &Context) -> String {
 pub(super) fn settle(delivery: &Delivery) -> anyhow::Result<()> {
     match delivery {
         Delivery::Failed(cause) => {
-            let hint = "the decision is recorded, but the agent will not hear of it";
+            let hint = "it is recorded, but the agent will not hear of it";
             Err(Failure::failed(format!("not delivered: {cause}")).hint(hint).into())
         }
         Delivery::Other(state) if state == "pending" => {

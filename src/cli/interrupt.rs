@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
-use super::Context;
+use super::model::Sent;
 use super::text::clean;
 use super::url::url;
+use super::{Context, decide};
 
 /// Ask an agent to drop what it is doing; the session goes on
 #[derive(Debug, clap::Args)]
@@ -19,5 +20,9 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let body = args.reason.map_or_else(|| json!({}), |reason| json!({"reason": reason}));
     let answer = cx.client.post(&url(&["sessions", &args.session, "interrupt"], &[]), &body).await?;
-    cx.answer(&answer, || Ok(format!("{} interrupted", clean(&args.session))))
+    let delivery = answer.parse::<Sent>()?.delivery();
+    cx.answer(&answer, || {
+        Ok(format!("{} interrupted{}", clean(&args.session), delivery.unless_delivered()))
+    })?;
+    decide::settle(&delivery)
 }

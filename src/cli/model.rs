@@ -196,6 +196,27 @@ pub(super) struct Prompt {
     pub(super) state: String,
     pub(super) by: Option<String>,
     pub(super) at: Option<String>,
+    /// Why it did not arrive.
+    pub(super) error: Option<String>,
+}
+
+impl Prompt {
+    pub(super) fn delivery(&self) -> Delivery {
+        Delivery::read(Some(&Value::from(self.state.clone())), self.error.as_deref())
+    }
+}
+
+/// What was said to an agent at once.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Sent {
+    delivery: Option<Value>,
+    delivery_cause: Option<String>,
+}
+
+impl Sent {
+    pub(super) fn delivery(&self) -> Delivery {
+        Delivery::read(self.delivery.as_ref(), self.delivery_cause.as_deref())
+    }
 }
 
 /// Whether an answer has reached the agent.
@@ -222,6 +243,14 @@ impl Delivery {
             }
             Some(Value::Null) | None => Self::Other("none".to_owned()),
             Some(other) => Self::Other(other.to_string()),
+        }
+    }
+
+    /// Nothing where all is well, else what is not.
+    pub(super) fn unless_delivered(&self) -> String {
+        match self {
+            Self::Delivered => String::new(),
+            other => format!(" ({})", super::text::clean(&other.describe())),
         }
     }
 

@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
-use super::Context;
+use super::model::Sent;
 use super::text::clean;
 use super::url::url;
+use super::{Context, decide};
 
 /// Remind an agent to go on
 #[derive(Debug, clap::Args)]
@@ -19,5 +20,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let body = args.message.map_or_else(|| json!({}), |message| json!({"message": message}));
     let answer = cx.client.post(&url(&["sessions", &args.session, "nudge"], &[]), &body).await?;
-    cx.answer(&answer, || Ok(format!("{} nudged", clean(&args.session))))
+    let delivery = answer.parse::<Sent>()?.delivery();
+    cx.answer(&answer, || Ok(format!("{} nudged{}", clean(&args.session), delivery.unless_delivered())))?;
+    decide::settle(&delivery)
 }

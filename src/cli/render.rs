@@ -108,6 +108,8 @@ fn talk_event(kind: &str, data: &Data) -> Option<Shown> {
             &format!("nudged{by}{}", colon(data, "message")),
             data.text("message").unwrap_or_default(),
         ),
+        "nudge.undelivered" => undelivered("the nudge", data),
+        "interrupt.undelivered" => undelivered("the interrupt", data),
         "interrupt" => Shown::with_text(
             Style::Yellow,
             &format!("interrupted{by}{}", colon(data, "reason")),
@@ -362,6 +364,7 @@ mod tests {
             show("prompt.withdrawn", json!({"prompt": "prm_0123456789", "by": "ana"})),
             show("nudge", json!({"message": "go on", "by": "ana"})),
             show("interrupt", json!({"reason": null, "by": "ana"})),
+            show("interrupt.undelivered", json!({"cause": "stream closed"})),
             show(
                 "line.rejected",
                 json!({"reason": "malformed JSON", "excerpt": "{oops", "bytes": 5, "method": null, "field": null}),
@@ -383,6 +386,7 @@ mod tests {
         prompt prm_01234567 taken back by ana
         nudged by ana: go on
         interrupted by ana
+        the interrupt was NOT delivered: stream closed
         a line was rejected: malformed JSON (5 bytes)
             │ {oops
         a line of status/update, field message was rejected: missing field (9 bytes)
@@ -503,7 +507,9 @@ mod tests {
             "prompt.undelivered",
             "prompt.withdrawn",
             "nudge",
+            "nudge.undelivered",
             "interrupt",
+            "interrupt.undelivered",
             "clearance.requested",
             "clearance.decided",
             "clearance.undelivered",

@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::model::Prompt;
 use super::text::{clean, short};
 use super::url::url;
-use super::{Context, out};
+use super::{Context, decide, out};
 
 /// Send a prompt to an agent, now or as soon as it takes one
 #[derive(Debug, clap::Args)]
@@ -25,10 +25,9 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let body = json!({"text": text(args.text)?});
     let answer = cx.client.post(&url(&["sessions", &args.session, "prompts"], &[]), &body).await?;
-    cx.answer(&answer, || {
-        let prompt: Prompt = answer.parse()?;
-        Ok(format!("{} {}", short(&prompt.id), clean(&prompt.state)))
-    })
+    let prompt: Prompt = answer.parse()?;
+    cx.answer(&answer, || Ok(format!("{} {}", short(&prompt.id), clean(&prompt.state))))?;
+    decide::settle(&prompt.delivery())
 }
 
 /// What was typed, or stdin for `-` without its last line feed.

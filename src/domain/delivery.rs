@@ -15,6 +15,9 @@ pub enum Delivery {
 }
 
 impl Delivery {
+    /// Why a message did not arrive: the agent had closed its stdin, or was gone.
+    pub const STREAM_CLOSED: &str = "write failed: stream closed";
+
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::None => "none",

@@ -13,6 +13,7 @@ pub enum Said {
         text: String,
         sort: Option<String>,
         params: Json,
+        line: Line,
     },
     Status {
         params: Json,
@@ -24,6 +25,8 @@ pub enum Said {
     TurnEnd {
         stop_reason: String,
         params: Json,
+        /// All of it, in case there is no turn to be ended.
+        message: Json,
     },
     /// What it does, whether or not it has asked.
     Tool {
@@ -63,6 +66,14 @@ pub struct Ask {
     pub options: Vec<Choice>,
     /// Everything the agent sent, known or not.
     pub params: Json,
+    pub line: Line,
+}
+
+/// What is left of the line that a request came in, in case it has to be rejected after all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    pub excerpt: String,
+    pub bytes: u64,
 }
 
 /// What a heartbeat's list of steps adds up to.
@@ -74,7 +85,7 @@ pub enum Progress {
 }
 
 /// Why a line was not usable, with a cut excerpt of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rejection {
     pub reason: String,
     pub excerpt: String,

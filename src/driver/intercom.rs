@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::Driver;
-use crate::domain::{Ask, Fault, FaultCode, Json, Outbound, Progress, Rejection, RequestId, Said};
+use crate::domain::{Ask, Fault, FaultCode, Json, Line, Outbound, Progress, Rejection, RequestId, Said};
 use crate::wire::excerpt;
 use crate::wire::framing::Frame;
 use crate::wire::intercom::{self as wire, Bad, Inbound, Step};
@@ -76,16 +76,19 @@ fn said(message: Inbound<'_>, text: &str) -> Said {
             claimed_risk: known.risk_level.map(Into::into),
             options: Vec::new(),
             params: Json::raw(params),
+            line: line(text),
         }),
         Inbound::PromptForward { id, known, params } => Said::Question {
             request: id,
             text: known.text.into_owned(),
             sort: known.sort.map(Into::into),
             params: Json::raw(params),
+            line: line(text),
         },
         Inbound::TurnEnd { stop_reason, params } => Said::TurnEnd {
             stop_reason: stop_reason.map_or_else(|| "end_turn".to_owned(), Into::into),
             params: params.map_or_else(empty, Json::raw),
+            message: whole(text),
         },
         Inbound::ToolUpdate { tool, params } => Said::Tool {
             acts: tool.as_deref().is_some_and(|tool| ACTS.contains(&tool)),
@@ -126,6 +129,10 @@ fn rejected(bad: Bad, text: &str) -> Said {
         },
         fault,
     }
+}
+
+fn line(text: &str) -> Line {
+    Line { excerpt: excerpt(text.as_bytes()), bytes: text.len() as u64 }
 }
 
 fn unreadable(reason: &str, excerpt: String, bytes: u64) -> Said {

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use super::frame::{Frame, Left};
 use super::journal::Reader;
 use super::shim::{EXIT, Meta, stderr_tail};
-use super::{Departure, Keep, News, Process, Trim, WRITE_FAILED, journal, leftovers};
+use super::{Departure, Keep, News, Process, Trim, journal, leftovers};
 
 /// Chunks of output waiting for the session. When full, the journal grows; when that is full, the agent waits.
 const CHUNKS: usize = 4;
@@ -117,11 +117,11 @@ impl Care {
                     }
                     Frame::Sack(n) => news.send(News::Written { n }).await.unwrap_or(()),
                     Frame::Nack(n) => {
-                        let cause = WRITE_FAILED.to_owned();
+                        let cause = crate::domain::Delivery::STREAM_CLOSED.to_owned();
                         news.send(News::Failed { n, cause }).await.unwrap_or(());
                     }
                     Frame::Exit(_, end) => left = Some(end),
-                    Frame::Note(text) => tracing::warn!(shim = self.meta.shim.pid, "{text}"),
+                    Frame::Note(text) => tracing::warn!(session.id = self.meta.session, "{text}"),
                     _ => {}
                 }
             }
@@ -135,7 +135,7 @@ impl Care {
         let hung_up = tokio::time::Instant::now();
         while left.is_none() && self.meta.shim.is_running() && read_exit(&self.keep.dir).is_none() {
             if hung_up.elapsed() > HANGING_UP {
-                tracing::error!(shim = self.meta.shim.pid, "a shim hung up and lives on; it is ended");
+                tracing::error!(session.id = self.meta.session, "a shim hung up and lives on; it is ended");
                 self.meta.shim.kill();
             }
             tokio::time::sleep(LINGER).await;

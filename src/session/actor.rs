@@ -3,7 +3,7 @@
 //!
 //! Commands come first, then news of the process, then its output, a bounded batch at a time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,12 +15,14 @@ use tracing::Instrument;
 use super::commit::{self, Todo, step};
 use super::handle::{Arrival, CommandError, Desk, Done, Handle, Message, OnItsWay, Stopped};
 use super::state::{Assessed, Effect, Gone, How, Input, Judge, Refused, State};
-use crate::domain::{Ask, Entry, Outbound, Risk, Said, Time};
+use crate::domain::{Ask, Delivery, Entry, Fact, Json, Kind, Outbound, Rejection, Risk, Said, Time};
 use crate::driver::Driver;
 use crate::failpoint;
 use crate::host::{Departure, Keep, Ladder, News, Process, Spec};
 use crate::store::{Outgoing, Store, StoreError, Write};
 use crate::wire::framing::{Frame, Framer};
+
+mod unrecorded;
 
 /// Events in one write of bulk output.
 const BATCH_ROWS: usize = 1000;
@@ -297,43 +299,6 @@ impl Actor {
         }
     }
 
-    /// The one thing that is done before it is recorded: the agent may be what fills the disk.
-    fn stop_unrecorded(
-        &mut self,
-        how: How,
-        by: String,
-        reply: oneshot::Sender<Result<Stopped, CommandError>>,
-    ) {
-        if self.state.is_ended() {
-            let stopped = Stopped { unrecorded: true, ..self.stopped.clone() };
-            reply.send(Ok(stopped)).ok(); // the caller may have gone
-            return;
-        }
-        let mut effects = Vec::new();
-        if let Err(refused) = step(&mut self.state, Input::Stop { how, by }, &mut effects) {
-            reply.send(Err(refused.into())).ok(); // as above
-            return;
-        }
-        tracing::warn!(?how, "stopped before it could be recorded");
-        let (stop, recorded): (Vec<_>, Vec<_>) =
-            effects.into_iter().partition(|effect| matches!(effect, Effect::Stop { .. }));
-        self.unrecorded.extend(recorded);
-        self.perform(if stop.is_empty() { Vec::new() } else { vec![Todo::Stop(how)] });
-        self.stoppers.push(reply);
-        // It may have gone meanwhile.
-        if self.unheard.iter().any(|news| matches!(news, News::Exited(_))) {
-            self.tell_stoppers();
-        }
-    }
-
-    /// Those who wait for the end of the tree do not have to wait for the store as well.
-    fn tell_stoppers(&mut self) {
-        for reply in self.stoppers.drain(..) {
-            let stopped = Stopped { unrecorded: true, ..self.stopped.clone() };
-            reply.send(Ok(stopped)).ok(); // the caller may have gone
-        }
-    }
-
     /// What an operator wants: all of it is committed, or nothing has changed.
     async fn command(&mut self, input: Input) -> Result<Done, CommandError> {
         let before = self.state.clone();
@@ -391,14 +356,22 @@ impl Actor {
         }
         failpoint::visit("news.heard");
         let outgoing = settled.iter().map(|(n, _)| Outgoing::Settled { n: *n }).collect();
-        let last = settled.iter().map(|(n, _)| *n).max();
+        let mut causes: BTreeMap<u64, Option<String>> = settled.iter().cloned().collect();
         let inputs = settled.into_iter().map(|(n, cause)| match cause {
             None => Input::Delivered { n },
             Some(cause) => Input::Undelivered { n, cause },
         });
         self.absorb_with(inputs.collect(), None, outgoing).await;
         failpoint::visit("news.committed");
-        self.arrivals.retain(|(n, _)| Some(*n) > last);
+        // Messages are settled in order: what is below the last one is settled too.
+        let last = causes.last_key_value().map(|(n, _)| *n);
+        for (n, on_its_way) in self.arrivals.extract_if(.., |(n, _)| Some(*n) <= last) {
+            let delivery = match causes.remove(&n) {
+                Some(Some(cause)) => Delivery::Failed(cause),
+                _ => Delivery::Delivered,
+            };
+            on_its_way.send(delivery).ok(); // the caller may have gone
+        }
     }
 
     /// The process is gone: what it had said before is made into events first.
@@ -486,16 +459,24 @@ impl Actor {
     }
 
     fn decode(&mut self, frame: Frame) -> Option<Said> {
-        let said = self.plan.driver.decode(frame)?;
-        if let Said::Rejected { rejection, .. } = &said {
-            self.warn(rejection);
-        }
-        Some(said)
+        self.plan.driver.decode(frame)
     }
 
-    fn warn(&mut self, rejection: &crate::domain::Rejection) {
+    /// Says which lines were no use, whoever found that out.
+    fn warn(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            if let Effect::Record(Fact { kind: Kind::LineRejected, data, .. }) = effect {
+                self.warn_of(data);
+            }
+        }
+    }
+
+    fn warn_of(&mut self, rejection: &Json) {
         self.rejections += 1;
-        if self.rejections <= LOUD_REJECTIONS {
+        if self.rejections > LOUD_REJECTIONS {
+            return;
+        }
+        if let Ok(rejection) = serde_json::from_str::<Rejection>(rejection.as_str()) {
             tracing::warn!(
                 method = rejection.method,
                 field = rejection.field,
@@ -522,6 +503,7 @@ impl Actor {
                 tracing::error!(%refused, "what happened was refused");
             }
         }
+        self.warn(&effects);
         let (write, todo) = self.write(effects, outgoing, consumed);
         let write = Arc::new(write);
         let mut delay = RETRY_FIRST;
@@ -546,40 +528,6 @@ impl Actor {
             process.consumed(consumed);
         }
         self.perform(todo);
-    }
-
-    /// Commands get their 503 while the store cannot be written; a stop is carried out all the same.
-    async fn refuse_for(&mut self, delay: Duration) {
-        let deadline = tokio::time::sleep(delay);
-        tokio::pin!(deadline);
-        loop {
-            let process = &mut self.process;
-            let news = async {
-                match process {
-                    Some(process) => process.news.recv().await,
-                    None => None,
-                }
-            };
-            tokio::select! {
-                biased;
-                Some(message) = self.desk.inbox.recv() => match message {
-                    Message::Command { reply, .. } => {
-                        let busy = StoreError::Unavailable("an earlier write is being tried again".to_owned());
-                        reply.send(Err(busy.into())).ok(); // the caller may have gone
-                    }
-                    Message::Stop { how, by, reply } => self.stop_unrecorded(how, by, reply),
-                },
-                Some(news) = news => {
-                    if let News::Exited(departure) = &news {
-                        let (steps, killed) = (departure.steps.clone(), departure.killed);
-                        self.stopped = Stopped { steps, killed, unrecorded: false };
-                        self.tell_stoppers();
-                    }
-                    self.unheard.push_back(news);
-                }
-                () = &mut deadline => return,
-            }
-        }
     }
 
     fn write(
@@ -648,7 +596,11 @@ impl Actor {
     }
 
     fn farewell(self) -> Farewell {
-        tracing::info!("the session ended");
+        if self.state.is_ended() {
+            tracing::info!(session.id = %self.state.id(), "the session ended");
+        } else if !self.abandoned {
+            tracing::info!(session.id = %self.state.id(), "the agent is left running");
+        }
         let stopped = if self.state.is_ended() { Some(self.stopped) } else { None };
         Farewell { stoppers: self.stoppers, stopped }
     }

@@ -1,13 +1,12 @@
 //! What everybody but its owner holds of a session.
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::state::{How, Input, Refused};
-use crate::domain::{PromptId, SessionId};
+use crate::domain::{Delivery, PromptId, SessionId};
 use crate::host::Observer;
 use crate::store::StoreError;
 
@@ -46,10 +45,10 @@ pub struct Done {
 
 /// Whether what a command sends has arrived at the agent or never will; either is in the store by then.
 #[derive(Debug)]
-pub struct Arrival(oneshot::Receiver<Infallible>);
+pub struct Arrival(oneshot::Receiver<Delivery>);
 
-/// The session's side: dropped when there is nothing more to wait for.
-pub(super) type OnItsWay = oneshot::Sender<Infallible>;
+/// The session's side: told how it ended, or dropped when there is nothing more to wait for.
+pub(super) type OnItsWay = oneshot::Sender<Delivery>;
 
 impl Arrival {
     pub(super) fn new() -> (OnItsWay, Self) {
@@ -59,7 +58,15 @@ impl Arrival {
 
     /// Waits a moment for it. The store says which.
     pub async fn wait(self) {
-        tokio::time::timeout(ARRIVING, self.0).await.ok(); // too late for this one to be told
+        self.outcome().await;
+    }
+
+    /// Waits a moment for it. `None` if there was nothing to wait for, or the agent went first.
+    pub async fn outcome(self) -> Option<Delivery> {
+        match tokio::time::timeout(ARRIVING, self.0).await {
+            Ok(told) => told.ok(),
+            Err(_) => Some(Delivery::Pending),
+        }
     }
 }
 

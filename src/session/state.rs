@@ -149,6 +149,8 @@ enum Carries {
     Clearance(ClearanceId),
     Question(QuestionId),
     Prompt(PromptId),
+    Nudge,
+    Interrupt,
     Other,
 }
 
@@ -454,7 +456,7 @@ impl State {
         self.dirty = true;
     }
 
-    /// The agent says so itself: kept whole, also if no turn was running.
+    /// The agent says so itself: kept whole.
     fn end_turn_as_told(&mut self, stop_reason: &str, params: &Json, out: &mut Out<'_, '_>) {
         #[derive(Serialize)]
         struct Ended<'a> {

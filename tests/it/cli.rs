@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, PATIENCE, Ran, command, fixture, home, output, run};
+use crate::harness::{Daemon, PATIENCE, Ran, command, fixture, home, of_kind, output, run};
 
 const VERBS: &[&str] = &[
     "serve",
@@ -426,6 +426,45 @@ fn sessions_go_by_name_by_id_and_by_any_unique_beginning() {
 }
 
 #[test]
+fn a_name_that_was_used_before_means_the_live_session_or_else_the_newest() {
+    let daemon = Daemon::start();
+    let mut newest = String::new();
+    for _ in 0..3 {
+        newest = start(&daemon, &["--name", "shop"], &["exit:0"]);
+        daemon.wait_for_end(&newest);
+    }
+    let shown = |daemon: &Daemon| daemon.cli(&["show", "shop", "--json"]).ok().json()["id"].clone();
+    assert_eq!(shown(&daemon), newest.as_str());
+    let live = start(&daemon, &["--name", "shop"], &["hang"]);
+    start(&daemon, &["--name", "other"], &["hang"]);
+    assert_eq!(shown(&daemon), live.as_str());
+}
+
+#[test]
+fn an_agent_that_has_just_been_started_is_not_idle_before_it_could_begin() {
+    let daemon = Daemon::start();
+    let busy = start(&daemon, &[], &["sleep:600", "status:busy", "sleep:600", "turn-end", "expect:nudge"]);
+    daemon.cli(&["wait", &busy, "--for", "idle", "--timeout", "20"]).ok();
+    let ended = of_kind(&daemon.so_far(&busy), "turn.ended").len();
+    assert_eq!(ended, 1, "it was idle before it had begun");
+    // One that waits for its first prompt is idle after a moment.
+    let silent = start(&daemon, &[], &["expect:nudge"]);
+    assert_eq!(daemon.cli(&["wait", &silent, "--for", "idle", "--timeout", "20"]).ok().stdout, "idle\n");
+    let ran = daemon.cli(&["wait", &silent, "--for", "waiting", "--timeout", "0"]);
+    assert!(ran.stderr.ends_with(" is still idle\n"), "{ran:?}");
+}
+
+#[test]
+fn a_protocol_that_is_not_spoken_is_not_offered_and_refused_in_a_sentence() {
+    let daemon = Daemon::start();
+    assert!(!daemon.cli(&["run", "--help"]).ok().stdout.contains("acp"));
+    assert_eq!(daemon.cli(&["run", "--protocol", "acp", "--", "true"]).code, 2);
+    let (status, body) = daemon.ask_to_start(json!({ "command": "true", "protocol": "acp" }));
+    assert_eq!((status, &body["error"]["code"]), (400, &json!("bad_request")));
+    assert_eq!(body["error"]["message"], "protocol: \"acp\" is not supported yet, use \"intercom\"");
+}
+
+#[test]
 fn logs_as_json_are_one_event_per_line_and_can_be_narrowed() {
     let daemon = Daemon::start();
     let id = start(
@@ -519,6 +558,9 @@ fn prompts_are_sent_listed_and_taken_back() {
     prm_ID  queued  AGE  root  one
     ");
     let one = sent[0]["id"].as_str().unwrap();
+    let mistaken = daemon.cli(&["prompts", &eager, "--remove", one]);
+    let told = format!("error: no prompt of this session is known as `{one}`\nhint: it belongs to {id}\n");
+    assert_eq!((mistaken.code, mistaken.stderr), (1, told));
     assert_eq!(read(&daemon, &["prompts", &id, "--remove", one]), "prm_ID taken back\n");
     daemon.cli(&["nudge", &id]).ok();
     let line = daemon.wait_status(&id, "received")["line"].as_str().unwrap().to_owned();
@@ -532,7 +574,7 @@ fn prompts_are_sent_listed_and_taken_back() {
         row("patient").contains("fixture-agent") && row("patient").ends_with("takes its time"),
         "{ran:?}"
     );
-    assert!(row("demo").contains("friendly"), "{ran:?}");
+    assert!(row("demo").contains("friendly") && row("demo").contains("(built in)"), "{ran:?}");
 }
 
 #[test]

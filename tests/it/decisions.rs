@@ -221,6 +221,18 @@ fn a_decision_that_meets_a_closed_stdin_stays_recorded_as_not_delivered() {
     assert_eq!(daemon.prompt(&session, "hello?")["state"], "failed");
     assert_eq!(daemon.wait_kind(&session, "prompt.undelivered")["data"]["cause"], cause);
 
+    for (verb, body) in [("nudge", json!({"message": "psst"})), ("interrupt", json!({"reason": "lunch"}))] {
+        let (status, answer) = daemon.post(&format!("/api/v1/sessions/{session}/{verb}"), &body);
+        assert_eq!((status, &answer["delivery"], &answer["delivery_cause"]), (202, &json!("failed"), &cause));
+        let event = daemon.wait_kind(&session, &format!("{verb}.undelivered"));
+        assert_eq!(event["data"], json!({"cause": cause}));
+    }
+    for line in [&["send", &session, "hello?"][..], &["nudge", &session], &["interrupt", &session]] {
+        let ran = daemon.cli(line);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.stderr.starts_with("error: not delivered: write failed: stream closed\n"), "{ran:?}");
+    }
+
     kill(&daemon, &session);
     assert_eq!(failed(&clearance(&daemon, &id)), expected);
     assert_eq!(clearance(&daemon, &id)["status"], "approved");

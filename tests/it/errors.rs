@@ -527,6 +527,14 @@ fn an_id_that_is_open_is_refused_and_the_first_request_is_untouched() {
     let rejected = of_kind(&events, "line.rejected");
     let methods: Vec<_> = rejected.iter().map(|event| event["data"]["method"].as_str().unwrap()).collect();
     assert_eq!(methods, ["clearance/request", "prompt/forward"]);
+    let line = r#"{"id":"a","method":"clearance/request","params":{"title":"Second"}}"#;
+    assert_eq!(rejected[0]["data"]["bytes"], line.len(), "of the line, as for any other: {}", rejected[0]);
+    assert!(
+        rejected[0]["data"]["excerpt"].as_str().unwrap().contains("clearance/request"),
+        "{}",
+        rejected[0]
+    );
+    assert!(daemon.log().contains("a line was rejected: a request with id"), "{}", daemon.log());
     assert_eq!(of_kind(&events, "clearance.requested").len(), 2);
 }
 

@@ -33,7 +33,7 @@ fn a_killed_daemon_finds_its_agents_again_and_nothing_is_lost_or_doubled() {
     let (dir, _) = daemon.end(Signal::SIGKILL);
     assert!(is_alive(&pid), "the agent lives on");
     let daemon = Daemon::start_in(dir, &[], &[]);
-    assert!(daemon.log().contains("1 sessions re-attached, 0 ended while away"), "{}", daemon.log());
+    assert!(daemon.log().contains("1 session re-attached, 0 ended while away"), "{}", daemon.log());
     let clearance = daemon.clearance(&session);
     assert_eq!(daemon.show(&session)["phase"], "waiting", "what was open stays open");
     assert_eq!(daemon.show(&session)["pid"], pid);
@@ -44,6 +44,20 @@ fn a_killed_daemon_finds_its_agents_again_and_nothing_is_lost_or_doubled() {
     let events = daemon.all_events(&session);
     assert_eq!(flooded(&events), (1..=40_000).collect::<Vec<u64>>());
     assert!(!is_alive(&pid));
+}
+
+#[test]
+fn a_daemon_that_leaves_its_agents_says_so_and_names_them() {
+    let dir = crate::harness::home(crate::harness::QUICK);
+    let daemon = Daemon::start_in(dir, &["--on-stop", "leave"], &[]);
+    let session = daemon.run(&["status:up", "serve"]);
+    daemon.wait_status(&session, "up");
+    let (dir, _) = daemon.end(Signal::SIGTERM);
+    let log = std::fs::read_to_string(dir.path().join("daemon.log")).unwrap();
+    let line = log.lines().find(|line| line.contains("the agent is left running"));
+    assert!(line.is_some_and(|line| line.contains(&session)), "{log}");
+    assert!(!log.contains("the session ended"), "{log}");
+    Daemon::start_in(dir, &[], &[]).end_session(&session, "stop");
 }
 
 #[test]
@@ -342,7 +356,7 @@ fn a_shim_that_has_lost_its_description_is_found_all_the_same() {
     let (dir, _) = daemon.end(Signal::SIGKILL);
     std::fs::write(dir.path().join(format!("state/agents/{session}/1/meta.json")), "{ torn").unwrap();
     let daemon = Daemon::start_in(dir, &[], &[]);
-    assert!(daemon.log().contains("1 sessions re-attached"), "{}", daemon.log());
+    assert!(daemon.log().contains("1 session re-attached"), "{}", daemon.log());
     assert_eq!(daemon.show(&session)["pid"], pid);
 }
 

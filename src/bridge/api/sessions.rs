@@ -14,7 +14,7 @@ use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, limit, the};
 use super::view::{self, List, SessionView};
 use crate::config::Protocol;
-use crate::domain::{Phase, SessionId, SessionRecord};
+use crate::domain::{Delivery, Phase, SessionId, SessionRecord};
 use crate::session::{How, Input};
 use crate::supervisor::StartRequest;
 
@@ -48,8 +48,7 @@ pub(super) struct Start {
     #[serde(default)]
     args: Vec<String>,
     workspace: String,
-    #[schemars(with = "Option<String>")]
-    protocol: Option<Protocol>,
+    protocol: Option<String>,
     prompt: Option<String>,
     name: Option<String>,
     #[serde(default)]
@@ -63,6 +62,9 @@ pub(super) async fn start(
 ) -> Result<(StatusCode, Json<SessionView>), ApiError> {
     if start.agent.is_some() && start.protocol.is_some() {
         return Err(ApiError::bad_request("`protocol` goes with `command`; a profile has its own"));
+    }
+    if let Some(Err(error)) = start.protocol.as_deref().map(str::parse::<Protocol>) {
+        return Err(ApiError::bad_request(format!("protocol: {error}")));
     }
     check_env(&start.env)?;
     let request = StartRequest {
@@ -108,6 +110,9 @@ pub(super) struct Nudge {
 pub(super) struct Nudged {
     session: String,
     message: String,
+    /// Whether it is in the agent's pipe: `pending`, `delivered` or `failed`.
+    delivery: &'static str,
+    delivery_cause: Option<String>,
 }
 
 pub(super) async fn nudge(
@@ -118,8 +123,9 @@ pub(super) async fn nudge(
 ) -> Result<(StatusCode, Json<Nudged>), ApiError> {
     let record = api.session(&id).await?;
     let message = nudge.message.unwrap_or_else(|| NUDGE.to_owned());
-    let answer = Nudged { session: record.id.to_string(), message: message.clone() };
-    api.supervisor().command(record.id, Input::Nudge { message, by }).await?;
+    let done = api.supervisor().command(record.id, Input::Nudge { message: message.clone(), by }).await?;
+    let (delivery, delivery_cause) = told(done.arrival.outcome().await);
+    let answer = Nudged { session: record.id.to_string(), message, delivery, delivery_cause };
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
 
@@ -133,6 +139,9 @@ pub(super) struct Interrupt {
 pub(super) struct Interrupted {
     session: String,
     reason: String,
+    /// Whether it is in the agent's pipe: `pending`, `delivered` or `failed`.
+    delivery: &'static str,
+    delivery_cause: Option<String>,
 }
 
 pub(super) async fn interrupt(
@@ -143,9 +152,16 @@ pub(super) async fn interrupt(
 ) -> Result<(StatusCode, Json<Interrupted>), ApiError> {
     let record = api.session(&id).await?;
     let reason = interrupt.reason.unwrap_or_else(|| format!("interrupted by {by}"));
-    let answer = Interrupted { session: record.id.to_string(), reason: reason.clone() };
-    api.supervisor().command(record.id, Input::Interrupt { reason, by }).await?;
+    let done = api.supervisor().command(record.id, Input::Interrupt { reason: reason.clone(), by }).await?;
+    let (delivery, delivery_cause) = told(done.arrival.outcome().await);
+    let answer = Interrupted { session: record.id.to_string(), reason, delivery, delivery_cause };
     Ok((StatusCode::ACCEPTED, Json(answer)))
+}
+
+/// An agent that went before it took the message has closed its stdin, whichever we heard of first.
+fn told(delivery: Option<Delivery>) -> (&'static str, Option<String>) {
+    let delivery = delivery.unwrap_or_else(|| Delivery::Failed(Delivery::STREAM_CLOSED.to_owned()));
+    (delivery.as_str(), delivery.cause().map(str::to_owned))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -204,11 +220,8 @@ impl Api {
         let record = self.session(typed).await?;
         let stopped = self.supervisor().stop(record.id, how, by).await?;
         // Without a store that works, the log does not know yet that it has ended.
-        let phase = if stopped.unrecorded {
-            Phase::Ended
-        } else {
-            self.session(&record.id.to_string()).await?.phase
-        };
+        let phase =
+            if stopped.unrecorded { Phase::Ended } else { self.session(&record.id.to_string()).await?.phase };
         Ok(Json(Ended {
             session: record.id.to_string(),
             phase: phase.as_str().to_owned(),

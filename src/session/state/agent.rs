@@ -1,13 +1,12 @@
 //! What the agent says.
 
 use serde::Serialize;
-use serde_json::json;
 
 use super::{Assessed, Carries, Out, Stage, State, Terms, Words};
 use crate::domain::{
     Ask, Choice, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json, Kind,
-    Outbound, Outcome, Progress, Question, QuestionId, QuestionStatus, RequestId, Risk, Ruling, Said,
-    Verdict,
+    Line, Outbound, Outcome, Progress, Question, QuestionId, QuestionStatus, Rejection, RequestId, Risk,
+    Ruling, Said, Verdict,
 };
 
 // What agents sent is passed through as it came; a `serde_json::Value` in between would sort keys and round numbers.
@@ -81,12 +80,19 @@ impl State {
                 self.prompt_with_heartbeat(out);
             }
             Said::Clearance(ask) => self.open_clearance(ask, Assessed::default(), out),
-            Said::Question { request, text, sort, params } => {
+            Said::Question { request, text, sort, params, line } => {
+                if self.is_open(&request) {
+                    return self.duplicate(request, line, "prompt/forward", out);
+                }
                 self.open_question(request, text, sort, &params, out);
             }
             Said::Tool { acts, params } => self.tool(acts, params, out),
             Said::Outcome { request, outcome, params } => self.outcome(&request, outcome, &params, out),
-            Said::TurnEnd { stop_reason, params } => self.end_turn_as_told(&stop_reason, &params, out),
+            // Nothing ends, but nothing that was said is lost.
+            Said::TurnEnd { message, .. } if self.turn.is_none() => {
+                out.record(Kind::Unknown, Json::of(&Unknown { message: &message }));
+            }
+            Said::TurnEnd { stop_reason, params, .. } => self.end_turn_as_told(&stop_reason, &params, out),
             Said::Unknown { message, fault } => {
                 out.record(Kind::Unknown, Json::of(&Unknown { message: &message }));
                 self.fault(fault, out);
@@ -135,7 +141,7 @@ impl State {
 
     fn open_clearance(&mut self, ask: Ask, assessed: Assessed, out: &mut Out<'_, '_>) {
         if self.is_open(&ask.request) {
-            return self.duplicate(ask.request, &ask.params, "clearance/request", out);
+            return self.duplicate(ask.request, ask.line, "clearance/request", out);
         }
         let id = ClearanceId::from_seed(out.seed());
         let Assessed { computed, why, ruling, needed, limit } = assessed;
@@ -228,9 +234,6 @@ impl State {
         params: &Json,
         out: &mut Out<'_, '_>,
     ) {
-        if self.is_open(&request) {
-            return self.duplicate(request, params, "prompt/forward", out);
-        }
         let id = QuestionId::from_seed(out.seed());
         let request_json = Request { id: &request, params };
         let data = Asked { question: id, text: &text, r#type: sort.as_deref(), request: request_json };
@@ -262,14 +265,16 @@ impl State {
         self.clearances.values().chain(self.questions.values()).any(|open| open == request)
     }
 
-    fn duplicate(&mut self, request: RequestId, params: &Json, method: &str, out: &mut Out<'_, '_>) {
+    fn duplicate(&mut self, request: RequestId, line: Line, method: &str, out: &mut Out<'_, '_>) {
         let reason = format!("a request with id {request} is open already");
-        let text = params.as_str();
-        let data = json!({
-            "reason": reason, "excerpt": crate::wire::excerpt(text.as_bytes()), "bytes": text.len(),
-            "method": method, "field": "id",
-        });
-        out.record(Kind::LineRejected, Json::of(&data));
+        let rejection = Rejection {
+            reason: reason.clone(),
+            excerpt: line.excerpt,
+            bytes: line.bytes,
+            method: Some(method.to_owned()),
+            field: Some("id".to_owned()),
+        };
+        out.record(Kind::LineRejected, Json::of(&rejection));
         self.fault(Some(Fault { request, code: FaultCode::DuplicateId, message: reason }), out);
     }
 

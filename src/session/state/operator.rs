@@ -196,7 +196,7 @@ impl State {
     pub(super) fn nudge(&mut self, message: String, by: &str, out: &mut Out<'_, '_>) -> Result<(), Refused> {
         self.running()?;
         out.record(Kind::Nudge, Json::of(&json!({ "message": message, "by": by })));
-        self.send(Outbound::Nudge { message }, Carries::Other, out);
+        self.send(Outbound::Nudge { message }, Carries::Nudge, out);
         Ok(())
     }
 
@@ -209,7 +209,7 @@ impl State {
     ) -> Result<(), Refused> {
         self.running()?;
         out.record(Kind::Interrupt, Json::of(&json!({ "reason": reason, "by": by })));
-        self.send(Outbound::Interrupt { reason }, Carries::Other, out);
+        self.send(Outbound::Interrupt { reason }, Carries::Interrupt, out);
         self.end_turn("interrupted", out);
         Ok(())
     }
@@ -252,6 +252,16 @@ impl State {
                 let state =
                     cause.map_or(PromptState::Delivered, |cause| PromptState::Failed(cause.to_owned()));
                 out.ledger(Entry::PromptChanged { id, state, at });
+            }
+            // That they arrive is what everybody expects.
+            Carries::Nudge | Carries::Interrupt => {
+                let kind = match carries {
+                    Carries::Nudge => Kind::NudgeUndelivered,
+                    _ => Kind::InterruptUndelivered,
+                };
+                if let Some(cause) = cause {
+                    out.record(kind, Json::of(&json!({ "cause": cause })));
+                }
             }
             Carries::Other => {}
         }

@@ -3,10 +3,7 @@
 use serde_json::json;
 
 use super::{Effect, Gone, How, Out, Refused, Stage, State};
-use crate::domain::{ClearanceStatus, Entry, Json, Kind, QuestionStatus};
-
-/// Why an answer or a prompt that was on its way when the agent ended will not arrive.
-const STREAM_CLOSED: &str = "write failed: stream closed";
+use crate::domain::{ClearanceStatus, Delivery, Entry, Json, Kind, QuestionStatus};
 
 impl State {
     /// A first prompt waits in the queue until the process runs.
@@ -96,7 +93,7 @@ impl State {
         self.stage = Stage::Ended { reason: reason.to_owned(), at: out.now() };
         let in_flight: Vec<u64> = self.in_flight.keys().copied().collect();
         for n in in_flight {
-            self.settle(n, Some(STREAM_CLOSED), out);
+            self.settle(n, Some(Delivery::STREAM_CLOSED), out);
         }
     }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod decisions;
-use crate::domain::{Ask, Fault, FaultCode, Outcome, Phase, Progress, PromptState, Rejection, Said};
+use crate::domain::{Ask, Fault, FaultCode, Line, Outcome, Phase, Progress, PromptState, Rejection, Said};
 
 /// A session with a clock and ids of its own.
 struct World {
@@ -116,11 +116,22 @@ fn ask(request: &str) -> Ask {
         claimed_risk: None,
         options: Vec::new(),
         params: Json::trusted("{}"),
+        line: line(),
     }
 }
 
+fn line() -> Line {
+    Line { excerpt: "{…".to_owned(), bytes: 5000 }
+}
+
 fn question(request: &str) -> Said {
-    Said::Question { request: id(request), text: "?".to_owned(), sort: None, params: Json::trusted("{}") }
+    Said::Question {
+        request: id(request),
+        text: "?".to_owned(),
+        sort: None,
+        params: Json::trusted("{}"),
+        line: line(),
+    }
 }
 
 fn status() -> Said {
@@ -132,7 +143,11 @@ fn heartbeat(progress: Progress) -> Said {
 }
 
 fn turn_end() -> Said {
-    Said::TurnEnd { stop_reason: "end_turn".to_owned(), params: Json::trusted("{}") }
+    Said::TurnEnd {
+        stop_reason: "end_turn".to_owned(),
+        params: Json::trusted("{}"),
+        message: Json::trusted(r#"{"method":"turn/end"}"#),
+    }
 }
 
 fn rejected(request: Option<&str>) -> Said {

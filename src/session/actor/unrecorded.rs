@@ -1,0 +1,85 @@
+//! What happens while the store cannot be written: commands are refused, but an agent can always be stopped.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::Actor;
+use crate::host::News;
+use crate::session::commit::{Todo, step};
+use crate::session::handle::{CommandError, Message, Stopped};
+use crate::session::state::{Effect, How, Input};
+use crate::store::StoreError;
+
+impl Actor {
+    /// The one thing that is done before it is recorded: the agent may be what fills the disk.
+    pub(super) fn stop_unrecorded(
+        &mut self,
+        how: How,
+        by: String,
+        reply: oneshot::Sender<Result<Stopped, CommandError>>,
+    ) {
+        if self.state.is_ended() {
+            let stopped = Stopped { unrecorded: true, ..self.stopped.clone() };
+            reply.send(Ok(stopped)).ok(); // the caller may have gone
+            return;
+        }
+        let mut effects = Vec::new();
+        if let Err(refused) = step(&mut self.state, Input::Stop { how, by }, &mut effects) {
+            reply.send(Err(refused.into())).ok(); // as above
+            return;
+        }
+        tracing::warn!(?how, "stopped before it could be recorded");
+        let (stop, recorded): (Vec<_>, Vec<_>) =
+            effects.into_iter().partition(|effect| matches!(effect, Effect::Stop { .. }));
+        self.unrecorded.extend(recorded);
+        self.perform(if stop.is_empty() { Vec::new() } else { vec![Todo::Stop(how)] });
+        self.stoppers.push(reply);
+        // It may have gone meanwhile.
+        if self.unheard.iter().any(|news| matches!(news, News::Exited(_))) {
+            self.tell_stoppers();
+        }
+    }
+
+    /// Those who wait for the end of the tree do not have to wait for the store as well.
+    fn tell_stoppers(&mut self) {
+        for reply in self.stoppers.drain(..) {
+            let stopped = Stopped { unrecorded: true, ..self.stopped.clone() };
+            reply.send(Ok(stopped)).ok(); // the caller may have gone
+        }
+    }
+
+    /// Commands get their 503 while the store cannot be written; a stop is carried out all the same.
+    pub(super) async fn refuse_for(&mut self, delay: Duration) {
+        let deadline = tokio::time::sleep(delay);
+        tokio::pin!(deadline);
+        loop {
+            let process = &mut self.process;
+            let news = async {
+                match process {
+                    Some(process) => process.news.recv().await,
+                    None => None,
+                }
+            };
+            tokio::select! {
+                biased;
+                Some(message) = self.desk.inbox.recv() => match message {
+                    Message::Command { reply, .. } => {
+                        let busy = StoreError::Unavailable("an earlier write is being tried again".to_owned());
+                        reply.send(Err(busy.into())).ok(); // the caller may have gone
+                    }
+                    Message::Stop { how, by, reply } => self.stop_unrecorded(how, by, reply),
+                },
+                Some(news) = news => {
+                    if let News::Exited(departure) = &news {
+                        let (steps, killed) = (departure.steps.clone(), departure.killed);
+                        self.stopped = Stopped { steps, killed, unrecorded: false };
+                        self.tell_stoppers();
+                    }
+                    self.unheard.push_back(news);
+                }
+                () = &mut deadline => return,
+            }
+        }
+    }
+}
