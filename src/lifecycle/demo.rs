@@ -1,5 +1,6 @@
 //! `serve --demo`: starts the demo agent and tells a newcomer, as it goes, what to type next.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -7,23 +8,21 @@ use tokio::task::JoinHandle;
 
 use crate::bus::Bell;
 use crate::config::DEMO_AGENT;
-use crate::domain::Event;
+use crate::domain::{Event, SessionId};
 use crate::supervisor::{StartRequest, Supervisor};
 
-/// Starts the demo and a task that guides through it.
+/// Starts the demo, or finds the one that an earlier daemon left running, and a task that guides through it.
 pub(super) async fn start(
     supervisor: &Supervisor,
     bell: &Bell,
     socket: &Path,
 ) -> anyhow::Result<JoinHandle<()>> {
-    let request = StartRequest {
-        agent: Some(DEMO_AGENT.to_owned()),
-        workspace: std::env::current_dir()?.display().to_string(),
-        prompt: Some("Show me around.".to_owned()),
-        by: "the demo".to_owned(),
-        ..StartRequest::default()
+    let live = supervisor.store().sessions(false, None, 1000).await?.items;
+    let running = live.into_iter().find(|session| session.agent.as_deref() == Some(DEMO_AGENT));
+    let id = match running {
+        Some(session) => session.id,
+        None => begin(supervisor).await?,
     };
-    let id = supervisor.start(request).await?;
     let guide = Guide { intercom: how_to_call_us(socket) };
     say(&format!(
         "intercom is running, and a demo agent works in session {id}.\nIn a second terminal:\n\n  \
@@ -36,16 +35,47 @@ pub(super) async fn start(
         let mut after = 0;
         loop {
             ear.newest();
+            let mut fresh = Vec::new();
             while let Ok(Ok(events)) = store.events(Some(after), Some(id), 100).await {
                 let Some(last) = events.last() else { break };
                 after = last.seq;
-                events.iter().filter_map(|event| guide.word(event)).for_each(|word| say(&word));
+                fresh.extend(events);
             }
+            // What was answered before we came to it needs no answer.
+            let settled: HashSet<String> = fresh.iter().filter_map(settles).collect();
+            let open = |event: &&Event| asks(event).is_none_or(|id| !settled.contains(&id));
+            fresh.iter().filter(open).filter_map(|event| guide.word(event)).for_each(|word| say(&word));
             if !ear.hear().await {
                 return;
             }
         }
     }))
+}
+
+async fn begin(supervisor: &Supervisor) -> anyhow::Result<SessionId> {
+    let request = StartRequest {
+        agent: Some(DEMO_AGENT.to_owned()),
+        workspace: std::env::current_dir()?.display().to_string(),
+        prompt: Some("Show me around.".to_owned()),
+        by: "the demo".to_owned(),
+        ..StartRequest::default()
+    };
+    Ok(supervisor.start(request).await?)
+}
+
+/// What is asked by this event, and what is settled by it.
+fn asks(event: &Event) -> Option<String> {
+    matches!(event.kind.as_str(), "question.asked" | "clearance.requested").then(|| subject(event))?
+}
+
+fn settles(event: &Event) -> Option<String> {
+    let kinds = ["question.answered", "question.closed", "clearance.decided", "clearance.closed"];
+    kinds.contains(&event.kind.as_str()).then(|| subject(event))?
+}
+
+fn subject(event: &Event) -> Option<String> {
+    let data: Value = serde_json::from_str(event.data.as_str()).ok()?;
+    data["question"].as_str().or(data["clearance"].as_str()).map(str::to_owned)
 }
 
 struct Guide {

@@ -98,6 +98,22 @@ fn the_demo_is_followed_from_start_to_end_by_typing_what_it_prints() {
 }
 
 #[test]
+fn a_demo_that_an_earlier_daemon_left_running_is_gone_on_with() {
+    let mut newcomer = Newcomer::watching(Daemon::start_in(home(""), &["--demo", "--on-stop", "leave"], &[]));
+    let id = newcomer.session.clone();
+    let asked = newcomer.nth("question.asked", 0)["question"].as_str().unwrap().to_owned();
+    newcomer.types(&format!("answer {asked}"));
+    newcomer.nth("clearance.requested", 0);
+    let (dir, _) = newcomer.daemon.end(Signal::SIGTERM);
+    std::fs::remove_file(dir.path().join("daemon.log")).unwrap();
+    let mut newcomer = Newcomer::watching(Daemon::start_in(dir, &["--demo"], &[]));
+    assert_eq!(newcomer.session, id, "there is one demo");
+    newcomer.types("approve");
+    assert!(!newcomer.daemon.log().contains(&asked), "what is answered is not asked again");
+    assert_eq!(newcomer.daemon.get("/api/v1/sessions").1["items"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn a_demo_that_is_stopped_is_not_told_to_go_on() {
     let mut newcomer = Newcomer::watching(Daemon::start_in(home(""), &["--demo"], &[]));
     newcomer.line("answer");
