@@ -7,12 +7,13 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{IsTerminal, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::Uid;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -54,11 +55,7 @@ pub fn serve(options: ServeOptions) -> anyhow::Result<()> {
     crate::telemetry::init();
     let ServeOptions { paths, config, read_config, demo } = options;
     make_private_dir(&paths.state_dir)?;
-    if let Some(dir) = paths.socket.parent()
-        && !dir.exists()
-    {
-        make_private_dir(dir)?;
-    }
+    make_socket_dir(&paths.socket)?;
     let lock = lock(&paths)?;
     host::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -189,6 +186,19 @@ fn make_private_dir(dir: &Path) -> anyhow::Result<()> {
         Ok(())
     };
     create().with_context(|| format!("cannot use the directory {}", dir.display()))
+}
+
+/// At most one directory is made, in one that is ours: anything else is more likely a typing mistake than a wish.
+fn make_socket_dir(socket: &Path) -> anyhow::Result<()> {
+    let Some(dir) = socket.parent().filter(|dir| !dir.exists()) else { return Ok(()) };
+    let above = dir.parent().and_then(|above| above.metadata().ok());
+    match above.filter(|above| above.uid() == Uid::effective().as_raw()) {
+        Some(_) => make_private_dir(dir),
+        None => bail!(
+            "the directory of the socket, {}, does not exist: make it, or use another one",
+            dir.display()
+        ),
+    }
 }
 
 fn make_private_file(file: &Path) -> anyhow::Result<()> {

@@ -47,6 +47,11 @@ pub enum StoreError {
     Corrupt { what: &'static str },
     #[error("the database {path} has schema version {found}; this intercom knows versions up to {known}")]
     Newer { path: PathBuf, found: i64, known: i64 },
+    #[error("this file is {0}")]
+    Unusable(&'static str),
+    /// The copy, not the database.
+    #[error("{0}")]
+    Copy(String),
     #[error("the store is closed")]
     Closed,
 }

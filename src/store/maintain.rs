@@ -51,10 +51,11 @@ impl Store {
 
 fn copy(from: &Path, to: &Path) -> Result<u64, StoreError> {
     let source = schema::open_reader(from)?;
-    schema::create_private(to)?;
-    let mut target = Connection::open(to)?;
+    schema::create_private(to).map_err(|error| StoreError::Copy(error.to_string()))?;
+    let failed = |error: rusqlite::Error| StoreError::Copy(error.to_string());
+    let mut target = Connection::open(to).map_err(failed)?;
     let backup = rusqlite::backup::Backup::new(&source, &mut target)?;
-    backup.run_to_completion(1000, Duration::from_millis(1), None)?;
+    backup.run_to_completion(1000, Duration::from_millis(1), None).map_err(failed)?;
     drop(backup);
     // One file that stands for itself: no side files beside it.
     target.pragma_update(None, "journal_mode", "delete")?;

@@ -4,12 +4,15 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::StoreError;
 
 /// The schema this program writes.
 pub const VERSION: i64 = 2;
+
+const FOREIGN: &str = "not an intercom database";
+const DAMAGED: &str = "damaged: restore a backup";
 
 /// Where the writer moves the write-ahead log into the database itself: `checkpoint` did not keep up for 32 MB.
 const MAX_WAL_PAGES: u32 = 8_000;
@@ -209,8 +212,8 @@ const MIGRATIONS: &[&str] = &["
 
 /// Opens the database for writing, created 0600 if it is new, and migrates it.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
-    create_private(path)?;
-    let mut connection = connect(path)?;
+    create_private(path).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+    let mut connection = connect(path).map_err(unusable)?;
     connection.pragma_update(None, "wal_autocheckpoint", MAX_WAL_PAGES)?;
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.set_prepared_statement_cache_capacity(64);
@@ -218,8 +221,17 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
+/// A file that will not be better later.
+fn unusable(error: rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => StoreError::Unusable(FOREIGN),
+        Some(ErrorCode::DatabaseCorrupt) => StoreError::Unusable(DAMAGED),
+        _ => error.into(),
+    }
+}
+
 /// A connection that writes, with what keeps our promises.
-pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
+pub(super) fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
     let connection = Connection::open(path)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     // Decisions, events and offsets share transactions: what was acknowledged must survive a power cut.
@@ -228,9 +240,8 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
 }
 
 /// Makes an empty file that only its owner can read, unless there is one. `SQLite` gives its side files the same mode.
-pub(super) fn create_private(path: &Path) -> Result<(), StoreError> {
-    let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    made.map(drop).map_err(|error| StoreError::Unavailable(format!("{}: {error}", path.display())))
+pub(super) fn create_private(path: &Path) -> std::io::Result<()> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path).map(drop)
 }
 
 /// Opens it for reading only. The database must be there.
@@ -243,7 +254,13 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
 }
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
-    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let found: i64 =
+        connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(unusable)?;
+    let count = "SELECT count(*) FROM sqlite_schema";
+    let tables: i64 = connection.query_row(count, [], |row| row.get(0)).map_err(unusable)?;
+    if found == 0 && tables > 0 {
+        return Err(StoreError::Unusable(FOREIGN));
+    }
     if found > VERSION {
         return Err(StoreError::Newer { path: path.to_owned(), found, known: VERSION });
     }
@@ -267,6 +284,18 @@ mod tests {
         open(&path).unwrap().pragma_update(None, "user_version", VERSION + 1).unwrap();
         let error = open(&path).unwrap_err().to_string();
         assert!(error.contains(&format!("schema version {}", VERSION + 1)), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_of_ours_is_refused_and_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("intercom.db");
+        std::fs::write(&path, "These are my notes, and they are longer than a header. ".repeat(20)).unwrap();
+        assert_eq!(open(&path).unwrap_err().to_string(), "this file is not an intercom database");
+        assert!(std::fs::read_to_string(&path).unwrap().starts_with("These are my notes"));
+        std::fs::remove_file(&path).unwrap();
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE songs (title TEXT)").unwrap();
+        assert_eq!(open(&path).unwrap_err().to_string(), "this file is not an intercom database");
     }
 
     #[test]

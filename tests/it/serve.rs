@@ -71,6 +71,32 @@ fn a_file_in_the_place_of_the_socket_is_not_deleted() {
 }
 
 #[test]
+fn only_one_directory_is_made_for_the_socket() {
+    let dir = home("");
+    let deep = dir.path().join("no/such/place/s");
+    let ran = run(command(dir.path()).args(["serve", "--socket"]).arg(&deep));
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("no/such/place, does not exist"), "{ran:?}");
+    assert!(!dir.path().join("no").exists());
+    let socket = dir.path().join("one/s");
+    let mut serve = command(dir.path());
+    serve.args(SERVE).arg("--socket").arg(&socket);
+    healthy(&Daemon::launch(dir, &mut serve, |_| socket));
+}
+
+#[test]
+fn a_file_in_the_place_of_the_database_is_not_called_a_passing_fault() {
+    let dir = home("");
+    let state = dir.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    std::fs::write(state.join("intercom.db"), "notes ".repeat(1000)).unwrap();
+    let ran = run(command(dir.path()).arg("serve"));
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("is not an intercom database"), "{ran:?}");
+    assert!(!ran.stderr.contains("at the moment"), "{ran:?}");
+}
+
+#[test]
 fn nobody_else_can_read_what_is_kept() {
     let dir = home("");
     let state = dir.path().join("state");
