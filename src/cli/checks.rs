@@ -158,9 +158,21 @@ pub(super) fn database(file: &Path) -> Check {
 fn schema_version(file: &Path) -> rusqlite::Result<i64> {
     use rusqlite::{Connection, OpenFlags};
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(file, flags)?;
+    let mut log = file.as_os_str().to_owned();
+    log.push("-wal");
+    let connection = if Path::new(&log).exists() {
+        Connection::open_with_flags(file, flags)?
+    } else {
+        // Nobody uses it: it is read as it is, without the side files that SQLite would leave behind.
+        Connection::open_with_flags(immutable(file), flags | OpenFlags::SQLITE_OPEN_URI)?
+    };
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+fn immutable(file: &Path) -> String {
+    let escaped = file.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    format!("file:{escaped}?immutable=1")
 }
 
 /// Each session takes a handful of descriptors.
