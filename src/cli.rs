@@ -194,9 +194,15 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
+    let json = cli.json;
     match dispatch(cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failure::report(&error, Paint::for_stderr()),
+        Err(error) => {
+            if json && !error.is::<out::ReaderGone>() {
+                out::print_error(&failure::as_json(&error));
+            }
+            failure::report(&error, Paint::for_stderr())
+        }
     }
 }
 

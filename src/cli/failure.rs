@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use serde::Deserialize;
+use serde_json::json;
 
 use super::out::{self, ReaderGone};
 use super::terminal::{Paint, Style};
@@ -90,6 +91,16 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+/// `{"error": {code, message, hint}}`: what the daemon said as it came, or the same for what we found ourselves.
+pub(super) fn as_json(error: &anyhow::Error) -> String {
+    let (code, hint) = match (error.downcast_ref::<Refusal>(), error.downcast_ref::<Failure>()) {
+        (Some(refusal), _) if !refusal.code.is_empty() => return refusal.body.clone(),
+        (_, Some(failure)) => (if failure.exit == 2 { "usage" } else { "failed" }, failure.hint.as_deref()),
+        _ => ("failed", None),
+    };
+    json!({ "error": { "code": code, "message": format!("{error:#}"), "hint": hint } }).to_string()
+}
+
 /// Tells the person, and picks the exit code. A reader that went away is not a failure.
 pub(super) fn report(error: &anyhow::Error, paint: Paint) -> ExitCode {
     if error.is::<ReaderGone>() {
@@ -126,6 +137,16 @@ mod tests {
         let refusal = Refusal::new(500, "oh\u{1b}[2J".to_owned());
         assert_eq!(refusal.to_string(), "the daemon answered with status 500: oh<U+001B>[2J");
         assert_eq!(Refusal::new(502, " ".to_owned()).to_string(), "the daemon answered with status 502");
+    }
+
+    #[test]
+    fn an_error_is_json_in_the_daemons_form_whoever_found_it() {
+        let body = r#"{"error":{"code":"ended","message":"it ended","hint":null},"session":1}"#;
+        assert_eq!(as_json(&Refusal::new(409, body.to_owned()).into()), body);
+        let ours = as_json(&Failure::usage("no").hint("yes").into());
+        assert_eq!(ours, r#"{"error":{"code":"usage","hint":"yes","message":"no"}}"#);
+        let odd = as_json(&Refusal::new(502, "oh".to_owned()).into());
+        assert!(odd.contains(r#""code":"failed""#) && odd.contains("status 502: oh"), "{odd}");
     }
 
     #[test]

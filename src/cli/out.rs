@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::text::escape_json;
 
@@ -17,8 +18,19 @@ impl fmt::Display for ReaderGone {
 
 impl std::error::Error for ReaderGone {}
 
+/// Whether there is data on stdout already.
+static PRINTED: AtomicBool = AtomicBool::new(false);
+
+/// An error is data, too, for who reads JSON, unless something was printed before: one answer, one document.
+pub(super) fn print_error(json: &str) {
+    if !PRINTED.load(Ordering::Relaxed) {
+        print_json(json).ok(); // the error itself is told on stderr
+    }
+}
+
 /// Prints lines of data; a missing last line feed is added, an empty text prints nothing.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    PRINTED.fetch_or(!text.is_empty(), Ordering::Relaxed);
     write_to(&mut io::stdout().lock(), text)
 }
 

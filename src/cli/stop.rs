@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::failure::{Failure, Refusal};
+use super::failure::{self, Failure};
 use super::text::{clean, plural};
 use super::url::url;
 use super::{Context, out, render};
@@ -43,8 +43,7 @@ pub(super) async fn end(cx: &Context, sessions: Vec<String>, how: &'static str) 
                 bodies[index] = answer.body;
             }
             Err(error) => {
-                bodies[index] =
-                    error.downcast_ref::<Refusal>().map_or("null".to_owned(), |refusal| refusal.body.clone());
+                bodies[index] = failure::as_json(&error);
                 failures.push((session, error));
             }
         }
