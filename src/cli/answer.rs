@@ -50,6 +50,12 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         let hint = "intercom answer QST refine \"what to do instead\"";
         return Err(Failure::usage("`refine` needs an instruction").hint(hint).into());
     }
+    if args.question.starts_with("clr_") {
+        let hint = format!("intercom approve {0}, or intercom deny {0}", args.question);
+        return Err(Failure::usage(format!("{} is a clearance: it is decided", args.question))
+            .hint(hint)
+            .into());
+    }
     let mut body = Map::new();
     body.insert("decision".to_owned(), args.decision.word().into());
     if let Some(instruction) = args.instruction {

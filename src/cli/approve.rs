@@ -16,7 +16,8 @@ use super::{Context, out};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The first decision counts; a later one is told who was faster. Exit code 1 also means that the decision is \
-recorded but did not reach the agent.
+recorded but will never reach the agent. An agent that does not read gets it once it does: that is exit code 0, and a word \
+on stderr.
 
 Examples:
   intercom approve clr_7k2m4q8x

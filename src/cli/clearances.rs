@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::model::{Choice, Clearance, risk_style, status_style};
 use super::table::{Cell, Table};
 use super::terminal::{Paint, Style};
-use super::text::{clean, indented, short};
+use super::text::{clean, indented, plural, short};
 use super::time::{age, date_time};
 use super::url::url;
 use super::{Context, diff, out, render};
@@ -54,7 +54,23 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             clearances.iter().map(|clearance| detail(clearance, cx.paint, now)).collect();
         return out::print(&shown.join("\n"));
     }
-    cx.table(&table(&clearances, now), nothing)
+    cx.table(&table(&clearances, now), nothing)?;
+    if clearances.is_empty() && !args.all {
+        elsewhere(cx, "question", args.session.as_deref()).await;
+    }
+    Ok(())
+}
+
+/// Who looks for one and finds nothing may have meant the other.
+pub(super) async fn elsewhere(cx: &Context, what: &str, session: Option<&str>) {
+    let mut query = vec![("status", "pending")];
+    query.extend(session.map(|session| ("session", session)));
+    let list = cx.client.list(&[&format!("{what}s")], &query).await;
+    let count = list.and_then(|list| list.items::<serde_json::Value>()).map_or(0, |items| items.len());
+    if count > 0 {
+        let verb = if count == 1 { "waits" } else { "wait" };
+        out::talk(&format!("{} {verb}: intercom {what}s", plural(count, what)));
+    }
 }
 
 fn table(clearances: &[Clearance], now: Timestamp) -> Table {

@@ -35,6 +35,10 @@ pub(super) async fn decide(
     option: Option<String>,
     remember: Option<Value>,
 ) -> anyhow::Result<()> {
+    if id.starts_with("qst_") {
+        let hint = format!("intercom answer {id} continue|refine|stop");
+        return Err(Failure::usage(format!("{id} is a question: it is answered")).hint(hint).into());
+    }
     let mut body = Map::new();
     body.insert("decision".to_owned(), decision.word().into());
     for (key, value) in [("reason", reason), ("option", option)] {

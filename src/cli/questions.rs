@@ -4,33 +4,50 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
+use super::clearances::elsewhere;
 use super::model::{Question, status_style};
 use super::table::{Cell, Table};
 use super::terminal::{self, Paint};
 use super::text::{indented, short};
 use super::time::age;
+use super::url::url;
 use super::{Context, out};
 
-/// List the questions that wait for an answer
+/// List the questions that wait for an answer, or show one
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// A question to show
+    #[arg(value_name = "QST", value_parser = super::id(), conflicts_with_all = ["all", "session"])]
+    question: Option<String>,
     /// Also the answered and closed ones
     #[arg(long, short)]
     all: bool,
+    /// Only those of this session
+    #[arg(long, short, value_name = "SES", value_parser = super::id())]
+    session: Option<String>,
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    let query: &[_] = if args.all { &[] } else { &[("status", "pending")] };
-    let list = cx.client.list(&["questions"], query).await?;
+    let width = terminal::stdout_size().map(|size| size.columns);
+    if let Some(id) = args.question {
+        let answer = cx.client.get(&url(&["questions", &id], &[])).await?;
+        return cx.answer(&answer, || Ok(show(&[answer.parse()?], width, cx.paint, Timestamp::now())));
+    }
+    let mut query = Vec::new();
+    query.extend((!args.all).then_some(("status", "pending")));
+    query.extend(args.session.as_deref().map(|session| ("session", session)));
+    let list = cx.client.list(&["questions"], &query).await?;
     if cx.json {
         return out::print_json(&list.body);
     }
     let questions: Vec<Question> = list.items()?;
     if questions.is_empty() {
         out::talk(if args.all { "no questions" } else { "nothing waits for an answer" });
+        if !args.all {
+            elsewhere(cx, "clearance", args.session.as_deref()).await;
+        }
         return Ok(());
     }
-    let width = terminal::stdout_size().map(|size| size.columns);
     out::print(&show(&questions, width, cx.paint, Timestamp::now()))
 }
 

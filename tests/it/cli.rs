@@ -614,6 +614,21 @@ fn questions_are_listed_in_full_and_answered() {
 
       Really?
     ");
+    assert_eq!(read(&daemon, &["questions", &question]), read(&daemon, &["questions", "--session", &id]));
+    let other = start(&daemon, &["--name", "other"], &["hang"]);
+    assert_eq!(daemon.cli(&["questions", "--session", &other]).ok().stdout, "");
+    let hint = "nothing waits for a decision\n1 question waits: intercom questions\n";
+    assert_eq!(daemon.cli(&["clearances"]).ok().stderr, hint);
+    assert_eq!(
+        daemon.cli(&["clearances", "--session", "other"]).ok().stderr,
+        "nothing waits for a decision\n"
+    );
+    let mistaken = daemon.cli(&["approve", &question]);
+    let told = format!(
+        "error: {question} is a question: it is answered\nhint: intercom answer {question} continue|refine|stop\n"
+    );
+    assert_eq!((mistaken.code, mistaken.stderr), (2, told));
+    assert!(daemon.cli(&["answer", "clr_x", "stop"]).stderr.contains("intercom approve clr_x"));
     let ran = read(&daemon, &["answer", &question[..9], "refine", "only a little"]);
     assert_eq!(ran, "answered qst_ID: refine (delivered)\n");
     let answered = daemon.wait_status(&id, "answered");
@@ -751,6 +766,26 @@ fn json_is_the_body_of_the_rest_call() {
     }
     let refused = daemon.cli(&["approve", &clearance, "--json"]);
     assert_eq!(refused.code, 1, "{refused:?}");
+    let body = refused.json();
+    assert_eq!(
+        (&body["error"]["code"], &body["clearance"]["id"]),
+        (&json!("already_decided"), &json!(clearance))
+    );
+    assert!(refused.stderr.starts_with("error: already approved"), "{refused:?}");
+    for (line, code, exit) in [
+        (&["show", "nobody"][..], "not_found", 1),
+        (&["stop", "nobody"], "not_found", 1),
+        (&["wait", &id, "--for", "idle"], "failed", 1),
+        (&["send", &id, " "], "usage", 2),
+    ] {
+        let ran = daemon.cli(&[line, &["--json"]].concat());
+        assert_eq!((ran.code, &ran.json()["error"]["code"]), (exit, &json!(code)), "{ran:?}");
+        assert!(ran.stderr.starts_with("error: "), "{ran:?}");
+    }
+    let (dir, _) = daemon.end(Signal::SIGTERM);
+    let ran = run(command(dir.path()).args(["ls", "--json"]));
+    let message = "no daemon is running; start one with `intercom serve`";
+    assert_eq!((ran.code, &ran.json()["error"]["message"]), (1, &json!(message)));
 }
 
 #[test]
@@ -774,6 +809,9 @@ fn the_doctor_finds_what_is_wrong_with_and_without_a_daemon() {
     let (dir, _) = daemon.end(Signal::SIGTERM);
     let ran = run(command(dir.path()).arg("doctor")).ok();
     assert!(healthy(&ran) && ran.stdout.contains("start one with `intercom serve`"), "{ran:?}");
+    for side in ["intercom.db-wal", "intercom.db-shm"] {
+        assert!(!dir.path().join("state").join(side).exists(), "the doctor leaves {side} behind");
+    }
     std::fs::write(dir.path().join("config.toml"), "[agents.y]\ncommand = 'no-such-program'\n").unwrap();
     let ran = run(command(dir.path()).arg("doctor"));
     assert_eq!((ran.code, ran.stderr.as_str()), (1, "error: 1 check failed\n"));
@@ -805,7 +843,10 @@ fn a_backup_is_not_overwritten_unless_asked_to() {
     assert_eq!(json["path"].as_str(), file.to_str());
     assert_ne!(std::fs::read(&file).unwrap(), first);
     assert_eq!(daemon.workspace().read_dir().unwrap().count(), 1, "nothing else is left there");
-    assert_eq!(daemon.cli(&["backup", "no/such/dir/copy.db"]).code, 1);
+    let ran = daemon.cli(&["backup", "no/such/dir/copy.db"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("could not be written: No such file"), "{ran:?}");
+    assert!(!ran.stderr.contains("database"), "it is not to blame: {ran:?}");
 }
 
 #[test]
