@@ -202,6 +202,16 @@ async fn a_name_means_the_live_session_of_that_name() {
     let live = db.create(SessionRecord { name: Some("web".into()), ..record(SessionId::mint()) }).await;
     let Found::One(found) = db.store.session("web".into()).await.unwrap() else { panic!() };
     assert_eq!(found.id, live);
+    let ended = |millis| SessionRecord {
+        name: Some("old".into()),
+        phase: Phase::Ended,
+        ended_at: Some(Time::from_millis(millis)),
+        ..record(SessionId::mint())
+    };
+    db.create(ended(4)).await;
+    let newest = db.create(ended(5)).await;
+    let Found::One(found) = db.store.session("old".into()).await.unwrap() else { panic!() };
+    assert_eq!(found.id, newest, "of several that ended, the newest");
 }
 
 #[tokio::test]
