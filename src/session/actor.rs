@@ -15,21 +15,20 @@ use tracing::Instrument;
 use super::commit::{self, Todo, step};
 use super::handle::{Arrival, CommandError, Desk, Done, Handle, Message, OnItsWay, Stopped};
 use super::state::{Assessed, Effect, Gone, How, Input, Judge, Refused, State};
-use crate::domain::{Ask, Delivery, Entry, Fact, Json, Kind, Outbound, Rejection, Risk, Said, Time};
+use crate::domain::{Ask, Delivery, Entry, Outbound, Risk, Said, Time};
 use crate::driver::Driver;
 use crate::failpoint;
 use crate::host::{Departure, Keep, Ladder, News, Process, Spec};
 use crate::store::{Outgoing, Store, StoreError, Write};
 use crate::wire::framing::{Frame, Framer};
 
+mod rejections;
 mod unrecorded;
 
 /// Events in one write of bulk output.
 const BATCH_ROWS: usize = 1000;
 /// Output taken in one go, whole chunks.
 const BATCH_BYTES: usize = 256 * 1024;
-/// Unusable lines that are worth a warning each, per process; the rest is in the log only.
-const LOUD_REJECTIONS: u32 = 20;
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(2);
 
@@ -460,34 +459,6 @@ impl Actor {
 
     fn decode(&mut self, frame: Frame) -> Option<Said> {
         self.plan.driver.decode(frame)
-    }
-
-    /// Says which lines were no use, whoever found that out.
-    fn warn(&mut self, effects: &[Effect]) {
-        for effect in effects {
-            if let Effect::Record(Fact { kind: Kind::LineRejected, data, .. }) = effect {
-                self.warn_of(data);
-            }
-        }
-    }
-
-    fn warn_of(&mut self, rejection: &Json) {
-        self.rejections += 1;
-        if self.rejections > LOUD_REJECTIONS {
-            return;
-        }
-        if let Ok(rejection) = serde_json::from_str::<Rejection>(rejection.as_str()) {
-            tracing::warn!(
-                method = rejection.method,
-                field = rejection.field,
-                bytes = rejection.bytes,
-                line = %rejection.excerpt.escape_debug(),
-                "a line was rejected: {}", rejection.reason
-            );
-        }
-        if self.rejections == LOUD_REJECTIONS {
-            tracing::warn!("further rejected lines of this process are in its log only");
-        }
     }
 
     async fn absorb(&mut self, inputs: Vec<Input>, consumed: Option<u64>) {
