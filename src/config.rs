@@ -54,14 +54,36 @@ mod tests {
     fn the_example_parses_with_its_examples_put_to_use() {
         let config = read(&with_examples());
         assert!(!config.agents.is_empty() && !config.workspaces.is_empty(), "{config:?}");
-        assert_eq!(Config { agents: [].into(), workspaces: [].into(), ..config }, Config::default());
+        assert!(!config.operators.is_empty() && config.rules.len() == 3, "{config:?}");
+        let plain = Config {
+            agents: [].into(),
+            workspaces: [].into(),
+            operators: Vec::new(),
+            rules: Vec::new(),
+            api: Api::default(),
+            clearances: Clearances::default(),
+            webhook: Webhook::default(),
+            ..config
+        };
+        assert_eq!(plain, Config::default());
     }
 
     /// The keys come from the parser itself, so a key added to the model and forgotten in the example is found.
     #[test]
     fn the_example_names_every_key() {
         let text = with_examples();
-        for section in ["acp", "limits", "stop", "retention", "agents.x", "agents.x.stop", "workspaces.x"] {
+        for section in [
+            "acp",
+            "limits",
+            "stop",
+            "retention",
+            "api",
+            "clearances",
+            "webhook",
+            "agents.x",
+            "agents.x.stop",
+            "workspaces.x",
+        ] {
             let probe = format!("[{section}]\nqqqqqqqqqqqq = 1");
             let error = parse(&probe, Path::new("probe")).expect_err("the key is unknown").to_string();
             let (_, known) = error.split_once("known keys are ").expect("the known keys are listed");

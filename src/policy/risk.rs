@@ -57,13 +57,6 @@ pub fn assess(request: &Resolved) -> Assessment {
             why.push(reason);
         }
     }
-    if claimed > computed {
-        let reason = match subject.claimed {
-            Some(claimed) => format!("the agent says {}", claimed.as_str()),
-            None => "nothing is known of it".to_owned(),
-        };
-        why.insert(0, reason);
-    }
     Assessment { risk: computed.max(claimed), computed, why }
 }
 
@@ -74,14 +67,10 @@ fn tool(request: &Resolved, found: &mut Found) {
             found.add(Risk::High, "runs an unknown command");
         }
         Some("fetch") => found.add(Risk::Medium, "uses the network"),
-        Some("edit") => found.add(Risk::Medium, "changes files"),
         Some("move") => found.add(Risk::Medium, "moves files"),
-        Some("read" | "search" | "think" | "execute") => {}
+        // Editing what it was given to edit is what an agent is for.
+        Some("edit" | "read" | "search" | "think" | "execute") | None => {}
         Some(_) => found.add(Risk::Medium, "does something of its own kind"),
-        None if request.subject.command.is_none() && !request.places.is_empty() => {
-            found.add(Risk::Medium, "may change files");
-        }
-        None => {}
     }
 }
 

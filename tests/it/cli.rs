@@ -360,6 +360,7 @@ fn a_clearance_is_shown_in_full_before_it_is_decided_and_after() {
     title  Edit main.rs
     risk  high (the agent says harmless)
     file  main.rs
+    policy  no rule matches
     asked  DATE TIME UTC (AGE ago)
     status  pending
 
@@ -383,9 +384,10 @@ fn a_clearance_is_shown_in_full_before_it_is_decided_and_after() {
     title  Edit main.rs
     risk  high (the agent says harmless)
     file  main.rs
+    policy  no rule matches
     asked  DATE TIME UTC (AGE ago)
     status  approved
-    decided  by ME, DATE TIME UTC (AGE ago)
+    decided  by ME via unix socket, DATE TIME UTC (AGE ago)
     reason  fine
     delivery  delivered
     ");

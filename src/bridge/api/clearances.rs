@@ -59,8 +59,15 @@ pub(super) struct Decision {
     /// Reaches the agent, with an approval as well.
     reason: Option<String>,
     option: Option<String>,
-    /// Makes a grant of it, besides.
-    remember: Option<Remember>,
+    /// Makes a grant of it, besides; `false` is as good as nothing.
+    remember: Option<RememberField>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum RememberField {
+    Plain(bool),
+    Rule(Remember),
 }
 
 /// An approval that is not enough by itself.
@@ -90,6 +97,14 @@ pub(super) async fn decide(
     if verdict == Verdict::Approve {
         api.may_approve(&caller, &clearance)?;
     }
+    let remember = match remember {
+        Some(RememberField::Rule(remember)) => Some(remember),
+        Some(RememberField::Plain(true)) => {
+            let message = "`remember` takes the rule that was shown: see the clearance's explanation";
+            return Err(ApiError::unprocessable("rule_required", message));
+        }
+        Some(RememberField::Plain(false)) | None => None,
+    };
     let rule = match &remember {
         Some(_) if verdict == Verdict::Deny => {
             return Err(ApiError::unprocessable("not_rememberable", "only an approval can be remembered"));

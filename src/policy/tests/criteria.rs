@@ -281,7 +281,7 @@ fn always_allow_proposes_the_narrowest_rule() {
     workspace = "ROOT/ws"
     tool = "edit"
     path = "src/a.rs"
-    risk = "medium"
+    risk = "low"
     then = "allow"
     "#);
     insta::assert_snapshot!(written(&running("timeout 60 cargo test --lib")), @r#"
