@@ -12,6 +12,7 @@ mod events;
 mod faults;
 mod harness;
 mod layers;
+mod openapi;
 mod policy;
 mod process;
 mod protocol_doc;

@@ -158,7 +158,11 @@ async fn openapi(State(_): State<Api>) -> Json<Value> {
 
 /// `OpenAPI` 3.1, of this very list.
 pub(super) fn document() -> Value {
-    let mut generator = SchemaSettings::openapi3().into_generator();
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.meta_schema = None;
+        settings.definitions_path = "/components/schemas".into();
+    });
+    let mut generator = settings.into_generator();
     let mut paths: Map<String, Value> = Map::new();
     for endpoint in endpoints() {
         let path = format!("/api/v1{}", endpoint.path);
