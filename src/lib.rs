@@ -15,6 +15,7 @@ pub mod failpoint;
 pub mod host;
 pub mod lifecycle;
 pub mod policy;
+pub mod redact;
 pub mod remote;
 pub mod session;
 pub mod socket;

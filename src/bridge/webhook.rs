@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bus::Bell;
 use crate::config;
 use crate::domain::{Event, Json, SessionId, Time, hex};
+use crate::redact::redact_json;
 use crate::remote::Url;
 use crate::store::{Cut, Store, StoreError};
 
@@ -142,6 +143,8 @@ impl Webhook {
     async fn tell(&self, event: Event) {
         let seq = event.seq;
         let Event { session, at, kind, data, .. } = &event;
+        // It leaves the machine.
+        let data = &Json::trusted(redact_json(data.as_str()).text);
         let message = Message { seq, session: *session, at: at.to_string(), kind, data };
         let body = Bytes::from(Json::of(&message).as_str().to_owned());
         let mut wait = FIRST_RETRY;

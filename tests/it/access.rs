@@ -524,3 +524,48 @@ fn an_agent_can_run_as_somebody_who_can_read_nothing_of_the_daemons() {
     assert!(answer.to_string().contains("can read the daemon's state"), "{answer}");
     mode(&state, 0o700);
 }
+
+#[test]
+fn secrets_are_hidden_from_viewers_and_the_card_says_so() {
+    let (daemon, address) = with_port("");
+    let secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    let params = json!({
+        "title": "Set the token", "description": format!("GITHUB_TOKEN={secret}"), "risk_level": "low",
+        "diff": format!("+++ b/.env\n+GITHUB_TOKEN={secret}\n+NAME=shop\n"), "file_path": ".env",
+    });
+    let status = format!("status:the token is {secret}");
+    let session = daemon.run(&[&format!("clearance:1:{params}"), &status, "serve"]);
+    let clearance = daemon.clearance(&session);
+    daemon.wait_for(&session, "the status", |event| event["kind"] == "status");
+    let (viewer, operator) = (token(&daemon, "eve", "viewer"), token(&daemon, "ana", "operator"));
+    for path in [
+        format!("/api/v1/clearances/{clearance}"),
+        "/api/v1/clearances".to_owned(),
+        format!("/api/v1/clearances/{clearance}/explanation"),
+        "/api/v1/events".to_owned(),
+        format!("/api/v1/sessions/{session}"),
+    ] {
+        let (status, seen) = call(&address, Some(&viewer), "GET", &path, None);
+        assert_eq!(status, 200);
+        assert!(!seen.to_string().contains(&secret[8..]), "{path}: {seen}");
+    }
+    let path = format!("/api/v1/clearances/{clearance}");
+    let (_, card) = call(&address, Some(&viewer), "GET", &path, None);
+    assert_eq!(card["hidden"], json!(["GitHub token"]));
+    assert!(card["diff"].as_str().unwrap().contains("+NAME=shop"), "{card}");
+    let (_, card) = call(&address, Some(&operator), "GET", &path, None);
+    assert!(card["diff"].as_str().unwrap().contains(secret) && card["hidden"] == json!([]), "{card}");
+    // Also in a stream.
+    let mut stream = TcpStream::connect(&address).unwrap();
+    let request =
+        format!("GET /api/v1/events HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {viewer}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let (mut text, mut chunk) = (String::new(), [0; 4096]);
+    while !text.contains("the token is") {
+        let read = stream.read(&mut chunk).unwrap();
+        text += &String::from_utf8_lossy(&chunk[..read]);
+    }
+    assert!(!text.contains(&secret[8..]), "{text}");
+    daemon.end_session(&session, "kill");
+}

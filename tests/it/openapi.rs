@@ -32,13 +32,18 @@ impl Described<'_> {
         let mut whole = schema.clone();
         whole.insert("components".to_owned(), self.document["components"].clone());
         let validator = jsonschema::draft202012::new(&Value::Object(whole)).unwrap();
-        let errors: Vec<String> = validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
+        let errors: Vec<String> =
+            validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
         assert!(errors.is_empty(), "{method} {path} {status}: {errors:#?}\n{value:#}");
         // Nothing is answered that is not described, either.
-        if let (Some(answered), Some(name)) = (value.as_object(), schema.get("$ref").and_then(Value::as_str)) {
+        if let (Some(answered), Some(name)) = (value.as_object(), schema.get("$ref").and_then(Value::as_str))
+        {
             let described = &self.document.pointer(name.trim_start_matches('#')).unwrap()["properties"];
             for key in answered.keys().filter(|_| described.is_object() && !name.ends_with("/Error")) {
-                assert!(described[key].is_object() || described[key] == json!(true), "{method} {path}: {key} is not described");
+                assert!(
+                    described[key].is_object() || described[key] == json!(true),
+                    "{method} {path}: {key} is not described"
+                );
             }
         }
         value
@@ -82,7 +87,13 @@ fn every_answer_is_as_described() {
     }
     described.call("GET", "/sessions", "", "?all=true&limit=1", None);
     described.call("GET", "/sessions", "", "?nonsense=1", None);
-    described.call("POST", "/clearances/{id}/decision", &clearance, "", Some(&json!({ "decision": "approve" })));
+    described.call(
+        "POST",
+        "/clearances/{id}/decision",
+        &clearance,
+        "",
+        Some(&json!({ "decision": "approve" })),
+    );
     described.call("POST", "/clearances/{id}/decision", &clearance, "", Some(&json!({ "decision": "deny" })));
     described.call("POST", "/questions/{id}/answer", &question, "", Some(&json!({ "decision": "continue" })));
     let prompt = described.call("POST", "/sessions/{id}/prompts", &id, "", Some(&json!({ "text": "[]" })));

@@ -10,6 +10,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
@@ -24,6 +25,7 @@ use super::Api;
 use super::error::ApiError;
 use super::guard;
 use crate::domain::{Audited, Json, Role, SessionId, Time};
+use crate::redact::redact_json;
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone)]
@@ -107,8 +109,26 @@ pub(super) async fn require(State(least): State<Role>, request: Request, next: N
             let message = format!("this needs the role {least}; {} is {}", caller.name, caller.role);
             ApiError::new(StatusCode::FORBIDDEN, "forbidden", message).into_response()
         }
+        Some(caller) if caller.role == Role::Viewer => without_secrets(next.run(request).await).await,
         Some(_) => next.run(request).await,
     }
+}
+
+/// Whatever is answered to a viewer, what looks like a secret is not in it. Streams see to that themselves.
+async fn without_secrets(response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if !kind.is_some_and(|kind| kind.starts_with("application/json")) {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
+        return ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer could not be read")
+            .into_response();
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let text = redact_json(&text).text.into_owned();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(text))
 }
 
 impl Api {

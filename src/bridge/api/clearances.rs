@@ -30,6 +30,7 @@ pub(super) struct ListQuery {
 
 pub(super) async fn list(
     State(api): State<Api>,
+    caller: Caller,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<List<ClearanceView>>, ApiError> {
     let session = match &query.session {
@@ -38,15 +39,16 @@ pub(super) async fn list(
     };
     let filter = ClearanceFilter { status: query.status, session };
     let page = api.store().clearances(filter, query.cursor, limit(query.limit)?).await?;
-    Ok(Json(List::of(page, view::clearance)))
+    Ok(Json(List::of(page, |clearance| view::clearance_for(caller.role, clearance))))
 }
 
 pub(super) async fn show(
     State(api): State<Api>,
+    caller: Caller,
     Path(id): Path<String>,
     Query(Nothing {}): Query<Nothing>,
 ) -> Result<Json<ClearanceView>, ApiError> {
-    Ok(Json(view::clearance(api.clearance(&id).await?)))
+    Ok(Json(view::clearance_for(caller.role, api.clearance(&id).await?)))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -126,6 +126,7 @@ struct ExplainedView {
 
 pub(super) async fn explain(
     State(api): State<Api>,
+    caller: Caller,
     Path(id): Path<String>,
     Query(Nothing {}): Query<Nothing>,
 ) -> Result<Json<ExplanationView>, ApiError> {
@@ -136,7 +137,7 @@ pub(super) async fn explain(
         Err(why) => (None, Some(why)),
     };
     Ok(Json(ExplanationView {
-        clearance: view::clearance(clearance),
+        clearance: view::clearance_for(caller.role, clearance),
         now: view::ruling(ruling),
         rules: rules.into_iter().map(explained).collect(),
         proposal,

@@ -4,10 +4,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::domain::{
-    AuditRow, Choice, Clearance, Event, Outcome, Prompt, PromptState, Question, Ruling, SessionRecord, Time,
-    Token,
+    AuditRow, Choice, Clearance, Event, Outcome, Prompt, PromptState, Question, Role, Ruling, SessionRecord,
+    Time, Token,
 };
 use crate::host::{Observer, Seen};
+use crate::redact::{Redacted, redact, redact_json};
 use crate::store::Page;
 
 fn stamp(time: Option<Time>) -> Option<String> {
@@ -210,6 +211,28 @@ pub(super) fn ruling(ruling: Ruling) -> RulingView {
     RulingView { outcome: outcome.to_owned(), rule: ruling.rule, why: ruling.why, whom: ruling.whom }
 }
 
+/// As this caller may see it: what looks like a secret is hidden from viewers, and the card says so.
+pub(super) fn clearance_for(role: Role, clearance: Clearance) -> ClearanceView {
+    let mut view = self::clearance(clearance);
+    if role > Role::Viewer {
+        return view;
+    }
+    let mut hidden: Vec<&'static str> = Vec::new();
+    let mut hide = |text: &mut String| {
+        let Redacted { text: without, hidden: found } = redact(text);
+        hidden.extend(found.iter().filter(|sort| !hidden.contains(sort)).copied().collect::<Vec<_>>());
+        if let std::borrow::Cow::Owned(without) = without {
+            *text = without;
+        }
+    };
+    hide(&mut view.title);
+    let texts =
+        [&mut view.description, &mut view.diff, &mut view.file_path, &mut view.command, &mut view.reason];
+    texts.into_iter().flatten().for_each(&mut hide);
+    view.hidden = hidden.into_iter().map(str::to_owned).collect();
+    view
+}
+
 pub(super) fn clearance(c: Clearance) -> ClearanceView {
     let choice = |choice: Choice| ChoiceView { id: choice.id, name: choice.name, kind: choice.kind };
     ClearanceView {
@@ -326,7 +349,17 @@ pub(super) struct EventPage {
     pub(super) next: Option<u64>,
 }
 
-pub(super) fn event(event: Event) -> EventView {
+/// As this caller may see it.
+pub(super) fn event_for(role: Role, mut event: Event) -> EventView {
+    if role == Role::Viewer
+        && let std::borrow::Cow::Owned(without) = redact_json(event.data.as_str()).text
+    {
+        event.data = crate::domain::Json::trusted(without);
+    }
+    self::event(event)
+}
+
+fn event(event: Event) -> EventView {
     EventView {
         seq: event.seq,
         session: event.session.to_string(),

@@ -2,6 +2,7 @@
 
 use super::Actor;
 use crate::domain::{Fact, Json, Kind, Rejection};
+use crate::redact::redact;
 use crate::session::state::Effect;
 
 /// Unusable lines that are worth a warning each, per process; the rest is in the log only.
@@ -27,7 +28,7 @@ impl Actor {
                 method = rejection.method,
                 field = rejection.field,
                 bytes = rejection.bytes,
-                line = %rejection.excerpt.escape_debug(),
+                line = %redact(&rejection.excerpt).text.escape_debug(),
                 "a line was rejected: {}", rejection.reason
             );
         }

@@ -1,0 +1,167 @@
+//! Hides secrets in what agents say, for people who may look on but not hold the keys.
+//!
+//! ```text
+//!  text ──► formats   tokens that are known by their look
+//!      ├──► pem       private keys, also cut off and inside of diffs
+//!      ├──► url       the password of `user:password@`
+//!      └──► assign    a key that looks secret (keys), and a value that is no code (values)
+//! ```
+//!
+//! A pass goes over the bytes from left to right. Whatever it looks at again is bounded, so the time is linear; what is
+//! cut begins and ends at ASCII, so no character is split. Doubt hides where a value is quoted or stands in an
+//! environment file, and shows where it could be code.
+//!
+//! What this is not: a wall against an agent that means to leak. It can spell a secret backwards.
+
+use std::borrow::Cow;
+
+mod assign;
+mod formats;
+mod json;
+mod keys;
+mod pem;
+#[cfg(test)]
+mod tests;
+mod url;
+mod values;
+
+pub use json::redact_json;
+
+/// What a hidden secret begins with.
+const MARK: &str = "[hidden:";
+
+/// What was hidden, and the text without it. Borrowed if nothing was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redacted<'a> {
+    pub text: Cow<'a, str>,
+    /// The sorts of secrets, each once, in the order of the text.
+    pub hidden: Vec<&'static str>,
+}
+
+/// A secret in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Span {
+    start: usize,
+    end: usize,
+    sort: &'static str,
+}
+
+/// How often a text is gone over: what is hidden can bring to light what it stood in the way of.
+const PASSES: usize = 4;
+
+/// Any text: prose, diffs, logs, shell commands.
+pub fn redact(text: &str) -> Redacted<'_> {
+    let mut redacted = Redacted { text: Cow::Borrowed(text), hidden: Vec::new() };
+    for _ in 0..PASSES {
+        let spans = spans(&redacted.text);
+        if spans.is_empty() {
+            break;
+        }
+        redacted.text = Cow::Owned(without(&redacted.text, &spans));
+        for span in spans {
+            note(&mut redacted.hidden, span.sort);
+        }
+    }
+    redacted
+}
+
+fn without(text: &str, spans: &[Span]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut done = 0;
+    for Span { start, end, sort } in spans {
+        out.push_str(&text[done..*start]);
+        out.push_str(&marked(sort));
+        done = *end;
+    }
+    out.push_str(&text[done..]);
+    out
+}
+
+/// What is shown instead of a secret.
+fn marked(sort: &str) -> String {
+    format!("{MARK} {sort}]")
+}
+
+fn note(hidden: &mut Vec<&'static str>, sort: &'static str) {
+    if !hidden.contains(&sort) {
+        hidden.push(sort);
+    }
+}
+
+/// All secrets, in order and apart from each other.
+fn spans(text: &str) -> Vec<Span> {
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let mut formats = formats::Finder::default();
+    let mut keys = pem::Finder::default();
+    let mut at = 0;
+    // Before this, words have been looked at; this was assigned to the last of them.
+    let (mut word, mut value) = (0, 0..0);
+    while at < bytes.len() {
+        if value.contains(&at) {
+            at = value.end;
+            continue;
+        }
+        let span = match bytes[at] {
+            b'-' if bytes[at..].starts_with(b"-----") => keys.at(text, at),
+            b':' => url::at(text, at),
+            _ => formats.at(bytes, at),
+        };
+        if let Some(span) = span {
+            at = span.end.max(at + 1);
+            word = word.max(at);
+            found.push(span);
+            continue;
+        }
+        if at >= word && is_word(bytes[at]) {
+            let (end, span) = assign::at(text, at);
+            word = end;
+            if let Some(span) = span {
+                value = span.start..span.end;
+                word = word.max(span.end);
+                found.push(span);
+            }
+        }
+        at += 1;
+    }
+    apart(found)
+}
+
+/// Spans that touch the same text become one, named after the first.
+fn apart(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.sort_by_key(|span| span.start);
+    let mut out: Vec<Span> = Vec::with_capacity(spans.len());
+    for span in spans {
+        match out.last_mut() {
+            Some(last) if span.start < last.end => last.end = last.end.max(span.end),
+            _ => out.push(span),
+        }
+    }
+    out
+}
+
+/// What keys are made of: names of variables, headers, flags and settings.
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+}
+
+fn is_quote(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\'' | b'`')
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+/// The first position from `at` on whose byte is not `of`.
+fn skip(bytes: &[u8], at: usize, of: impl Fn(u8) -> bool) -> usize {
+    bytes[at..].iter().position(|&byte| !of(byte)).map_or(bytes.len(), |length| at + length)
+}
+
+/// Whether a line break, a quote or the like is written at `at` with a backslash, as in a string inside of a text.
+fn is_escape(bytes: &[u8], at: usize) -> bool {
+    bytes[at] == b'\\'
+        && bytes
+            .get(at + 1)
+            .is_some_and(|&next| is_quote(next) || matches!(next, b'n' | b'r' | b't' | b'\\' | b'\n'))
+}

@@ -1,0 +1,323 @@
+//! Names that look secret, and what is assigned to them: `KEY=value`, `key: "value"`, `'key' => 'value'`,
+//! `--flag value`, `Authorization: Bearer value`.
+
+use super::keys::{self, Class};
+use super::values::{self, Place};
+use super::{Span, formats, is_blank, is_escape, is_quote, is_word, skip};
+
+/// A value without quotes is judged by so much of it; only one that is hidden is read to its end.
+const LOOK: usize = 96;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    /// `=` without blanks around it.
+    Tight,
+    Equals,
+    Colon,
+    /// `=>`; only for quoted values.
+    Arrow,
+    /// Behind a quoted name; only for quoted values, and those that look it.
+    Comma,
+    /// Blanks, behind a flag.
+    Blank,
+}
+
+/// A name that was found, and where its value begins.
+struct Name<'a> {
+    text: &'a str,
+    start: usize,
+    flag: bool,
+    operator: Operator,
+    value: usize,
+}
+
+/// Reads the word at `at`; says where it ends, and which secret is assigned to it.
+pub(super) fn at(text: &str, at: usize) -> (usize, Option<Span>) {
+    let bytes = text.as_bytes();
+    let end = skip(bytes, at, is_word);
+    let Some(name) = name(text, at, end) else { return (end, None) };
+    if name.text.eq_ignore_ascii_case("bearer") {
+        return (end, bearer(text, &name));
+    }
+    let Some(class) = keys::class(name.text) else { return (end, None) };
+    let span = match class {
+        Class::Authorization => authorization(text, &name),
+        Class::Cookie => cookie(text, &name),
+        _ => assigned(text, &name, class),
+    };
+    (end, span)
+}
+
+/// The word as a name, if something is assigned to it.
+fn name(text: &str, at: usize, end: usize) -> Option<Name<'_>> {
+    let bytes = text.as_bytes();
+    let mut start = at;
+    // The letter of `\n` does not belong to the word behind it.
+    if at > 0 && bytes[at - 1] == b'\\' && matches!(bytes[at], b'n' | b'r' | b't') {
+        start += 1;
+    }
+    let dashes = skip(&bytes[..end], start, |byte| matches!(byte, b'-' | b'.')) - start;
+    let flag = dashes == 2 && bytes[start..].starts_with(b"--");
+    start += dashes;
+    let word = text[start..end].trim_end_matches(['.', '-']);
+    if word.is_empty() || text[..start].ends_with("://") {
+        return None;
+    }
+    let quote = skip(bytes, start + word.len(), |byte| byte == b'\\');
+    let (mut next, quoted) = match bytes.get(quote) {
+        Some(&byte) if is_quote(byte) => (quote + 1, true),
+        _ => (start + word.len(), false),
+    };
+    if quoted && bytes.get(next) == Some(&b']') {
+        next += 1;
+    }
+    let operator = skip(bytes, next, is_blank);
+    let (sort, length) = match bytes[operator..] {
+        [b'=', b'>', ..] => (Operator::Arrow, 2),
+        [b'=', b'=' | b'~', ..] | [b':', b':', ..] => return None,
+        [b':' | b'?', b'=', ..] => (Operator::Equals, 2),
+        [b'?', b':', ..] => (Operator::Colon, 2),
+        [b'=', ..] if operator == next => (Operator::Tight, 1),
+        [b'=', ..] => (Operator::Equals, 1),
+        [b':', ..] => (Operator::Colon, 1),
+        [b',', ..] if quoted => (Operator::Comma, 1),
+        _ if operator > next && (flag || word.eq_ignore_ascii_case("bearer")) => (Operator::Blank, 0),
+        _ => return None,
+    };
+    let value = skip(bytes, operator + length, is_blank);
+    let spaced = sort == Operator::Tight && value > operator + length;
+    let operator = if spaced { Operator::Equals } else { sort };
+    Some(Name { text: word, start, flag, operator, value })
+}
+
+/// The secret that a name of any other class is given.
+fn assigned(text: &str, name: &Name<'_>, class: Class) -> Option<Span> {
+    let bytes = text.as_bytes();
+    if bytes[name.value.min(bytes.len())..].starts_with(b"-----BEGIN") {
+        return None; // for `pem`
+    }
+    let sure = name.operator != Operator::Comma || class == Class::Address;
+    let class = if sure { class } else { Class::Maybe(class.sort()) };
+    if let Some(span) = quoted(text, name.value, name.text, class) {
+        return span;
+    }
+    if matches!(name.operator, Operator::Arrow | Operator::Comma) {
+        return None;
+    }
+    // A quote that is never closed was cut off.
+    let slashes = skip(bytes, name.value, |byte| byte == b'\\');
+    let cut = bytes.get(slashes).is_some_and(|&byte| is_quote(byte));
+    let start = if cut { slashes + 1 } else { name.value };
+    let value = unquoted(text, start, LOOK);
+    let end = start + value.len();
+    if name.flag && name.operator == Operator::Blank && value.starts_with('-') {
+        return None;
+    }
+    if values::hides(value, name.text, class, place(text, name, end)) {
+        let end = start + unquoted(text, start, usize::MAX).len();
+        return Some(span(bytes, start, end, class.sort()));
+    }
+    typed(text, name, class)
+}
+
+/// The value between the quotes that begin at `at`: `Some(None)` if it is to be shown, `None` if there are no quotes.
+#[expect(clippy::option_option, reason = "no quotes is another thing than nothing to hide")]
+fn quoted(text: &str, at: usize, name: &str, class: Class) -> Option<Option<Span>> {
+    let bytes = text.as_bytes();
+    let (start, end, quote) = quotes(bytes, at)?;
+    let value = &text[start..end];
+    if value.starts_with("-----BEGIN") {
+        return Some(None);
+    }
+    // A template is code: `f"{token}"`, `$"{token}"`, `` `${token}` ``.
+    let template = quote == b'`' && value.contains("${")
+        || matches!(bytes[at], b'f' | b'F' | b'$') && value.contains('{') && value.contains('}');
+    let place = Place::Quoted { expands: quote != b'\'' };
+    let hides = !template && values::hides(value, name, class, place);
+    Some(hides.then(|| span(bytes, start, end, class.sort())))
+}
+
+/// What is between the quotes that begin at `at`, and which they are. They may carry a letter or two in front, and
+/// backslashes if they stand in a string themselves.
+fn quotes(bytes: &[u8], at: usize) -> Option<(usize, usize, u8)> {
+    let near = &bytes[..bytes.len().min(at + 3)];
+    let letters =
+        skip(near, at.min(near.len()), |byte| byte.is_ascii_alphabetic() || matches!(byte, b'$' | b'@'));
+    let near = &bytes[..bytes.len().min(letters + 8)];
+    let open = skip(near, letters, |byte| byte == b'\\');
+    let quote = *bytes.get(open).filter(|byte| is_quote(**byte))?;
+    let depth = open - letters;
+    let mut slashes = 0;
+    for (index, &byte) in bytes.iter().enumerate().skip(open + 1) {
+        match byte {
+            b'\n' => return None,
+            b'\\' => slashes += 1,
+            _ if byte == quote && if depth == 0 { slashes % 2 == 0 } else { slashes == depth } => {
+                return Some((open + 1, index - if depth == 0 { 0 } else { slashes }, quote));
+            }
+            _ => slashes = 0,
+        }
+    }
+    None
+}
+
+/// What stands at `at` up to a blank, a quote or the end of the line, without what closes a list or a sentence. Of
+/// what is longer than `most`, the beginning.
+fn unquoted(text: &str, at: usize, most: usize) -> &str {
+    let bytes = text.as_bytes();
+    let ends = |index: &usize| {
+        bytes[*index].is_ascii_whitespace() || is_quote(bytes[*index]) || is_escape(bytes, *index)
+    };
+    let at = at.min(bytes.len());
+    let most = text.floor_char_boundary(at.saturating_add(most));
+    let end = (at..most).find(ends).unwrap_or(most);
+    let value = &text[at..end];
+    let closed = |c: char| matches!(c, ',' | ';' | ')' | ']' | '}' | '.' | ':');
+    let mut short = value;
+    for _ in 0..3 {
+        short = short.strip_suffix(closed).unwrap_or(short);
+    }
+    // `get()` and `[u8]` stay whole.
+    if short.contains(['(', '[', '{']) { value } else { short }
+}
+
+/// `token: &str = "value"`: behind a type.
+fn typed(text: &str, name: &Name<'_>, class: Class) -> Option<Span> {
+    let bytes = text.as_bytes();
+    if name.operator != Operator::Colon {
+        return None;
+    }
+    let near = &bytes[..bytes.len().min(name.value + 80)];
+    let is_type = |byte: u8| byte != b'=' && byte != b'\n' && byte != b'"' && byte != b':';
+    let equals = skip(near, name.value.min(near.len()), is_type);
+    if near.get(equals) != Some(&b'=') {
+        return None;
+    }
+    let value = skip(bytes, equals + 1, is_blank);
+    quoted(text, value, name.text, class).flatten()
+}
+
+/// What surrounds a value without quotes.
+fn place(text: &str, name: &Name<'_>, end: usize) -> Place {
+    let bytes = text.as_bytes();
+    let before = &text[..name.start];
+    let shouts = !name.text.contains(|c: char| c.is_ascii_lowercase());
+    let ends_line = bytes.get(end).is_none_or(|&byte| matches!(byte, b'\n' | b'\r') || is_quote(byte))
+        || is_escape(bytes, end);
+    match name.operator {
+        _ if name.flag => Place::Flag,
+        Operator::Tight if shouts || before.ends_with(['?', '&']) || before.ends_with("export ") => {
+            Place::Env
+        }
+        Operator::Tight if ends_line && begins_line(before, 1) => Place::Env,
+        Operator::Colon if ends_line && begins_line(before, 64) && shouts => Place::Env,
+        Operator::Colon if ends_line && begins_line(before, 64) => Place::Line,
+        _ => Place::Code,
+    }
+}
+
+/// Whether only the marks of a diff or a list and at most `indent` blanks stand before this in its line, or in the
+/// string that it begins.
+fn begins_line(before: &str, indent: usize) -> bool {
+    let before = before.as_bytes();
+    let most = before.len().saturating_sub(indent);
+    let line = before[most..].iter().rposition(|byte| !matches!(byte, b' ' | b'\t' | b'+' | b'-' | b'>'));
+    match before[..line.map_or(most, |last| most + last + 1)] {
+        [] | [.., b'\n' | b'"' | b'\'' | b'`'] | [.., b'\\', b'n'] => true,
+        [..] => false,
+    }
+}
+
+/// The rest of a header: what is between its own quotes, or up to a quote or the end of the line. Of what is longer
+/// than `most`, the beginning.
+fn header<'a>(text: &'a str, name: &Name<'_>, most: usize) -> (usize, &'a str) {
+    let bytes = text.as_bytes();
+    if let Some((start, end, _)) = quotes(bytes, name.value) {
+        return (start, &text[start..end]);
+    }
+    let start = name.value + usize::from(bytes.get(name.value).is_some_and(|&byte| is_quote(byte)));
+    let most = text.floor_char_boundary(start.saturating_add(most));
+    let ends = |index: &usize| {
+        matches!(bytes[*index], b'\n' | b'\r') || is_quote(bytes[*index]) || is_escape(bytes, *index)
+    };
+    let end = (start..most).find(ends).unwrap_or(most);
+    (start, text[start..end].trim_end())
+}
+
+/// `Authorization: <scheme> <what it takes>`: the scheme stays.
+fn authorization(text: &str, name: &Name<'_>) -> Option<Span> {
+    let (start, value) = header(text, name, LOOK);
+    let class = Class::Authorization;
+    let (hides, begin, list) = match value.split_once(' ') {
+        None => (values::hides(value, name.text, class, Place::Code), start, false),
+        Some((scheme, rest)) => {
+            let rest = rest.trim_start();
+            let list = match scheme.to_ascii_lowercase().as_str() {
+                "bearer" | "basic" | "token" | "apikey" => false,
+                "digest" | "negotiate" | "ntlm" | "aws4-hmac-sha256" | "hmac" | "signature" => true,
+                _ => return None,
+            };
+            let one = rest.split([' ', ',']).next().unwrap_or_default();
+            (is_credential(one), start + value.len() - rest.len(), list)
+        }
+    };
+    if !hides {
+        return None;
+    }
+    let (start, value) = header(text, name, usize::MAX);
+    let rest = &value[begin - start..];
+    let rest = if list { rest } else { rest.split([' ', ',']).next().unwrap_or_default() };
+    Some(span(text.as_bytes(), begin, begin + rest.len(), class.sort()))
+}
+
+/// `Bearer <token>` without a header's name.
+fn bearer(text: &str, name: &Name<'_>) -> Option<Span> {
+    let value = unquoted(text, name.value, LOOK);
+    let has = |of: fn(&u8) -> bool| value.bytes().any(|byte| of(&byte));
+    (name.operator == Operator::Blank
+        && value.len() >= 16
+        && has(u8::is_ascii_digit)
+        && has(u8::is_ascii_alphabetic)
+        && is_credential(value)
+        && !value.contains(['(', '[', '{', '<']))
+    .then(|| {
+        let end = name.value + unquoted(text, name.value, usize::MAX).len();
+        span(text.as_bytes(), name.value, end, "authorization")
+    })
+}
+
+fn is_credential(value: &str) -> bool {
+    let word = value.len() < 12 && value.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+    value.len() >= 6
+        && !word
+        && !value.contains(super::MARK)
+        && !value.starts_with(['$', '{', '<', '%', '('])
+        && !values::is_placeholder(value)
+}
+
+/// `Cookie: name=value; …`: all of it.
+fn cookie(text: &str, name: &Name<'_>) -> Option<Span> {
+    let (start, value) = header(text, name, LOOK);
+    let quoted = start > name.value;
+    if !is_cookie(value) || (!quoted && name.operator != Operator::Colon) {
+        return None;
+    }
+    let (start, value) = header(text, name, usize::MAX);
+    Some(span(text.as_bytes(), start, start + value.len(), "cookie"))
+}
+
+/// `name=value` first.
+pub(super) fn is_cookie(value: &str) -> bool {
+    let Some((key, content)) = value.split_once('=') else { return false };
+    let content = content.split(';').next().unwrap_or_default();
+    !key.is_empty()
+        && key.bytes().all(is_word)
+        && !content.starts_with([' ', '=', '>'])
+        && !values::is_reference(content, true)
+        && !values::is_placeholder(content)
+        && !value.contains(super::MARK)
+}
+
+fn span(bytes: &[u8], start: usize, end: usize, sort: &'static str) -> Span {
+    Span { start, end, sort: formats::sort(bytes, start).unwrap_or(sort) }
+}

@@ -1,0 +1,225 @@
+//! JSON as text: only strings are changed, everything else stays byte for byte.
+
+use std::borrow::Cow;
+
+use super::keys::{self, Class};
+use super::values::{self, Place};
+use super::{MARK, Redacted, assign, formats, marked, note, redact};
+
+/// An object or an array that is open.
+#[derive(Debug, Default)]
+struct Open {
+    array: bool,
+    /// What the value that comes next is known under: its name, and what that promises.
+    name: Option<(String, Class)>,
+    /// In an object, what `value` is known under in `{"name": …, "value": …}`, as environments and headers are
+    /// written. In an array, what all of it is known under.
+    pair: Option<(String, Class)>,
+    /// The key that was read last, if it is the first or second half of such a pair.
+    half: Option<Half>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Half {
+    Name,
+    Value,
+}
+
+/// A JSON document as text: only string values are changed. Text that is no JSON is taken as any other.
+pub fn redact_json(json: &str) -> Redacted<'_> {
+    let mut scan = Scan { json, out: String::new(), done: 0, hidden: Vec::new(), open: Vec::new() };
+    if scan.run().is_none() {
+        return redact(json);
+    }
+    let Scan { mut out, done, hidden, .. } = scan;
+    if hidden.is_empty() {
+        return Redacted { text: Cow::Borrowed(json), hidden };
+    }
+    out.push_str(&json[done..]);
+    Redacted { text: Cow::Owned(out), hidden }
+}
+
+struct Scan<'a> {
+    json: &'a str,
+    out: String,
+    /// How much of the document is in `out`.
+    done: usize,
+    hidden: Vec<&'static str>,
+    open: Vec<Open>,
+}
+
+impl Scan<'_> {
+    /// `None` if this is no JSON.
+    fn run(&mut self) -> Option<()> {
+        let bytes = self.json.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            match bytes[at] {
+                b'"' => {
+                    at = self.string(at)?;
+                    continue;
+                }
+                b'{' => self.open.push(Open::default()),
+                b'[' => {
+                    // What is in a list is known under the list's name.
+                    let name = self.open.last().and_then(|open| open.name.clone());
+                    self.open.push(Open { array: true, pair: name.clone(), name, half: None });
+                }
+                b'}' | b']' => {
+                    self.open.pop()?;
+                }
+                b',' => {
+                    if let Some(open) = self.open.last_mut().filter(|open| !open.array) {
+                        (open.name, open.half) = (None, None);
+                    }
+                }
+                b':'
+                | b' '
+                | b'\t'
+                | b'\r'
+                | b'\n'
+                | b'-'
+                | b'+'
+                | b'.'
+                | b'0'..=b'9'
+                | b'a'..=b'z'
+                | b'E' => {}
+                _ => return None,
+            }
+            at += 1;
+        }
+        self.open.is_empty().then_some(())
+    }
+
+    /// Reads the string at `start`; where it ends.
+    fn string(&mut self, start: usize) -> Option<usize> {
+        let bytes = self.json.as_bytes();
+        let mut end = start + 1;
+        while *bytes.get(end)? != b'"' {
+            end += 1 + usize::from(bytes[end] == b'\\');
+        }
+        let text = decode(&self.json[start + 1..end]);
+        let is_key = self.open.last().is_some_and(|open| !open.array)
+            && bytes[end + 1..].iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':');
+        if is_key {
+            self.key(&text);
+        } else {
+            self.value(start, end, &text);
+        }
+        Some(end + 1)
+    }
+
+    fn key(&mut self, name: &str) {
+        let Some(open) = self.open.last_mut() else { return };
+        open.half = match name {
+            "name" | "key" => Some(Half::Name),
+            "value" => Some(Half::Value),
+            _ => None,
+        };
+        open.name = match open.half {
+            Some(Half::Value) => open.pair.take(),
+            _ => keys::class(name).map(|class| (name.to_owned(), class)),
+        };
+    }
+
+    fn value(&mut self, start: usize, end: usize, text: &str) {
+        let name = self.open.last().and_then(|open| open.name.as_ref());
+        let sort = name.and_then(|(name, class)| under(text, name, *class));
+        let (new, hidden) = if let Some(sort) = sort {
+            (Cow::Owned(marked(sort)), vec![sort])
+        } else {
+            let redacted = redact(text);
+            (redacted.text, redacted.hidden)
+        };
+        if let Some(open) = self.open.last_mut() {
+            if open.half == Some(Half::Name) {
+                open.pair = keys::class(text).map(|class| (text.to_owned(), class));
+            }
+            if open.array {
+                open.follow(text);
+            }
+        }
+        if hidden.is_empty() {
+            return;
+        }
+        for sort in hidden {
+            note(&mut self.hidden, sort);
+        }
+        self.out.push_str(&self.json[self.done..start]);
+        self.out.push_str(&serde_json::Value::from(new).to_string());
+        self.done = end + 1;
+    }
+}
+
+impl Open {
+    /// In a list of arguments, a flag names what comes next.
+    fn follow(&mut self, text: &str) {
+        let flag = text.strip_prefix("--").filter(|flag| !flag.contains(['=', ' ']));
+        let named = flag.and_then(|flag| Some((flag.to_owned(), keys::class(flag)?)));
+        self.name = named.or_else(|| self.pair.clone());
+    }
+}
+
+/// The sort of a value if it is hidden whole, because of its name.
+fn under(text: &str, name: &str, class: Class) -> Option<&'static str> {
+    let hides = match class {
+        Class::Cookie => assign::is_cookie(text),
+        Class::Authorization => {
+            let rest = text.split_once(' ').map_or(text, |(_, rest)| rest);
+            rest.len() >= 6 && !text.contains(MARK) && !values::is_reference(rest, true)
+        }
+        _ => {
+            !text.starts_with("-----BEGIN")
+                && values::hides(text, name, class, Place::Quoted { expands: true })
+        }
+    };
+    hides.then(|| formats::sort(text.as_bytes(), 0).unwrap_or(class.sort()))
+}
+
+/// What a string says. Halves of characters become `�`.
+fn decode(raw: &str) -> Cow<'_, str> {
+    if !raw.contains('\\') {
+        return Cow::Borrowed(raw);
+    }
+    let mut out = String::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        let mut after = rest[at + 1..].chars();
+        let c = match after.next() {
+            Some('n') => '\n',
+            Some('r') => '\r',
+            Some('t') => '\t',
+            Some('b') => '\u{8}',
+            Some('f') => '\u{c}',
+            Some('u') => {
+                let (c, length) = unicode(&rest[at..]);
+                out.push(c);
+                rest = &rest[at + length..];
+                continue;
+            }
+            Some(other) => other,
+            None => break,
+        };
+        out.push(c);
+        rest = after.as_str();
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+/// The character of `\uXXXX` or of two such halves, and how long they are.
+fn unicode(rest: &str) -> (char, usize) {
+    let unit = |at: usize| {
+        let digits = rest.get(at..at + 6)?.strip_prefix("\\u")?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    match (unit(0), unit(6)) {
+        (Some(high @ 0xd800..0xdc00), Some(low @ 0xdc00..0xe000)) => {
+            let code = 0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+            (char::from_u32(code).unwrap_or('\u{fffd}'), 12)
+        }
+        (Some(code), _) => (char::from_u32(code).unwrap_or('\u{fffd}'), 6),
+        (None, _) => ('\u{fffd}', 2),
+    }
+}

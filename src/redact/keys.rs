@@ -1,0 +1,156 @@
+//! Which names look like those of secrets.
+
+/// What a name promises of its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Anything may be one, also a word or a number.
+    Password,
+    /// Something long that was made by a machine.
+    Token(&'static str),
+    /// As a token, but the name is also used for other things.
+    Maybe(&'static str),
+    /// An address with its password.
+    Address,
+    /// A scheme, and what it takes.
+    Authorization,
+    Cookie,
+}
+
+impl Class {
+    pub(super) fn sort(self) -> &'static str {
+        match self {
+            Self::Password => "password",
+            Self::Token(sort) | Self::Maybe(sort) => sort,
+            Self::Address => "connection string",
+            Self::Authorization => "authorization",
+            Self::Cookie => "cookie",
+        }
+    }
+}
+
+/// Looked for in names without their separators, the most telling first.
+const WORDS: &[(&str, Class)] = &[
+    ("secretaccesskey", Class::Token("AWS secret key")),
+    ("awssecret", Class::Token("AWS secret key")),
+    ("privatekey", Class::Token("private key")),
+    ("apikey", Class::Token("API key")),
+    ("accesskey", Class::Token("access key")),
+    ("encryptionkey", Class::Token("key")),
+    ("signingkey", Class::Token("key")),
+    ("masterkey", Class::Token("key")),
+    ("authkey", Class::Token("key")),
+    ("password", Class::Password),
+    ("passwd", Class::Password),
+    ("passphrase", Class::Password),
+    ("connectionstring", Class::Address),
+    ("credential", Class::Token("credential")),
+    ("secret", Class::Token("secret")),
+    ("token", Class::Token("token")),
+];
+
+/// The last part of names that speak about a secret and do not hold it.
+const ABOUT: &[&str] = &[
+    "age",
+    "at",
+    "budget",
+    "check",
+    "class",
+    "count",
+    "dir",
+    "enabled",
+    "endpoint",
+    "env",
+    "error",
+    "expires",
+    "expiry",
+    "field",
+    "file",
+    "format",
+    "header",
+    "hint",
+    "id",
+    "ids",
+    "in",
+    "index",
+    "kind",
+    "label",
+    "len",
+    "length",
+    "limit",
+    "limits",
+    "manager",
+    "max",
+    "min",
+    "name",
+    "names",
+    "parallelism",
+    "path",
+    "pattern",
+    "placeholder",
+    "policy",
+    "prefix",
+    "provider",
+    "ref",
+    "regex",
+    "required",
+    "rotation",
+    "scope",
+    "scopes",
+    "size",
+    "stdin",
+    "store",
+    "ttl",
+    "type",
+    "types",
+    "uri",
+    "url",
+    "usage",
+    "used",
+    "version",
+];
+
+/// Names longer than this are looked at from their end.
+const LONGEST: usize = 100;
+
+/// Of a name as it is written: `DB_PASSWORD`, `x-api-key`, `clientSecret`, `spring.datasource.password`.
+pub(super) fn class(name: &str) -> Option<Class> {
+    // Without separators and in lower case; where its last part begins, and how many there are.
+    let (mut flat, mut last, mut parts) = (String::with_capacity(name.len().min(LONGEST)), 0, 0);
+    let mut was = b'_';
+    let bytes = name.as_bytes();
+    for &byte in &bytes[bytes.len().saturating_sub(LONGEST)..] {
+        if byte.is_ascii_alphanumeric() {
+            let begins =
+                !was.is_ascii_alphanumeric() || (was.is_ascii_lowercase() && byte.is_ascii_uppercase());
+            if begins {
+                (last, parts) = (flat.len(), parts + 1);
+            }
+            flat.push(char::from(byte.to_ascii_lowercase()));
+        }
+        was = byte;
+    }
+    let last = &flat[last..];
+    match flat.as_str() {
+        "authorization" | "proxyauthorization" => return Some(Class::Authorization),
+        "cookie" | "setcookie" => return Some(Class::Cookie),
+        _ if ABOUT.contains(&last) || name.starts_with("no-") || name.starts_with("no_") => return None,
+        _ => {}
+    }
+    let named = WORDS.iter().find(|(word, _)| flat.contains(word)).map(|(_, class)| *class);
+    match (named, last) {
+        (Some(Class::Token("token")), _) if flat.contains("tokeniz") || flat.contains("tokenis") => None,
+        (Some(class), _) => Some(class),
+        (None, "pat") if parts > 1 => Some(Class::Maybe("token")),
+        (None, "pass" | "pwd") if parts > 1 => Some(Class::Maybe("password")),
+        (None, "dsn") => Some(Class::Address),
+        (None, _) => None,
+    }
+}
+
+/// Whether a text speaks of secrets: a name or a sentence about one, rather than one.
+pub(super) fn mentions_secret(text: &str) -> bool {
+    const SPOKEN: &[&str] =
+        &["password", "passwd", "secret", "token", "key", "credential", "passphrase", "auth"];
+    let text = text.to_ascii_lowercase();
+    SPOKEN.iter().any(|word| text.contains(word))
+}

@@ -1,0 +1,160 @@
+//! Private keys in armour: whole, cut off at either end, in diffs, with line numbers, or on one line with `\n`.
+
+use super::{Span, is_quote, skip};
+
+const SORT: &str = "private key";
+const BEGIN: &[u8] = b"-----BEGIN ";
+const END: &[u8] = b"-----END ";
+/// No key is longer than this.
+const LONGEST: usize = 64 * 1024;
+/// A run of letters this long is a line of a key, not a word.
+const LINE: usize = 16;
+/// Between a begin and an end, one run this long makes it a key.
+const RUN: usize = 32;
+
+#[derive(Debug, Default)]
+pub(super) struct Finder {
+    /// Up to here, everything belongs to keys that were looked at.
+    done: usize,
+}
+
+impl Finder {
+    /// At five dashes.
+    pub(super) fn at(&mut self, text: &str, at: usize) -> Option<Span> {
+        let bytes = text.as_bytes();
+        let before = self.done;
+        if let Some(body) = armour(bytes, at, BEGIN) {
+            self.done = body;
+            let end = read(bytes, body).or_else(|| between(bytes, body))?;
+            self.done = end;
+            return Some(Span { start: at, end, sort: SORT });
+        }
+        let end = armour(bytes, at, END)?;
+        self.done = end;
+        let start = back(bytes, before, at)?;
+        Some(Span { start, end, sort: SORT })
+    }
+}
+
+/// Where the line `-----BEGIN … PRIVATE KEY-----` that begins at `at` ends.
+fn armour(bytes: &[u8], at: usize, kind: &[u8]) -> Option<usize> {
+    let rest = bytes[at..].strip_prefix(kind)?;
+    let label = skip(&rest[..rest.len().min(64)], 0, |byte| {
+        byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' '
+    });
+    let is_private = rest[..label].ends_with(b"PRIVATE KEY") || rest[..label].ends_with(b"PRIVATE KEY BLOCK");
+    (is_private && rest[label..].starts_with(b"-----")).then(|| at + kind.len() + label + 5)
+}
+
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
+}
+
+/// Reads on while there are lines of a key; where it ends, if there was one.
+fn read(bytes: &[u8], body: usize) -> Option<usize> {
+    let (mut at, mut end, mut any) = (body, body, false);
+    while at < bytes.len() {
+        if bytes[at..].starts_with(END) {
+            return armour(bytes, at, END).or(any.then_some(end));
+        }
+        if bytes[at..].starts_with(BEGIN) {
+            break;
+        }
+        if let Some(length) = filler(bytes, at) {
+            at += length;
+            continue;
+        }
+        let next = skip(bytes, at, is_base64);
+        let token = &bytes[at..next];
+        match token {
+            [] => break,
+            b"Proc" | b"DEK" | b"Version" | b"Comment" | b"Hash" | b"Charset" => {
+                at = skip(bytes, next, |byte| !matches!(byte, b'\n' | b'\\'));
+                continue;
+            }
+            _ if token.len() >= LINE => any = true,
+            _ if token.len() <= 6 && token.iter().all(u8::is_ascii_digit) => {
+                at = next; // the number of a line
+                continue;
+            }
+            _ if is_mixed(token) || is_last(bytes, next) => {}
+            _ => break,
+        }
+        at = next;
+        end = next;
+    }
+    any.then_some(end)
+}
+
+/// How much at `at` stands between the lines of a key.
+fn filler(bytes: &[u8], at: usize) -> Option<usize> {
+    match bytes[at..] {
+        [b'\\', b'n' | b'r' | b't' | b'\\' | b'\n' | b'"', ..] => Some(2),
+        [byte, ..] if byte.is_ascii_whitespace() || is_quote(byte) => Some(1),
+        [b',' | b'|' | b'>' | b':' | b'-', ..] => Some(1),
+        [b'+', next, ..] if !is_base64(next) => Some(1),
+        _ => bytes[at..].starts_with("→".as_bytes()).then_some("→".len()),
+    }
+}
+
+/// The short last line of a key, or what was left of a line: not a word.
+fn is_mixed(token: &[u8]) -> bool {
+    let has = |of: fn(&u8) -> bool| token.iter().any(of);
+    has(|byte| matches!(byte, b'+' | b'/' | b'='))
+        || (has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic))
+        || (has(u8::is_ascii_lowercase) && token[1..].iter().any(u8::is_ascii_uppercase))
+}
+
+/// Whether the end of the key or of the text follows.
+fn is_last(bytes: &[u8], mut at: usize) -> bool {
+    for _ in 0..32 {
+        if at >= bytes.len() || bytes[at..].starts_with(END) {
+            return true;
+        }
+        let Some(length) = filler(bytes, at) else { return false };
+        at += length;
+    }
+    false
+}
+
+/// The end that belongs to a begin, whatever the lines between carry in front, if one of them is a key's.
+fn between(bytes: &[u8], body: usize) -> Option<usize> {
+    let near = &bytes[..bytes.len().min(body + LONGEST)];
+    let (mut at, mut run, mut longest) = (body, 0, 0);
+    while at < near.len() {
+        if near[at..].starts_with(BEGIN) {
+            return None;
+        }
+        if near[at..].starts_with(END) {
+            return armour(bytes, at, END).filter(|_| longest >= RUN);
+        }
+        run = if is_base64(near[at]) { run + 1 } else { 0 };
+        longest = longest.max(run);
+        at += 1;
+    }
+    None
+}
+
+/// Where a key begins of which only the end is left.
+fn back(bytes: &[u8], from: usize, end: usize) -> Option<usize> {
+    let from = from.max(end.saturating_sub(LONGEST));
+    let (mut start, mut at, mut any) = (end, end, false);
+    while at > from {
+        let token = at - bytes[from..at].iter().rev().take_while(|byte| is_base64(**byte)).count();
+        if token == at {
+            let byte = bytes[at - 1];
+            if !byte.is_ascii_whitespace() && !is_quote(byte) && !matches!(byte, b'\\' | b'-' | b',' | b'|') {
+                break;
+            }
+            at -= 1;
+            continue;
+        }
+        let last = !any && is_mixed(&bytes[token..at]);
+        if at - token < LINE && !last {
+            break;
+        }
+        any |= at - token >= LINE;
+        (start, at) = (token, token);
+    }
+    any.then_some(start)
+}

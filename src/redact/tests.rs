@@ -1,0 +1,324 @@
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::Value;
+
+use super::{MARK, redact, redact_json};
+
+mod cases;
+
+use cases::{HIDDEN, SHOWN};
+
+/// Whether five characters in a row of the secret are left.
+fn survives(secret: &str, text: &str) -> bool {
+    let left: String = text.split(MARK).enumerate().fold(String::new(), |left, (index, part)| {
+        left + if index == 0 { part } else { part.split_once(']').map_or(part, |(_, rest)| rest) } + "\n"
+    });
+    let chars: Vec<char> = secret.chars().collect();
+    chars.windows(5.min(chars.len())).any(|part| left.contains(&part.iter().collect::<String>()))
+}
+
+/// `§` stands around the secret.
+fn case(marked: &str) -> (String, String) {
+    let secret = marked.split('§').nth(1).unwrap_or_default();
+    (marked.replace('§', ""), secret.to_owned())
+}
+
+fn diff(text: &str, mark: char) -> String {
+    text.lines().fold("@@ -1 +1 @@\n".to_owned(), |mut out, line| {
+        writeln!(out, "{mark}{line}").unwrap();
+        out
+    })
+}
+
+#[test]
+fn secrets_are_hidden_in_text_diffs_and_json() {
+    assert!(HIDDEN.len() + SHOWN.len() > 120);
+    let mut wrong = Vec::new();
+    for (name, sort, marked) in HIDDEN {
+        let (text, secret) = case(marked);
+        let json = serde_json::json!({ "text": text, "list": [text] }).to_string();
+        let forms = [text.clone(), diff(&text, '+'), diff(&text, '-'), diff(&text, ' '), json.clone()];
+        for form in forms {
+            let once = redact(&form);
+            if !once.hidden.contains(sort) || survives(&secret, &once.text) {
+                wrong.push(format!("{name}: {}", once.text));
+            }
+            if redact(&once.text).text != once.text {
+                wrong.push(format!("{name}, twice: {}", once.text));
+            }
+        }
+        let once = redact_json(&json);
+        if survives(&secret, &once.text) || redact_json(&once.text).text != once.text {
+            wrong.push(format!("{name}, as json: {}", once.text));
+        }
+        serde_json::from_str::<Value>(&once.text).unwrap();
+        // What is before the secret stays.
+        if !redact(&text).text.starts_with(marked.split('§').next().unwrap()) {
+            wrong.push(format!("{name}, too much: {}", redact(&text).text));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn what_is_no_secret_is_shown() {
+    let mut wrong = Vec::new();
+    for (name, text) in SHOWN {
+        for form in [(*text).to_owned(), diff(text, '+'), diff(text, '-'), diff(text, ' ')] {
+            let redacted = redact(&form).text;
+            if !matches!(redacted, Cow::Borrowed(same) if same == form) {
+                wrong.push(format!("{name}: {redacted}"));
+            }
+        }
+        let json = serde_json::json!({ "text": text }).to_string();
+        if redact_json(&json).text != json {
+            wrong.push(format!("{name}, as json: {}", redact_json(&json).text));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_words_around_a_secret_stay() {
+    let check = |text: &str, expected: &str| assert_eq!(redact(text).text, expected);
+    check("TOKEN=a8f3k2m9 ./run", "TOKEN=[hidden: token] ./run");
+    check("\"password\": \"hunter2\",", "\"password\": \"[hidden: password]\",");
+    check("psql postgres://me:s3cret@db:5432/app", "psql postgres://me:[hidden: password]@db:5432/app");
+    check(
+        "curl -H 'Authorization: Bearer abc123def456' https://x",
+        "curl -H 'Authorization: Bearer [hidden: authorization]' https://x",
+    );
+    check("login(user, password=\"hunter2\")", "login(user, password=\"[hidden: password]\")");
+    check(
+        "a -----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ1\n-----END PRIVATE KEY----- b",
+        "a [hidden: private key] b",
+    );
+}
+
+#[test]
+fn json_stays_as_it_is_but_for_the_secrets() {
+    let check = |json: &str, expected: &str| assert_eq!(redact_json(json).text, expected);
+    check(
+        r#"{ "b" : 1.50, "api_key" : "q7w8e9r0", "a": ["x", null] }"#,
+        r#"{ "b" : 1.50, "api_key" : "[hidden: API key]", "a": ["x", null] }"#,
+    );
+    check(r#"{"x":"gh\u0070_16C7e42F292c6912E7710c838347Ae178B4a"}"#, r#"{"x":"[hidden: GitHub token]"}"#);
+    check(r#"{"x":"\u0041 caf\u00e9","token":""}"#, r#"{"x":"\u0041 caf\u00e9","token":""}"#);
+    check(
+        r#"{"passwords":["hunter2","swordfish"]}"#,
+        r#"{"passwords":["[hidden: password]","[hidden: password]"]}"#,
+    );
+    check(
+        r#"{"env":[{"name":"DB_PASSWORD","value":"hunter2"},{"name":"HOME","value":"/root"}]}"#,
+        r#"{"env":[{"name":"DB_PASSWORD","value":"[hidden: password]"},{"name":"HOME","value":"/root"}]}"#,
+    );
+    check(
+        r#"["deploy","--token","a8f3k2m9","--to","production1"]"#,
+        r#"["deploy","--token","[hidden: token]","--to","production1"]"#,
+    );
+    check(r#"{"Authorization":"Bearer a8f3k2m9"}"#, r#"{"Authorization":"[hidden: authorization]"}"#);
+    check(r#"{"headers":{"Cookie":"sid=a8f3k2m9"}}"#, r#"{"headers":{"Cookie":"[hidden: cookie]"}}"#);
+    check(
+        r#"{"max_tokens":4096,"password":{"type":"string"}}"#,
+        r#"{"max_tokens":4096,"password":{"type":"string"}}"#,
+    );
+    check(r#"{"password":"half \ud800 hunter2"}"#, r#"{"password":"[hidden: password]"}"#);
+}
+
+#[test]
+fn what_is_no_json_is_redacted_as_text() {
+    assert_eq!(redact_json("{\"password\": \"hunter2").text, "{\"password\": \"[hidden: password]");
+    assert_eq!(redact_json("TOKEN=a8f3k2m9").text, "TOKEN=[hidden: token]");
+    assert_eq!(redact_json("{]\"").text, "{]\"");
+}
+
+#[test]
+fn a_private_key_without_its_beginning_or_end_is_hidden() {
+    let line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
+    for text in [
+        format!("-----BEGIN RSA PRIVATE KEY-----\n{line}\n{line}\nMIIEvQ"),
+        format!("{line}\n{line}\nvQI=\n-----END RSA PRIVATE KEY-----\nthe rest"),
+        format!("     1\t-----BEGIN PRIVATE KEY-----\n     2\t{line}\n     3\t{line}\n"),
+        format!("     1→-----BEGIN PRIVATE KEY-----\n     2→{line}\n     3→-----END PRIVATE KEY-----"),
+        format!("k.pem:1:-----BEGIN PRIVATE KEY-----\nk.pem:2:{line}\nk.pem:3:-----END PRIVATE KEY-----"),
+        format!("KEY=\"-----BEGIN PRIVATE KEY-----\\n{line}\\n{line}\\n-----END PRIVATE KEY-----\\n\""),
+        format!("{{\"private_key\": \"-----BEGIN PRIVATE KEY-----\\n{line}\\n\"}}"),
+    ] {
+        let redacted = redact(&text);
+        assert_eq!(redacted.hidden, ["private key"], "{text}");
+        assert!(!survives(line, &redacted.text), "{}", redacted.text);
+        assert_eq!(redact(&redacted.text).text, redacted.text);
+    }
+}
+
+#[test]
+fn each_sort_is_named_once() {
+    let redacted = redact("A_PASSWORD=one1\nB_PASSWORD=two2\nC_TOKEN=three333\n");
+    assert_eq!(redacted.hidden, ["password", "token"]);
+}
+
+/// What is looked at again and again would take minutes.
+#[test]
+fn the_time_is_linear() {
+    let nasty = [
+        "token=a(",
+        "token=",
+        "token: ",
+        "password=\"",
+        "password=\\\"",
+        "cookie:a=$ ",
+        "cookie:",
+        "authorization: ",
+        "eyJ",
+        "ghp_",
+        "sk-ant-",
+        "AIza",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----END PRIVATE KEY-----",
+        "a://b:",
+        "--token ",
+        "A",
+        "bearer ",
+        "{\"token\":",
+        "secret:x=",
+        "password='`\"",
+        "password",
+        "\\",
+        "token = \\\\\\\"",
+    ];
+    for part in nasty {
+        let text = part.repeat(100_000 / part.len());
+        let start = std::time::Instant::now();
+        redact(&text);
+        redact_json(&text);
+        assert!(start.elapsed().as_secs() < 5, "{part:?} took {:?}", start.elapsed());
+    }
+}
+
+/// Pieces that secrets are made of, and what comes between them.
+fn pieces() -> impl Strategy<Value = String> {
+    let hidden: Vec<String> = HIDDEN.iter().map(|(_, _, text)| case(text).0).collect();
+    let shown: Vec<String> = SHOWN.iter().map(|(_, text)| (*text).to_owned()).collect();
+    let parts = vec![
+        "token",
+        "PASSWORD",
+        "=",
+        ": ",
+        "\"",
+        "'",
+        "`",
+        "\\",
+        "\\n",
+        "\n",
+        "\n+",
+        " ",
+        "ghp_",
+        "eyJ",
+        ".",
+        "é",
+        "🦀",
+        "@",
+        "://",
+        "--",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----END PRIVATE KEY-----",
+        MARK,
+        "]",
+        "hunter2",
+        "Bearer ",
+        "Cookie: ",
+        "=>",
+        "{",
+        "}",
+        "[",
+        ",",
+        "(",
+        "$",
+        "\u{2028}",
+        "AKIA",
+        "sk-",
+        "Authorization: ",
+        "a1b2c3d4e5f6g7h8i9j0",
+    ];
+    let part = prop_oneof![
+        8 => select(parts).prop_map(str::to_owned),
+        1 => select(hidden),
+        1 => select(shown),
+        2 => ".{0,6}",
+    ];
+    proptest::collection::vec(part, 0..24).prop_map(|parts| parts.concat())
+}
+
+fn json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        pieces().prop_map(Value::from),
+        ".*".prop_map(Value::from),
+    ];
+    let name = prop_oneof![
+        select(vec!["token", "password", "name", "value", "Cookie", "x"]).prop_map(str::to_owned),
+        pieces(),
+    ];
+    leaf.prop_recursive(4, 32, 6, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            proptest::collection::vec((name.clone(), inner), 0..6)
+                .prop_map(|pairs| Value::Object(pairs.into_iter().collect())),
+        ]
+    })
+}
+
+/// Whether only strings differ, and only by something hidden.
+fn same_shape(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::String(a), Value::String(b)) => a == b || b.contains(MARK),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_shape(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|((k, a), (l, b))| k == l && same_shape(a, b))
+        }
+        _ => a == b,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_can_be_redacted(text in ".{0,200}") {
+        redact(&text);
+        redact_json(&text);
+    }
+
+    #[test]
+    fn redacting_twice_changes_nothing_more(text in pieces()) {
+        let once = redact(&text);
+        prop_assert_eq!(once.hidden.is_empty(), once.text == text);
+        prop_assert_eq!(&redact(&once.text).text, &once.text);
+        redact_json(&text);
+    }
+
+    #[test]
+    fn text_without_a_trigger_is_borrowed(text in "[a-z \n.,;é🦀+(){}-]{0,200}") {
+        prop_assume!(!text.contains("--") && !text.contains("bearer"));
+        let redacted = redact(&text);
+        prop_assert!(matches!(redacted.text, Cow::Borrowed(same) if same == text));
+        prop_assert!(redacted.hidden.is_empty());
+    }
+
+    #[test]
+    fn json_stays_json_of_the_same_shape(value in json(), pretty in any::<bool>()) {
+        let text = if pretty { format!("{value:#}") } else { value.to_string() };
+        let redacted = redact_json(&text);
+        let after: Value = serde_json::from_str(&redacted.text).unwrap();
+        prop_assert!(same_shape(&value, &after), "{} became {}", text, redacted.text);
+        prop_assert_eq!(redacted.hidden.is_empty(), redacted.text == text);
+        prop_assert_eq!(&redact_json(&redacted.text).text, &redacted.text);
+    }
+}

@@ -1,0 +1,327 @@
+//! Which values of a secret-looking name are secrets, and which are code, names, types or examples.
+
+use super::MARK;
+use super::keys::{Class, mentions_secret};
+
+/// Where a value stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Between quotes; not in single ones, so that `$name` may mean a variable.
+    Quoted { expands: bool },
+    /// `KEY=value`, as in environment files and shells: everything is text.
+    Env,
+    /// Behind `--flag`, where prose may follow as well.
+    Flag,
+    /// All of the line behind `key:`.
+    Line,
+    /// Elsewhere; mostly code.
+    Code,
+}
+
+/// Values that are none, in lower case.
+const WORDS: &[&str] = &[
+    "any",
+    "array",
+    "base64",
+    "basic",
+    "bearer",
+    "bool",
+    "boolean",
+    "bytes",
+    "char",
+    "complex128",
+    "default",
+    "disabled",
+    "empty",
+    "enabled",
+    "expired",
+    "false",
+    "float",
+    "float32",
+    "float64",
+    "include",
+    "inherit",
+    "int",
+    "int32",
+    "int64",
+    "invalid",
+    "missing",
+    "never",
+    "new",
+    "nil",
+    "none",
+    "null",
+    "number",
+    "object",
+    "off",
+    "omit",
+    "on",
+    "optional",
+    "present",
+    "required",
+    "same-origin",
+    "self",
+    "sha256",
+    "sha512",
+    "str",
+    "string",
+    "text",
+    "true",
+    "uint16",
+    "uint32",
+    "uint64",
+    "undefined",
+    "unknown",
+    "unset",
+    "valid",
+    "varchar",
+    "void",
+    "write",
+    "read",
+    "yes",
+    "no",
+];
+
+/// What follows a flag in a sentence about it.
+const PROSE: &[&str] = &[
+    "a",
+    "after",
+    "also",
+    "an",
+    "and",
+    "are",
+    "argument",
+    "arguments",
+    "as",
+    "at",
+    "before",
+    "but",
+    "by",
+    "can",
+    "cannot",
+    "does",
+    "flag",
+    "flags",
+    "for",
+    "from",
+    "given",
+    "has",
+    "here",
+    "if",
+    "in",
+    "instead",
+    "into",
+    "is",
+    "it",
+    "may",
+    "must",
+    "needs",
+    "not",
+    "of",
+    "on",
+    "only",
+    "option",
+    "options",
+    "or",
+    "parameter",
+    "passed",
+    "requires",
+    "set",
+    "sets",
+    "should",
+    "so",
+    "switch",
+    "takes",
+    "that",
+    "the",
+    "then",
+    "to",
+    "value",
+    "via",
+    "was",
+    "when",
+    "which",
+    "will",
+    "with",
+    "without",
+    "works",
+    "would",
+];
+
+/// Code is looked at no further than this.
+const LOOK: usize = 256;
+
+/// Whether the value of a name is to be hidden.
+pub(super) fn hides(value: &str, name: &str, class: Class, place: Place) -> bool {
+    let expands = place != Place::Quoted { expands: false };
+    if value.contains(MARK) || is_reference(value, expands) || is_placeholder(value) {
+        return false;
+    }
+    if class == Class::Address {
+        return value.contains("://") || value.contains('@') || value.contains(';');
+    }
+    let lower = start(value, 32).to_ascii_lowercase();
+    if WORDS.contains(&lower.as_str()) || value.eq_ignore_ascii_case(name) || is_elsewhere(value) {
+        return false;
+    }
+    if let Class::Maybe(_) = class
+        && place != Place::Env
+        && !(value.len() >= 8 && has_digit(value) && has_letter(value))
+    {
+        return false;
+    }
+    match place {
+        Place::Quoted { .. } => quoted(value, class),
+        Place::Flag if PROSE.contains(&lower.as_str()) => false,
+        _ if starts_like_code(value, place) => false,
+        Place::Env | Place::Flag => text(value, class, place),
+        Place::Line | Place::Code => code(value, class, place),
+    }
+}
+
+/// `$TOKEN`, `${TOKEN}`, `{{ token }}`, `%TOKEN%`, `<token>`: where a value comes from, not the value.
+pub(super) fn is_reference(value: &str, expands: bool) -> bool {
+    let name = |text: &str| {
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        text.bytes().all(is_name) && text.bytes().next().is_some_and(|byte| !byte.is_ascii_digit())
+    };
+    let inside = |open: char, close: char| {
+        value
+            .strip_prefix(open)
+            .and_then(|rest| rest.strip_suffix(close))
+            .is_some_and(|inner| !inner.is_empty())
+    };
+    let dollar = value.strip_prefix('$').is_some_and(|rest| {
+        rest.starts_with(['{', '(']) || (name(rest) && (expands || !rest.contains(char::is_lowercase)))
+    });
+    let begins =
+        ["{{", "<%", "#{", "%(", "%s", "%v", "%{", "op://", "arn:", "vault:", "ENC[", "env:", "secrets."];
+    dollar
+        || begins.iter().any(|begin| value.starts_with(begin))
+        || inside('<', '>')
+        || inside('{', '}')
+        || (inside('%', '%') && name(value.trim_matches('%')))
+}
+
+/// `xxxx`, `****`, `...`, `your-token-here`: what an example says.
+pub(super) fn is_placeholder(value: &str) -> bool {
+    let dull = |c: char| matches!(c, 'x' | 'X' | '*' | '.' | '-' | '_' | '#' | '?' | '•' | '…' | '=' | ' ');
+    if value.chars().all(dull) {
+        return true;
+    }
+    let lower = start(value, 64).to_ascii_lowercase();
+    lower.starts_with("your")
+        || (lower.len() < 10 && (lower.ends_with("...") || lower.ends_with('…')))
+        || ["your_", "your-", "-here", "_here", "placeholder", "redacted", "xxxxx", "*****"]
+            .iter()
+            .any(|word| lower.contains(word))
+}
+
+/// A file, an address or a digest.
+fn is_elsewhere(value: &str) -> bool {
+    let path = ["/", "./", "../", "~/"].iter().any(|begin| value.starts_with(begin))
+        && !value.contains(['+', '='])
+        && !(value.len() >= 32 && value.contains(|c: char| c.is_ascii_uppercase()) && !value.contains('.'));
+    path || ["http://", "https://", "sha256:", "sha512:", "sha256-", "sha512-"]
+        .iter()
+        .any(|begin| value.starts_with(begin))
+}
+
+fn quoted(value: &str, class: Class) -> bool {
+    let password = class == Class::Password;
+    if value.contains(char::is_whitespace) {
+        let sentence = value.trim_end().ends_with(['.', ':', '?', '!']) || mentions_secret(value);
+        return value.len() <= 200 && !sentence && (password || has_digit(value));
+    }
+    if !password && (value.len() < 4 || is_amount(value)) {
+        return false;
+    }
+    // The name of a variable, a field or a text: `"GITHUB_TOKEN"`, `"access_token"`.
+    let is_name = value.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-' | b'.'));
+    let shouts = value.contains('_') && !value.contains(|c: char| c.is_ascii_lowercase());
+    !(is_name && mentions_secret(value) && (!password || shouts))
+}
+
+/// Whether an unquoted value is a call, a type, a path of names: `get_token()`, `Option<String>`, `config.token`.
+fn starts_like_code(value: &str, place: Place) -> bool {
+    let value = start(value, LOOK);
+    if value.starts_with(['(', '{', '|', '<', '[']) {
+        return true;
+    }
+    if value.starts_with(['&', '*', '!', '@', '=']) && place != Place::Env {
+        return true;
+    }
+    let is_path = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':');
+    let names = &value[..super::skip(value.as_bytes(), 0, is_path)];
+    let rest = &value[names.len()..];
+    if !names.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        return false;
+    }
+    let calls = rest.starts_with(['(', '[', '{']) || rest.starts_with("!(") || rest.starts_with("->");
+    let typed = rest.starts_with('<') && (place != Place::Env || rest.contains('>'));
+    let plain = !has_digit(names) || (place != Place::Env && mentions_secret(names));
+    calls || typed || names.contains("::") || (names.trim_end_matches(['.', ':']).contains('.') && plain)
+}
+
+/// In an environment file or behind a flag.
+fn text(value: &str, class: Class, place: Place) -> bool {
+    if class == Class::Password {
+        let metavar = value.len() > 1 && value.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+        return place != Place::Flag || !metavar;
+    }
+    let is_name = value.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-'));
+    let metavar = place == Place::Flag && !value.contains(|c: char| c.is_ascii_lowercase());
+    value.len() >= 4 && !is_amount(value) && !(is_name && (metavar || mentions_secret(value)))
+}
+
+/// Where most is code: only what code would not be.
+fn code(value: &str, class: Class, place: Place) -> bool {
+    let password = class == Class::Password;
+    let value = start(value, LOOK);
+    if value.bytes().all(|byte| byte.is_ascii_digit()) {
+        return value.len() >= if password { 4 } else { 10 };
+    }
+    if ["=>", "==", "&&", "||", "()"].iter().any(|operator| value.contains(operator)) || is_amount(value) {
+        return false;
+    }
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if value.bytes().all(is_name) {
+        if value.len() < 6 || mentions_secret(value) {
+            return false;
+        }
+        if has_digit(value) && has_letter(value) {
+            return !value.contains('_') || value.bytes().filter(u8::is_ascii_digit).count() > 2;
+        }
+        return place == Place::Line && value.bytes().all(|byte| byte.is_ascii_lowercase());
+    }
+    if value.len() < 4 || value.bytes().filter(u8::is_ascii_alphanumeric).count() < 3 || !has_letter(value) {
+        return false;
+    }
+    let words = value.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_'));
+    if words {
+        return password && place == Place::Line && value.len() >= 8 && !value.ends_with('-');
+    }
+    let odd = value.trim_matches(['*', '_', '#', '!']).contains(['@', '#', '$', '%', '^', '!', '+', '/']);
+    (has_digit(value) && value.len() >= 6) || (odd && value.len() >= if password { 5 } else { 12 })
+}
+
+/// A number, with or without a unit: `4096`, `1_000`, `0.5`, `200k`. Long ones are no amounts.
+fn is_amount(value: &str) -> bool {
+    let digits = value.trim_end_matches(['k', 'K', 'm', 'M', '%', 's']);
+    value.len() < 10
+        && !digits.is_empty()
+        && digits.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b',' | b'_' | b'-'))
+}
+
+fn has_digit(value: &str) -> bool {
+    value.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+fn has_letter(value: &str) -> bool {
+    value.bytes().any(|byte| byte.is_ascii_alphabetic())
+}
+
+/// At most so many bytes from the beginning.
+fn start(value: &str, length: usize) -> &str {
+    &value[..value.floor_char_boundary(length)]
+}
