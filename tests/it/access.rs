@@ -50,31 +50,31 @@ const ENDPOINTS: &[(&str, &str, Option<&str>)] = &[
     ("POST", "/api/v1/backup", Some("admin")),
     ("GET", "/api/v1/sessions", Some("viewer")),
     ("POST", "/api/v1/sessions", Some("admin")),
-    ("GET", "/api/v1/sessions/x", Some("viewer")),
-    ("GET", "/api/v1/sessions/x/prompts", Some("viewer")),
-    ("POST", "/api/v1/sessions/x/prompts", Some("operator")),
-    ("DELETE", "/api/v1/prompts/x", Some("operator")),
-    ("POST", "/api/v1/sessions/x/nudge", Some("operator")),
-    ("POST", "/api/v1/sessions/x/interrupt", Some("operator")),
-    ("POST", "/api/v1/sessions/x/stop", Some("operator")),
-    ("POST", "/api/v1/sessions/x/kill", Some("admin")),
-    ("POST", "/api/v1/sessions/x/resume", Some("admin")),
+    ("GET", "/api/v1/sessions/none-such", Some("viewer")),
+    ("GET", "/api/v1/sessions/none-such/prompts", Some("viewer")),
+    ("POST", "/api/v1/sessions/none-such/prompts", Some("operator")),
+    ("DELETE", "/api/v1/prompts/none-such", Some("operator")),
+    ("POST", "/api/v1/sessions/none-such/nudge", Some("operator")),
+    ("POST", "/api/v1/sessions/none-such/interrupt", Some("operator")),
+    ("POST", "/api/v1/sessions/none-such/stop", Some("operator")),
+    ("POST", "/api/v1/sessions/none-such/kill", Some("admin")),
+    ("POST", "/api/v1/sessions/none-such/resume", Some("admin")),
     ("GET", "/api/v1/clearances", Some("viewer")),
-    ("GET", "/api/v1/clearances/x", Some("viewer")),
-    ("POST", "/api/v1/clearances/x/decision", Some("approver")),
+    ("GET", "/api/v1/clearances/none-such", Some("viewer")),
+    ("POST", "/api/v1/clearances/none-such/decision", Some("approver")),
     ("GET", "/api/v1/questions", Some("viewer")),
-    ("GET", "/api/v1/questions/x", Some("viewer")),
-    ("POST", "/api/v1/questions/x/answer", Some("operator")),
+    ("GET", "/api/v1/questions/none-such", Some("viewer")),
+    ("POST", "/api/v1/questions/none-such/answer", Some("operator")),
     ("GET", "/api/v1/events", Some("viewer")),
-    ("GET", "/api/v1/clearances/x/explanation", Some("viewer")),
+    ("GET", "/api/v1/clearances/none-such/explanation", Some("viewer")),
     ("GET", "/api/v1/policy", Some("viewer")),
     ("POST", "/api/v1/policy/test", Some("approver")),
     ("GET", "/api/v1/grants", Some("viewer")),
-    ("DELETE", "/api/v1/grants/x", Some("approver")),
+    ("DELETE", "/api/v1/grants/none-such", Some("approver")),
     ("POST", "/api/v1/reload", Some("admin")),
     ("GET", "/api/v1/tokens", Some("admin")),
     ("POST", "/api/v1/tokens", Some("admin")),
-    ("DELETE", "/api/v1/tokens/x", Some("admin")),
+    ("DELETE", "/api/v1/tokens/none-such", Some("admin")),
     ("GET", "/api/v1/audit", Some("admin")),
     ("GET", "/api/v1/audit/verify", Some("admin")),
 ];
@@ -108,7 +108,7 @@ fn every_role_may_do_what_it_may_and_nothing_else() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
             let role = operation["x-least-role"].as_str().map(str::to_owned);
-            described.push((method.to_uppercase(), path.replace("{id}", "x"), role));
+            described.push((method.to_uppercase(), path.replace("{id}", "none-such"), role));
         }
     }
     let mut tried: Vec<_> = ENDPOINTS

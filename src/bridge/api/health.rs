@@ -27,7 +27,6 @@ pub(super) struct Health {
     more: Option<More>,
 }
 
-/// What is told to those who have a role.
 #[derive(Debug, Serialize, JsonSchema)]
 struct More {
     sessions: Sessions,

@@ -162,11 +162,13 @@ pub(super) fn document() -> Value {
         settings.meta_schema = None;
         settings.definitions_path = "/components/schemas".into();
     });
-    let mut generator = settings.into_generator();
+    // What is sent has all of its fields; what is taken may leave some out.
+    let mut schemas =
+        Schemas { sent: settings.clone().for_serialize().into_generator(), taken: settings.into_generator() };
     let mut paths: Map<String, Value> = Map::new();
     for endpoint in endpoints() {
         let path = format!("/api/v1{}", endpoint.path);
-        let operation = operation(&endpoint, &mut generator);
+        let operation = operation(&endpoint, &mut schemas);
         let entry = paths.entry(path).or_insert_with(|| json!({}));
         entry[endpoint.method.as_str().to_ascii_lowercase()] = operation;
     }
@@ -175,7 +177,9 @@ pub(super) fn document() -> Value {
         "responses": { "200": { "description": "OK", "content": { "text/plain": {} } } },
     });
     paths.insert("/metrics".to_owned(), json!({ "get": metrics }));
-    let mut schemas = generator.take_definitions(true);
+    let mut sent = schemas.sent.take_definitions(true);
+    sent.extend(schemas.taken.take_definitions(true));
+    let mut schemas = sent;
     schemas.insert(
         "Error".to_owned(),
         json!({
@@ -203,7 +207,12 @@ pub(super) fn document() -> Value {
     })
 }
 
-fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> Value {
+struct Schemas {
+    sent: SchemaGenerator,
+    taken: SchemaGenerator,
+}
+
+fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> Value {
     let json_of = |schema: Value| json!({ "application/json": { "schema": schema } });
     let mut parameters: Vec<Value> = endpoint
         .path
@@ -212,11 +221,11 @@ fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> Value {
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
         .collect();
     if let Some(query) = endpoint.query {
-        parameters.extend(query_parameters(query, generator));
+        parameters.extend(query_parameters(query, &mut schemas.taken));
     }
     let mut responses = Map::new();
     for (status, schema) in &endpoint.answers {
-        let mut content = schema.map(|schema| json_of(schema(generator).to_value()));
+        let mut content = schema.map(|schema| json_of(schema(&mut schemas.sent).to_value()));
         if let Some(content) = content.as_mut().filter(|_| endpoint.streams) {
             content["text/event-stream"] = json!({});
         }
@@ -238,7 +247,7 @@ fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> Value {
         None => operation["security"] = json!([]),
     }
     if let Some(body) = endpoint.body {
-        operation["requestBody"] = json!({ "content": json_of(body(generator).to_value()) });
+        operation["requestBody"] = json!({ "content": json_of(body(&mut schemas.taken).to_value()) });
     }
     operation
 }

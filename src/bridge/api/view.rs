@@ -17,6 +17,7 @@ fn stamp(time: Option<Time>) -> Option<String> {
 
 /// One page of a list.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ListOf{T}")]
 pub(super) struct List<T> {
     items: Vec<T>,
     next: Option<String>,
@@ -342,7 +343,8 @@ pub(super) struct EventView {
     data: crate::domain::Json,
 }
 
-/// Written as it is: by way of a `Value`, what an agent said would not stay as it was.
+/// A page of the log, oldest first.
+// Written as it is: by way of a `Value`, what an agent said would not stay as it was.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct EventPage {
     pub(super) items: Vec<EventView>,
