@@ -249,19 +249,30 @@ async fn retention_takes_whole_ended_sessions_oldest_first_and_readers_are_told(
         .await
         .unwrap();
 
+    let stopping = Fact {
+        at: Time::from_millis(8),
+        kind: Kind::SessionStopping,
+        data: Json::trusted(r#"{"by":"ana"}"#),
+    };
+    db.put(Write { facts: vec![stopping], ..write(recent) }).await.unwrap();
     let swept = db.store.sweep(5, 0, Time::from_millis(10 * DAY)).await.unwrap();
     assert_eq!(swept, Swept { sessions: 1, events: 2 });
     assert_eq!(db.store.session(old.to_string()).await.unwrap(), Found::None);
     assert_eq!(db.store.clearances(ClearanceFilter::default(), None, 10).await.unwrap().items, []);
     assert_eq!(db.seqs(Some(0), None).await, Err(Cut { oldest: 3 }));
-    assert_eq!(db.seqs(Some(2), None).await, Ok(vec![3, 4]));
-    assert_eq!(db.seqs(None, None).await, Ok(vec![3, 4]));
+    assert_eq!(db.seqs(Some(2), None).await, Ok(vec![3, 4, 5]));
+    assert_eq!(db.seqs(None, None).await, Ok(vec![3, 4, 5]));
 
     let swept = db.store.sweep(0, 1, Time::from_millis(10 * DAY)).await.unwrap();
     assert_eq!(swept.sessions, 1, "a live session is never removed, whatever the limit");
     assert_eq!(db.seqs(Some(2), None).await, Ok(vec![3]));
     db.say(live, &["e"]).await;
-    assert_eq!(db.seqs(Some(3), None).await, Ok(vec![5]), "a seq is never used again");
+    assert_eq!(db.seqs(Some(3), None).await, Ok(vec![6]), "a seq is never used again");
+    let audit =
+        db.store.audited(AuditFilter { session: Some(recent), ..AuditFilter::default() }, 10).await.unwrap();
+    assert_eq!((audit.len(), audit[0].by.as_str()), (1, "ana"), "the audit outlives its sessions");
+    let found = db.store.verify_audit().await.unwrap();
+    assert_eq!((found.rows, found.problems), (1, vec![]));
 }
 
 #[tokio::test]

@@ -140,12 +140,20 @@ fn a_token_lets_in_until_it_expires_or_is_revoked_and_is_kept_as_a_hash() {
     let list = daemon.cli(&["token", "list", "--json"]).ok().json();
     assert_eq!(list["items"].as_array().unwrap().len(), 2);
     assert_eq!(list["items"][1]["last_used_from"], "127.0.0.1");
+    let mut ends = TcpStream::connect(&address).unwrap();
+    let request = format!(
+        "GET /api/v1/events HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\r\n",
+        short.stdout.trim()
+    );
+    ends.write_all(request.as_bytes()).unwrap();
     let start = Instant::now();
     while health(short.stdout.trim()).0 == 200 {
         assert!(start.elapsed() < Duration::from_secs(10), "it must expire");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(start.elapsed() >= Duration::from_millis(500));
+    ends.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    ends.read_to_end(&mut Vec::new()).expect("its stream ends with it");
 
     // A stream that is open when its token is revoked ends.
     let mut stream = TcpStream::connect(&address).unwrap();

@@ -9,6 +9,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::connect_info::ConnectInfo;
@@ -52,6 +53,29 @@ pub(super) struct Caller {
     pub(super) local: bool,
     /// Fires when what let them in is taken back.
     pub(super) gone: Arc<CancellationToken>,
+    /// When it ends by itself.
+    pub(super) until: Option<Time>,
+}
+
+impl Caller {
+    /// Comes back when they are not let in any more.
+    pub(super) async fn shown_out(&self) {
+        let left = self.until.map(|until| u64::try_from(until.millis() - Time::now().millis()).unwrap_or(0));
+        let expiry = async {
+            match left {
+                Some(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.gone.cancelled() => {}
+            () = expiry => {}
+        }
+    }
+
+    pub(super) fn is_out(&self) -> bool {
+        self.gone.is_cancelled() || self.until.is_some_and(|until| until <= Time::now())
+    }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
@@ -148,7 +172,7 @@ impl Api {
             }
         };
         let gone = Arc::default();
-        Ok(Some(Caller { name, role, via: "unix socket".to_owned(), local: true, gone }))
+        Ok(Some(Caller { name, role, via: "unix socket".to_owned(), local: true, gone, until: None }))
     }
 
     async fn remote(
@@ -177,7 +201,8 @@ impl Api {
         let role = known.map_or(token.role, |operator| token.role.min(operator.role()));
         self.note_use(&token, from).await;
         let via = format!("tcp {}", from.ip());
-        Ok(Some(Caller { name: token.name, role, via, local: false, gone }))
+        let until = token.expires_at;
+        Ok(Some(Caller { name: token.name, role, via, local: false, gone, until }))
     }
 
     /// An agent that calls us is refused and written down, whatever it wanted.

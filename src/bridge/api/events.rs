@@ -4,7 +4,6 @@
 //! anything: nothing is queued for it.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -113,14 +112,14 @@ impl Follow {
     async fn next(&mut self) -> Option<Event> {
         loop {
             // Whoever is not let in any more hears nothing more, also in the middle of a batch.
-            if self.caller.gone.is_cancelled() {
+            if self.caller.is_out() {
                 return None;
             }
             if let Some(event) = self.batch.next() {
                 self.after = event.seq;
                 return Some(event);
             }
-            let (closing, gone) = (self.api.0.closing.clone(), Arc::clone(&self.caller.gone));
+            let closing = self.api.0.closing.clone();
             let batch = match self.api.store().events(Some(self.after), self.session, BATCH).await.ok()? {
                 Ok(batch) => batch,
                 // What was removed meanwhile had not been read: go on behind it.
@@ -130,8 +129,13 @@ impl Follow {
                 }
             };
             if batch.is_empty() {
-                let heard = closing.run_until_cancelled(gone.run_until_cancelled(self.ear.hear())).await;
-                if heard != Some(Some(true)) {
+                let heard = async {
+                    tokio::select! {
+                        heard = self.ear.hear() => heard,
+                        () = self.caller.shown_out() => false,
+                    }
+                };
+                if closing.run_until_cancelled(heard).await != Some(true) {
                     return None;
                 }
             }
