@@ -70,6 +70,9 @@ fn session_event(kind: &str, data: &Data) -> Option<Shown> {
             let (how, by) = (data.part(" (", "how", ")"), data.part(", by ", "by", ""));
             Shown::new(Style::Yellow, format!("stopping{how}{by}"))
         }
+        "session.unenforced" => {
+            Shown::new(Style::Red, "unenforced: it acts without ever having asked for a clearance")
+        }
         "session.resumed" => {
             Shown::new(Style::Bold, format!("resumed{}{}", life(data), data.part(", by ", "by", "")))
         }
@@ -91,6 +94,10 @@ fn talk_event(kind: &str, data: &Data) -> Option<Shown> {
     let by = data.part(" by ", "by", "");
     Some(match kind {
         "status" => Shown::with_text(Style::Plain, "", data.text("message")?),
+        "update" => {
+            let (tool, status) = (data.part("", "tool", ": "), data.part(" (", "status", ")"));
+            Shown::new(Style::Dim, format!("{tool}{}{status}", data.get("title")?))
+        }
         "heartbeat" => Shown::new(Style::Dim, format!("heartbeat{}", progress(data.0.get("progress")))),
         "prompt.queued" => {
             let prompt = data.id("prompt");
@@ -137,6 +144,16 @@ fn clearance_event(kind: &str, data: &Data) -> Option<Shown> {
                 format!("clearance{id} {status}{by}{}", data.part(": ", "reason", "")),
             )
         }
+        "clearance.approved" => {
+            let (by, of) = (data.part(" by ", "by", ""), data.part(" of ", "needed", " approvals"));
+            let given = data.get("approvals").unwrap_or_default();
+            Shown::new(Style::Green, format!("clearance{id} approved{by}: {given}{of}"))
+        }
+        "clearance.outcome" => Shown::with_text(
+            Style::Plain,
+            &format!("clearance{id}: "),
+            data.text("outcome").unwrap_or_default(),
+        ),
         "clearance.delivered" => {
             Shown::new(Style::Dim, format!("the decision on clearance{id} was delivered"))
         }

@@ -21,7 +21,8 @@ pub fn proposal(request: &Resolved, assessment: &Assessment) -> Result<Rule, Str
     let subject = &request.subject;
     let workspace = request.workspace.to_str().filter(|path| path.starts_with('/'));
     let workspace = workspace.ok_or("the workspace has no name that a rule can hold")?;
-    let agent = subject.agent.clone().ok_or("the agent is not known")?;
+    let agent =
+        subject.agent.clone().ok_or("its agent has no profile, so the rule would be for any agent")?;
     if assessment.risk == Risk::Critical {
         return Err("the risk is critical".to_owned());
     }
