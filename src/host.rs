@@ -43,7 +43,7 @@ pub use find::Lost;
 pub use identity::Identity;
 pub use leftovers::strays;
 pub use observe::{Observer, Seen};
-pub use peers::{Traces, socket_inode, traces};
+pub use peers::{Traces, marked, socket_inode, traces};
 pub use spawn::{SpawnError, resolve_program};
 pub use user::RunAs;
 

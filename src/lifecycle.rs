@@ -78,6 +78,7 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
         .with_context(|| format!("cannot open the database {}", database.display()))?;
     make_private_file(&database)?;
     let supervisor = Supervisor::new(config, store);
+    supervisor.load_grants().await.context("cannot read what is allowed always")?;
     let recovered = supervisor.recover().await.context("cannot read the sessions of the last run")?;
     if recovered != Recovered::default() {
         tracing::info!("{recovered}");
@@ -86,6 +87,7 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
 
     let closing = CancellationToken::new();
     let api = Api::open(supervisor.clone(), bell.clone(), read_config, closing.clone()).await?;
+    api.record_start().await;
     let port = port::open(&supervisor.config().api, &api).await?;
     let webhook = Webhook::open(&supervisor.config().webhook, supervisor.store().clone(), bell.clone())?;
     let listener = socket::listen(&paths.socket)

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -63,7 +63,10 @@ impl Url {
             return Ok(Box::new(stream));
         }
         let name = ServerName::try_from(self.host.clone()).map_err(io::Error::other)?;
-        let connector = TlsConnector::from(Arc::new(trust(ca_file)?));
+        let connector = TlsConnector::from(match ca_file {
+            Some(file) => Arc::new(trust(Some(file))?),
+            None => system_trust()?,
+        });
         Ok(Box::new(connector.connect(name, stream).await?))
     }
 }
@@ -71,6 +74,15 @@ impl Url {
 /// Both ways at once.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// What the system trusts is read once.
+fn system_trust() -> io::Result<Arc<ClientConfig>> {
+    static SYSTEM: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+    match SYSTEM.get() {
+        Some(config) => Ok(Arc::clone(config)),
+        None => trust(None).map(|config| Arc::clone(SYSTEM.get_or_init(|| Arc::new(config)))),
+    }
+}
 
 fn trust(ca_file: Option<&Path>) -> io::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();

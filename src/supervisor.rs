@@ -45,6 +45,8 @@ pub struct Supervisor(Arc<Inner>);
 struct Inner {
     /// The configuration and what is decided by it; a reload exchanges it.
     bench: Bench,
+    /// Held while a grant is made or revoked: what is in force follows the store in order.
+    granting: tokio::sync::Mutex<()>,
     store: Store,
     /// Live sessions, and places taken for those that are about to be. Held for look-ups only.
     sessions: Mutex<HashMap<SessionId, Seat>>,
@@ -65,6 +67,16 @@ struct Seat {
     handle: Option<Handle>,
 }
 
+/// Whose process somebody is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Belongs {
+    /// No agent's.
+    Nobody,
+    To(SessionId),
+    /// It has gone, or hides: nobody to be trusted.
+    Unknown,
+}
+
 impl Supervisor {
     pub fn new(config: Config, store: Store) -> Self {
         let cgroups = config.daemon.cgroups.then(Cgroups::find).flatten();
@@ -75,6 +87,7 @@ impl Supervisor {
         Self(Arc::new(Inner {
             cgroups,
             bench: Bench::new(Arc::new(config)),
+            granting: tokio::sync::Mutex::default(),
             store,
             sessions: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -148,29 +161,32 @@ impl Supervisor {
     }
 
     /// The session whose agent this process belongs to: below its shim, in its cgroup, or with its mark.
-    pub fn session_of(&self, pid: i32) -> Option<SessionId> {
-        let traces = host::traces(pid);
+    pub fn session_of(&self, pid: i32) -> Belongs {
+        let Some(traces) = host::traces(pid) else { return Belongs::Unknown };
         let sessions = self.sessions();
         let shim = |id: &SessionId, seat: &Seat| {
             let observer = seat.handle.as_ref().and_then(Handle::observer);
             observer.is_some_and(|observer| traces.ancestors.contains(&observer.shim_pid()))
                 || traces.marks.iter().any(|mark| mark.contains(&id.to_string()))
         };
-        sessions.iter().find(|(id, seat)| shim(id, seat)).map(|(id, _)| *id)
+        sessions.iter().find(|(id, seat)| shim(id, seat)).map_or(Belongs::Nobody, |(id, _)| Belongs::To(*id))
     }
 
     /// The same for the process at the other end of a connection on this machine. Looks at every process of every agent.
-    pub fn session_of_tcp(&self, from: SocketAddr, to: SocketAddr) -> Option<SessionId> {
+    pub fn session_of_tcp(&self, from: SocketAddr, to: SocketAddr) -> Belongs {
         let observers: Vec<(SessionId, Observer)> = self
             .sessions()
             .iter()
             .filter_map(|(id, seat)| Some((*id, seat.handle.as_ref()?.observer()?)))
             .collect();
         if observers.is_empty() {
-            return None;
+            return Belongs::Nobody;
         }
-        let inode = host::socket_inode(from, to)?;
-        observers.into_iter().find(|(_, observer)| observer.holds_socket(inode)).map(|(id, _)| id)
+        let Some(inode) = host::socket_inode(from, to) else { return Belongs::Unknown };
+        let holds = |(id, observer): &(SessionId, Observer)| {
+            observer.holds_socket(inode, &host::marked(&id.to_string()))
+        };
+        observers.into_iter().find(holds).map_or(Belongs::Nobody, |(id, _)| Belongs::To(id))
     }
 
     /// A look at the live process.

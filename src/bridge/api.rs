@@ -46,6 +46,7 @@ struct Inner {
     idempotency: idempotency::Keys,
     tokens: tokens::Tokens,
     failures: guard::Failures,
+    agents_refused: guard::Noted,
     /// Requests that go on after their caller has hung up.
     tasks: TaskTracker,
     /// Streams end when the daemon does.
@@ -65,7 +66,6 @@ impl Api {
         read_config: ReadConfig,
         closing: CancellationToken,
     ) -> Result<Self, StoreError> {
-        supervisor.load_grants().await?;
         let tokens = tokens::Tokens::load(supervisor.store().tokens().await?);
         Ok(Self(Arc::new(Inner {
             supervisor,
@@ -74,6 +74,7 @@ impl Api {
             idempotency: idempotency::Keys::default(),
             tokens,
             failures: guard::Failures::default(),
+            agents_refused: guard::Noted::default(),
             tasks: TaskTracker::new(),
             closing,
         })))

@@ -15,6 +15,7 @@ use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use ring::hmac;
 use serde::Serialize;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::bus::Bell;
@@ -94,9 +95,13 @@ impl Webhook {
 
     async fn tell_all(&self) {
         let mut ear = self.bell.listen();
-        let mut seq = match self.begin(ear.newest()).await {
-            Ok(seq) => seq,
-            Err(error) => return tracing::error!(%error, "the webhook's place in the log is not known"),
+        let newest = ear.newest();
+        let mut seq = loop {
+            match self.begin(newest).await {
+                Ok(seq) => break seq,
+                Err(error) => tracing::warn!(%error, "the webhook's place in the log is not known yet"),
+            }
+            tokio::time::sleep(FIRST_RETRY).await;
         };
         loop {
             ear.newest();
@@ -115,7 +120,10 @@ impl Webhook {
                     }
                     self.remember(seq).await;
                 }
-                Ok(Err(Cut { oldest })) => seq = oldest.saturating_sub(1),
+                Ok(Err(Cut { oldest })) => {
+                    tracing::warn!(after = seq, oldest, "retention was faster than the webhook");
+                    seq = oldest.saturating_sub(1);
+                }
                 Err(error) => {
                     tracing::warn!(%error, "the webhook cannot read the log");
                     tokio::time::sleep(FIRST_RETRY).await;
@@ -178,7 +186,8 @@ impl Webhook {
     async fn send(&self, seq: u64, kind: &str, body: Bytes) -> anyhow::Result<u16> {
         let stream = self.url.connect(None).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        let connection = tokio::spawn(connection);
+        let mut tasks = JoinSet::new(); // ended with us, however we end
+        tasks.spawn(connection);
         let request = Request::builder()
             .method(Method::POST)
             .uri(&self.url.path)
@@ -192,7 +201,6 @@ impl Webhook {
         let response = sender.send_request(request).await?;
         let status = response.status().as_u16();
         Limited::new(response.into_body(), MAX_ANSWER).collect().await.ok(); // its status is what counts
-        connection.abort();
         Ok(status)
     }
 

@@ -100,6 +100,7 @@ impl Kind {
                 | Self::ClearanceApproved
                 | Self::ClearanceDecided
                 | Self::ClearanceClosed
+                | Self::QuestionAnswered
         )
     }
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::environment::SESSION_VARIABLE;
-use super::identity::{stat, variable};
+use super::identity::{stat, variable, with_variable};
 use super::observe::Observer;
 use super::tree::descendants;
 
@@ -19,23 +19,40 @@ pub struct Traces {
     pub marks: Vec<String>,
 }
 
-pub fn traces(pid: i32) -> Traces {
+/// `None` if it cannot be told: the process, or one above it, has just gone.
+pub fn traces(pid: i32) -> Option<Traces> {
     let mut ancestors = vec![pid];
-    while let Some(parent) = ancestors.last().and_then(|pid| stat(*pid)).map(|stat| stat.parent)
-        && parent > 1
-        && ancestors.len() < MAX_DEPTH
-    {
+    loop {
+        let parent = stat(*ancestors.last()?)?.parent;
+        if parent <= 1 {
+            break;
+        }
         ancestors.push(parent);
+        if ancestors.len() > MAX_DEPTH {
+            return None;
+        }
     }
     let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok();
     let marks = [variable(pid, SESSION_VARIABLE), cgroups].into_iter().flatten().collect();
-    Traces { ancestors, marks }
+    Some(Traces { ancestors, marks })
 }
 
-/// The number of the socket at the other end of a TCP connection within this machine.
+/// Who carries the mark of this session, wherever it has got to.
+pub fn marked(session: &str) -> Vec<i32> {
+    with_variable(SESSION_VARIABLE)
+        .into_iter()
+        .filter(|(_, mark)| mark == session)
+        .map(|(pid, _)| pid)
+        .collect()
+}
+
+/// The number of the socket at the other end of a TCP connection within this machine; `None` if it is closed.
 pub fn socket_inode(from: SocketAddr, to: SocketAddr) -> Option<u64> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
-    tables.iter().find_map(|table| inode_in(&std::fs::read_to_string(table).ok()?, from, to))
+    tables
+        .iter()
+        .find_map(|table| inode_in(&std::fs::read_to_string(table).ok()?, from, to))
+        .filter(|inode| *inode != 0)
 }
 
 /// A line is `sl local remote state … inode …`, with addresses as hexadecimal words in the machine's own order.
@@ -73,10 +90,10 @@ impl Observer {
         self.shim.pid
     }
 
-    /// Whether a process of this agent has it open.
-    pub fn holds_socket(&self, inode: u64) -> bool {
+    /// Whether a process of this agent, of its tree or one of `others`, has it open.
+    pub fn holds_socket(&self, inode: u64, others: &[i32]) -> bool {
         let wanted = format!("socket:[{inode}]");
-        descendants(self.shim.pid).into_iter().any(|pid| {
+        descendants(self.shim.pid).into_iter().chain(others.iter().copied()).any(|pid| {
             let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
             open.filter_map(|entry| std::fs::read_link(entry.path()).ok())
                 .any(|target| target.as_os_str() == wanted.as_str())
@@ -103,7 +120,7 @@ mod tests {
     #[test]
     fn our_ancestors_begin_with_ourselves() {
         let me = i32::try_from(std::process::id()).unwrap();
-        let traces = traces(me);
+        let traces = traces(me).unwrap();
         assert_eq!(traces.ancestors[0], me);
         assert!(traces.ancestors.len() > 1 || std::os::unix::process::parent_id() == 1);
     }

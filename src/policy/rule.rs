@@ -197,8 +197,14 @@ fn compile(index: usize, rule: Rule, loaded_at: Time) -> Result<Compiled, Bad> {
     }
     match &rule.ask {
         Some(_) if rule.then != Then::Ask => return Err(bad("ask", "goes with `then = \"ask\"` only")),
-        Some(whom) if whom.iter().any(|name| name.trim().is_empty()) => {
+        Some(whom) if whom.is_empty() || whom.iter().any(|name| name.trim().is_empty()) => {
             return Err(bad("ask", "names nobody"));
+        }
+        Some(whom) => {
+            let roles = whom.iter().filter_map(|name| name.strip_prefix('@'));
+            if let Some(role) = roles.into_iter().find(|role| !["approver", "admin"].contains(role)) {
+                return Err(("ask", format!("`@{role}` cannot decide; use @approver, @admin or a name")));
+            }
         }
         _ => {}
     }

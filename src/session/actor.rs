@@ -14,8 +14,8 @@ use tracing::Instrument;
 
 use super::commit::{self, Todo, step};
 use super::handle::{Arrival, CommandError, Desk, Done, Handle, Message, OnItsWay, Stopped};
-use super::state::{Assessed, Effect, Gone, How, Input, Judge, Refused, State};
-use crate::domain::{Ask, Delivery, Entry, Outbound, Risk, Said, Time};
+use super::state::{Effect, Gone, How, Input, Judge, Refused, State};
+use crate::domain::{Ask, Delivery, Entry, Outbound, Said, Time};
 use crate::driver::Driver;
 use crate::failpoint;
 use crate::host::{Departure, Keep, Ladder, News, Process, Spec};
@@ -29,6 +29,9 @@ mod unrecorded;
 const BATCH_ROWS: usize = 1000;
 /// Output taken in one go, whole chunks.
 const BATCH_BYTES: usize = 256 * 1024;
+/// How long a file system may take to say where a path leads.
+const ASSESSING: Duration = Duration::from_secs(2);
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(30);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(2);
 
@@ -85,8 +88,14 @@ pub enum StartError {
 /// Sleeps until then, by the wall clock: what is told to people is a time of day.
 async fn until(at: Option<Time>) {
     let Some(at) = at else { return std::future::pending().await };
-    let left = u64::try_from(at.millis().saturating_sub(Time::now().millis())).unwrap_or(0);
-    tokio::time::sleep(Duration::from_millis(left)).await;
+    loop {
+        let left = u64::try_from(at.millis().saturating_sub(Time::now().millis())).unwrap_or(0);
+        if left == 0 {
+            return;
+        }
+        // Looked at again now and then: the clock may be set, or the machine sleep.
+        tokio::time::sleep(Duration::from_millis(left).min(LOOK_AT_CLOCK)).await;
+    }
 }
 
 pub type Started = oneshot::Receiver<Result<(), StartError>>;
@@ -263,6 +272,7 @@ impl Actor {
             biased;
             Some(message) = self.desk.inbox.recv() => self.serve(message).await,
             Some(news) = process.news.recv() => self.heard(news).await,
+            () = until(self.state.next_expiry()) => self.absorb(vec![Input::Expire], None).await,
             () = std::future::ready(()), if may_read && self.more => self.digest().await,
             Some(chunk) = process.output.recv(), if may_read => {
                 self.buf.extend_from_slice(&chunk);
@@ -271,7 +281,6 @@ impl Actor {
                 }
                 self.digest().await;
             }
-            () = until(self.state.next_expiry()) => self.absorb(vec![Input::Expire], None).await,
             () = self.leave.cancelled() => {}
             // Woken to look again whether there is room on the disk.
             Ok(()) = self.paused.changed() => {}
@@ -446,12 +455,14 @@ impl Actor {
     /// A request for a clearance is looked at before it is recorded.
     fn assessed(&self, ask: Ask) -> impl Future<Output = Input> + Send + use<> {
         let (judge, about, asked) = (Arc::clone(&self.plan.judge), self.state.about.clone(), ask.clone());
+        let fallback = Arc::clone(&judge);
         // On a thread of its own: it may follow links on a file system that takes its time.
         let assessing = tokio::task::spawn_blocking(move || judge.assess(&about, &asked));
         async move {
-            let assessed = assessing.await.unwrap_or_else(|error| {
-                tracing::error!(%error, "a request could not be assessed: people are asked");
-                Assessed { computed: Risk::Critical, ..Assessed::default() }
+            let assessed = tokio::time::timeout(ASSESSING, assessing).await;
+            let assessed = assessed.ok().and_then(Result::ok).unwrap_or_else(|| {
+                tracing::error!("a request could not be assessed: people are asked");
+                fallback.unassessed()
             });
             Input::Asked(Box::new(ask), Box::new(assessed))
         }

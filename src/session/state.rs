@@ -126,6 +126,9 @@ impl Default for Assessed {
 /// Finds out what there is to know about a request. It may look at the file system, and decides nothing itself.
 pub trait Judge: Send + Sync {
     fn assess(&self, about: &About, ask: &Ask) -> Assessed;
+
+    /// What holds for a request that cannot be assessed: the worst.
+    fn unassessed(&self) -> Assessed;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

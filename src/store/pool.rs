@@ -17,14 +17,14 @@ pub(super) struct Readers(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     path: PathBuf,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
     /// Guards the list for the moment of a push or a pop.
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Readers {
     pub(super) fn new(path: &Path) -> Self {
-        let (turns, idle) = (Semaphore::new(READERS), Mutex::default());
+        let (turns, idle) = (Arc::new(Semaphore::new(READERS)), Mutex::default());
         Self(Arc::new(Shared { path: path.to_owned(), turns, idle }))
     }
 }
@@ -37,8 +37,7 @@ impl Store {
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let shared = Arc::clone(&self.readers.0);
-        let turn = Arc::clone(&self.readers.0);
-        let turn = turn.turns.acquire().await.map_err(|_| StoreError::Closed)?;
+        let turn = Arc::clone(&shared.turns).acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let result = tokio::task::spawn_blocking(move || {
             let idle = shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let connection = match idle {
@@ -47,10 +46,10 @@ impl Store {
             };
             let result = query(&connection);
             shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            drop(turn); // here, and not with a caller that has hung up
             result
         })
         .await;
-        drop(turn);
         result.unwrap_or(Err(StoreError::Closed))
     }
 }

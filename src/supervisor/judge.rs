@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::config::Config;
-use crate::domain::{Ask, Clearance, Grant, Outcome, Risk, Ruling, Time};
+use crate::domain::{Ask, Clearance, Grant, GrantId, Outcome, Risk, Ruling, Time, Verdict, hex};
 use crate::policy::{self, Resolved, Rule, Rules, Subject};
 use crate::session::{About, Assessed, Judge};
 
@@ -31,6 +31,29 @@ impl InForce {
         Self { config, rules, loaded_at, grants }
     }
 
+    /// How a request of this risk is decided. The clock never approves what takes several people, the machine itself, or
+    /// somebody in particular.
+    fn terms(&self, risk: Risk, ruling: Ruling) -> Assessed {
+        let settings = &self.config.clearances;
+        let needed = settings.needed(risk);
+        let guarded = needed > 1 || settings.is_local_only(risk) || !ruling.whom.is_empty();
+        let verdict = if guarded { Verdict::Deny } else { settings.on_expiry.verdict() };
+        let limit = settings.limit(risk).map(|limit| (limit, verdict));
+        Assessed { ruling: Some(ruling), needed, limit, ..Assessed::default() }
+    }
+
+    /// The same with other rules, to see what they would do.
+    #[must_use]
+    pub fn with_rules(&self, rules: Rules) -> Self {
+        Self { rules, ..self.clone() }
+    }
+
+    /// Of the rules as they are written, so that the audit shows whether they were changed.
+    pub fn digest(&self) -> String {
+        let text = serde_json::to_string(&self.config.rules).expect("rules have string keys only");
+        hex(ring::digest::digest(&ring::digest::SHA256, text.as_bytes()).as_ref())
+    }
+
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -41,7 +64,15 @@ impl InForce {
         if ruling.outcome != Outcome::Ask {
             return ruling;
         }
-        let granted = self.grants.iter().filter(|(grant, _)| grant.is_valid(now)).find(|(_, rules)| {
+        // What takes several people, or the machine itself, takes them every time.
+        let settings = &self.config.clearances;
+        if settings.needed(assessment.risk) > 1 || settings.is_local_only(assessment.risk) {
+            return ruling;
+        }
+        // Whom a rule wants asked may have answered for good; nobody else may for them.
+        let may = |grant: &Grant| ruling.whom.is_empty() || ruling.whom.contains(&grant.created_by);
+        let valid = self.grants.iter().filter(|(grant, _)| grant.is_valid(now) && may(grant));
+        let granted = valid.into_iter().find(|(_, rules)| {
             policy::decide(rules, request, assessment, now).outcome == policy::Outcome::Allow
         });
         match granted {
@@ -57,7 +88,7 @@ impl InForce {
 }
 
 /// In the words of the ledger.
-pub fn ruling(found: policy::Ruling) -> Ruling {
+fn ruling(found: policy::Ruling) -> Ruling {
     let policy::Ruling { outcome, rule, why } = found;
     let (outcome, whom) = match outcome {
         policy::Outcome::Allow => (Outcome::Allow, Vec::new()),
@@ -120,6 +151,13 @@ impl Bench {
         *current = Arc::new(InForce::new(Arc::new(config), grants));
     }
 
+    pub(super) fn revoke(&self, id: GrantId) {
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut without = InForce::clone(&current);
+        without.grants.retain(|(grant, _)| grant.id != id);
+        *current = Arc::new(without);
+    }
+
     /// One that cannot be read any more allows nothing.
     pub(super) fn grant(&self, grants: Vec<Grant>) {
         let compiled = grants.into_iter().filter_map(|grant| {
@@ -142,13 +180,12 @@ impl Judge for Bench {
         let request = policy::resolve(of_ask(about, ask));
         let assessment = policy::assess(&request);
         let ruling = now.rule(&request, &assessment, Time::now());
-        let (settings, risk) = (&now.config.clearances, assessment.risk);
-        Assessed {
-            computed: assessment.computed,
-            why: assessment.why,
-            ruling: Some(ruling),
-            needed: settings.needed(risk),
-            limit: settings.limit(risk).map(|limit| (limit, settings.on_expiry.verdict())),
-        }
+        Assessed { computed: assessment.computed, why: assessment.why, ..now.terms(assessment.risk, ruling) }
+    }
+
+    fn unassessed(&self) -> Assessed {
+        let why = "it could not be looked at in time".to_owned();
+        let ruling = Ruling { outcome: Outcome::Ask, rule: None, why: why.clone(), whom: Vec::new() };
+        Assessed { computed: Risk::Critical, why: vec![why], ..self.in_force().terms(Risk::Critical, ruling) }
     }
 }

@@ -241,7 +241,10 @@ impl Supervisor {
     fn run_as(&self, name: &str) -> Result<RunAs, String> {
         let database = self.store().path();
         let state = database.parent().unwrap_or(database);
-        RunAs::find(name, vec![state.to_owned(), database.to_owned(), self.agents_dir()])
+        let config = self.config();
+        let secrets = [&config.api.tls_key, &config.webhook.secret_file].into_iter().flatten().cloned();
+        let ours = [state.to_owned(), database.to_owned(), self.agents_dir()];
+        RunAs::find(name, ours.into_iter().chain(secrets).collect())
     }
 
     fn plan(&self, launch: &Launch, profile: &AgentProfile, about: &About, generation: u32) -> Plan {

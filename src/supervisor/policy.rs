@@ -73,15 +73,17 @@ impl Supervisor {
     }
 
     pub async fn add_grant(&self, grant: Grant, entry: Audited) -> Result<(), StoreError> {
+        let _turn = self.0.granting.lock().await;
         self.store().add_grant(grant, entry).await?;
         self.load_grants().await
     }
 
     /// Whether it was valid until now.
     pub async fn revoke_grant(&self, grant: &Grant, entry: Audited) -> Result<bool, StoreError> {
-        let revoked = self.store().revoke_grant(grant.id.to_string(), Time::now(), entry).await?;
-        self.load_grants().await?;
-        Ok(revoked)
+        let _turn = self.0.granting.lock().await;
+        // First in memory: from here on it allows nothing, also if the store takes its time.
+        self.0.bench.revoke(grant.id);
+        self.store().revoke_grant(grant.id.to_string(), Time::now(), entry).await
     }
 
     /// What each rule makes of a request of the ledger, now.
@@ -107,19 +109,19 @@ impl Supervisor {
     /// Tries these rules on everything that was asked since then. Changes nothing.
     pub async fn try_rules(&self, rules: Rules, since: Time) -> Result<Tried, StoreError> {
         let (mut tried, mut after) = (Tried::default(), 0);
-        let rules = Arc::new(rules);
+        let proposed = Arc::new(self.in_force().with_rules(rules));
         loop {
             let page = self.store().requests(since, after, PAGE).await?;
             let Some(last) = page.last().map(|request| request.key) else { break };
             after = last;
-            let theirs = Arc::clone(&rules);
+            let proposed = Arc::clone(&proposed);
             let judging = tokio::task::spawn_blocking(move || {
                 let now = Time::now();
                 let judge = |request: crate::store::Request| {
                     let crate::store::Request { clearance, agent, workspace, .. } = request;
                     let resolved = policy::resolve(judge::of_clearance(agent, workspace, &clearance));
                     let assessment = policy::assess(&resolved);
-                    let would = judge::ruling(policy::decide(&theirs, &resolved, &assessment, now));
+                    let would = proposed.rule(&resolved, &assessment, now);
                     let was = was(&clearance);
                     Difference { clearance, risk: assessment.risk, was, would }
                 };

@@ -37,6 +37,15 @@ fn script(rounds: u64) -> Vec<String> {
     steps
 }
 
+/// Ends whoever looks at it, also when the test fails.
+struct EndOf<'a>(&'a AtomicBool);
+
+impl Drop for EndOf<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Approves whatever waits, also while the daemon comes and goes, until told to stop.
 fn decide_all(socket: &std::path::Path, stop: &AtomicBool) {
     let quietly = |method: &str, path: &str, body: Option<&str>| {
@@ -94,6 +103,7 @@ fn a_daemon_killed_again_and_again_loses_and_doubles_nothing() {
     let socket = daemon.socket();
     let daemon = std::thread::scope(|scope| {
         let decider = scope.spawn(|| decide_all(&socket, &stop));
+        let end = EndOf(&stop);
         for _ in 0..kills {
             std::thread::sleep(Duration::from_millis(20 + dice.throw(300)));
             let (dir, _) = daemon.end(Signal::SIGKILL);
@@ -103,7 +113,7 @@ fn a_daemon_killed_again_and_again_loses_and_doubles_nothing() {
         for session in &sessions {
             daemon.wait_status(session, "done");
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(end);
         decider.join().unwrap();
         daemon
     });

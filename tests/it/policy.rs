@@ -202,6 +202,19 @@ fn a_reload_reaches_running_sessions_and_a_bad_file_changes_nothing() {
 }
 
 #[test]
+fn one_of_two_approvals_allows_nothing_always() {
+    let params = json!({ "title": "Run", "command": "cargo build", "risk_level": "high" });
+    let steps = asks(&params);
+    let agent = profile("coder", &steps.iter().map(String::as_str).collect::<Vec<_>>(), "");
+    let daemon = Daemon::with_config(&format!("{agent}\n[clearances]\nquorum = {{ high = 2 }}\n"));
+    let session = daemon.run_agent("coder");
+    let id = daemon.clearance(&session);
+    let ran = daemon.cli(&["approve", &id, "--always", "--yes"]).ok();
+    assert!(ran.stdout.contains("1 of 2 approvals"), "{}", ran.stdout);
+    assert_eq!(daemon.get("/api/v1/grants").1["items"], json!([]));
+}
+
+#[test]
 fn an_agent_that_acts_and_never_asks_is_shown_as_unenforced() {
     let daemon = Daemon::start();
     let tool = r#"notify:tool/update:{"title":"rm -rf build","tool":"execute","status":"completed"}"#;

@@ -8,7 +8,7 @@
 //! A process below one of our shims is an agent, whoever it runs as and whatever token it holds: it may do nothing here.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -27,6 +27,7 @@ use super::error::ApiError;
 use super::guard;
 use crate::domain::{Audited, Json, Role, SessionId, Time};
 use crate::redact::redact_json;
+use crate::supervisor::Belongs;
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone)]
@@ -103,6 +104,12 @@ fn unknown() -> ApiError {
     )
 }
 
+/// Whoever cannot be told from an agent is taken for one.
+fn unknown_process() -> ApiError {
+    let message = "the process that opened this connection has gone or cannot be seen";
+    ApiError::new(StatusCode::FORBIDDEN, "unknown_process", message)
+}
+
 /// Finds out who asks, once per request, before anything else is looked at. Nobody is let in as nobody: only an endpoint
 /// that says so takes them.
 pub(super) async fn identify(
@@ -149,22 +156,32 @@ async fn without_secrets(response: Response) -> Response {
         return ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer could not be read")
             .into_response();
     };
-    let text = String::from_utf8_lossy(&bytes);
-    let text = redact_json(&text).text.into_owned();
+    let hiding =
+        tokio::task::spawn_blocking(move || redact_json(&String::from_utf8_lossy(&bytes)).text.into_owned());
+    let Ok(text) = hiding.await else {
+        return ApiError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "the answer could not be checked",
+        )
+        .into_response();
+    };
     parts.headers.remove(header::CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(text))
 }
 
 impl Api {
     async fn local(&self, uid: Option<u32>, pid: Option<i32>) -> Result<Option<Caller>, ApiError> {
-        if let Some(session) = pid.and_then(|pid| self.supervisor().session_of(pid)) {
-            return Err(self.refuse_agent(session, "unix socket").await);
+        match pid.map_or(Belongs::Unknown, |pid| self.supervisor().session_of(pid)) {
+            Belongs::Nobody => {}
+            Belongs::To(session) => return Err(self.refuse_agent(session, "unix socket").await),
+            Belongs::Unknown => return Err(unknown_process()),
         }
         let config = self.supervisor().config();
         let operator = config.operators.iter().find(|operator| operator.uid.is_some() && operator.uid == uid);
         let (name, role) = match (operator, uid) {
             (Some(operator), _) => (operator.name.clone(), operator.role()),
-            (None, Some(uid)) if uid == Uid::effective().as_raw() => (user_name(uid), Role::Admin),
+            (None, Some(uid)) if uid == Uid::effective().as_raw() => (own_name(), Role::Admin),
             _ => {
                 tracing::warn!(uid, "a stranger was refused");
                 let message = "only the daemon's own user and configured operators may use this socket";
@@ -183,16 +200,18 @@ impl Api {
     ) -> Result<Option<Caller>, ApiError> {
         guard::host_and_origin(headers, local, &self.supervisor().config().api.hosts)?;
         let Some(sent) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
-        let secret = sent.to_str().ok().and_then(|text| text.strip_prefix("Bearer ")).map(str::trim);
+        let secret = sent.to_str().ok().and_then(|text| bearer(text)).map(str::trim);
         let Some((token, gone)) = secret.and_then(|secret| self.0.tokens.find(secret, Time::now())) else {
             return Err(self.refuse_token(from).await);
         };
         // Only a process of this machine can be one of our agents.
-        if from.ip().to_canonical().is_loopback() {
+        if from.ip().to_canonical().is_loopback() || from.ip() == local.ip() {
             let supervisor = self.supervisor().clone();
-            let session = tokio::task::spawn_blocking(move || supervisor.session_of_tcp(from, local)).await;
-            if let Ok(Some(session)) = session {
-                return Err(self.refuse_agent(session, &format!("tcp {from}")).await);
+            let looking = tokio::task::spawn_blocking(move || supervisor.session_of_tcp(from, local)).await;
+            match looking.unwrap_or(Belongs::Unknown) {
+                Belongs::Nobody => {}
+                Belongs::To(session) => return Err(self.refuse_agent(session, &format!("tcp {from}")).await),
+                Belongs::Unknown => return Err(unknown_process()),
             }
         }
         // A person's role is the most that any of their tokens gives.
@@ -207,9 +226,12 @@ impl Api {
 
     /// An agent that calls us is refused and written down, whatever it wanted.
     async fn refuse_agent(&self, session: SessionId, via: &str) -> ApiError {
-        tracing::warn!(session.id = %session, "an agent called the API and was refused");
-        let data = Json::of(&json!({ "session": session, "via": via }));
-        self.record("access.from_agent", &format!("agent of {session}"), Some(session), data).await;
+        tracing::debug!(session.id = %session, "an agent called the API and was refused");
+        // Once in a while: an agent in a loop must not fill what is never removed.
+        if self.0.agents_refused.is_news(session, Time::now()) {
+            let data = Json::of(&json!({ "session": session, "via": via }));
+            self.record("access.from_agent", &format!("agent of {session}"), Some(session), data).await;
+        }
         ApiError::new(StatusCode::FORBIDDEN, "from_agent", "a process of a session may not use this API")
             .hint("agents ask through their own protocol; people decide")
     }
@@ -244,6 +266,17 @@ impl Api {
 
 pub(super) fn audited(action: &str, by: &str, session: Option<SessionId>, data: Json) -> Audited {
     Audited { at: Time::now(), action: action.to_owned(), by: by.to_owned(), session, data }
+}
+
+fn bearer(header: &str) -> Option<&str> {
+    let (scheme, secret) = header.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(secret)
+}
+
+/// Our own name, which is asked for with every request on the socket.
+fn own_name() -> String {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| user_name(Uid::effective().as_raw())).clone()
 }
 
 fn user_name(uid: u32) -> String {

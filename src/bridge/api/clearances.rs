@@ -125,11 +125,11 @@ pub(super) async fn decide(
         }
         Err(error) => return Err(error.into()),
     }
-    // After the decision: what could not be decided is not allowed always, either.
-    if let (Some(rule), Some(remember)) = (&rule, &remember) {
+    let now = api.clearance(&clearance.id.to_string()).await?;
+    // After the decision: what is not approved, also for want of a second approval, is not allowed always, either.
+    if let (Some(rule), Some(remember), ClearanceStatus::Approved) = (&rule, &remember, now.status) {
         api.remember(&caller, &clearance, rule, remember).await?;
     }
-    let now = api.clearance(&clearance.id.to_string()).await?;
     if now.status == ClearanceStatus::Pending {
         let (approvals, needed) = (now.approvals.clone(), now.needed);
         let quorum = Quorum { approvals, needed, clearance: view::clearance(now) };

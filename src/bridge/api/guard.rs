@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use axum::http::{HeaderMap, StatusCode, header};
 
 use super::error::ApiError;
-use crate::domain::Time;
+use crate::domain::{SessionId, Time};
 
 /// Refused tokens from one address within a window before it has to wait.
 const TRIES: u32 = 10;
@@ -79,6 +79,7 @@ pub(super) struct Counted {
 impl Failures {
     /// Whoever has a valid token is never counted, and so never locked out by others at the same address.
     pub(super) fn count(&self, from: IpAddr, now: Time) -> Counted {
+        let from = neighbourhood(from);
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = |window: &Window| now.millis().saturating_sub(window.since.millis()) < WINDOW_MILLIS;
         if windows.len() >= ADDRESSES && !windows.contains_key(&from) {
@@ -94,6 +95,30 @@ impl Failures {
         window.count += 1;
         let left = (window.since.millis() + WINDOW_MILLIS - now.millis()).max(1000) / 1000;
         Counted { is_first: window.count == 1, wait_seconds: (window.count > TRIES).then_some(left) }
+    }
+}
+
+/// One that can have any address of its network counts as one.
+fn neighbourhood(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.into(),
+        IpAddr::V6(v6) => std::net::Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
+    }
+}
+
+/// What is worth a word once in a while for each session.
+#[derive(Debug, Default)]
+pub(super) struct Noted(Mutex<HashMap<SessionId, Time>>);
+
+impl Noted {
+    pub(super) fn is_news(&self, session: SessionId, now: Time) -> bool {
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.retain(|_, at| now.millis().saturating_sub(at.millis()) < WINDOW_MILLIS);
+        if noted.contains_key(&session) {
+            return false;
+        }
+        noted.insert(session, now);
+        true
     }
 }
 

@@ -79,9 +79,22 @@ impl Api {
         self.supervisor().reload(new);
         let reloaded = Reloaded { needs_restart, ..self.unchanged() };
         tracing::info!(rules = reloaded.rules, by, "the configuration was read again");
-        let data = json!({ "rules": reloaded.rules, "needs_restart": reloaded.needs_restart, "via": via });
+        let digest = self.supervisor().in_force().digest();
+        let data = json!({
+            "rules": reloaded.rules, "rules_sha256": digest, "needs_restart": reloaded.needs_restart, "via": via,
+        });
         self.record("config.reloaded", by, None, Raw::of(&data)).await;
         Ok(reloaded)
+    }
+
+    /// Says in the audit what a daemon begins with.
+    pub async fn record_start(&self) {
+        let force = self.supervisor().in_force();
+        let data = json!({
+            "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "rules": force.rules().len(),
+            "rules_sha256": force.digest(),
+        });
+        self.record("daemon.started", "intercom", None, Raw::of(&data)).await;
     }
 
     fn unchanged(&self) -> Reloaded {

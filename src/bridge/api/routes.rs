@@ -1,9 +1,11 @@
 //! Every endpoint, once: what the router serves and what `openapi.json` says come from this list.
 
+use std::sync::LazyLock;
+
 use axum::extract::State;
 use axum::handler::Handler;
 use axum::http::Method;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{Json, Router};
 use schemars::generate::SchemaSettings;
@@ -141,19 +143,21 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 pub(super) fn router(api: &Api) -> Router<Api> {
     endpoints().into_iter().fold(Router::new(), |router, endpoint| {
         let Endpoint { method, path, role, mut route, .. } = endpoint;
-        if method == Method::POST {
+        // A secret that is shown once is not kept to be shown again.
+        if method == Method::POST && path != "/tokens" {
             route = route.layer(from_fn_with_state(api.clone(), idempotency::honour));
         }
         let route = match role {
             Some(role) => route.layer(from_fn_with_state(role, require)),
-            None => route.layer(map_response(|response: axum::response::Response| async { response })),
+            None => route,
         };
         router.route(path, route)
     })
 }
 
-async fn openapi(State(_): State<Api>) -> Json<Value> {
-    Json(document())
+async fn openapi(State(_): State<Api>) -> Json<&'static Value> {
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
+    Json(&DOCUMENT)
 }
 
 /// `OpenAPI` 3.1, of this very list.

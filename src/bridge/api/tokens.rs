@@ -20,6 +20,7 @@ use super::access::{Caller, audited};
 use super::error::ApiError;
 use super::extract::{Body, Query, ShortList, limit, the};
 use super::view::{self, List, TokenView};
+use crate::config::Operator;
 use crate::domain::{Json as Raw, Role, Time, Token, TokenId, hex, parse_duration};
 use crate::store::{KnownToken, StoreError};
 
@@ -27,6 +28,9 @@ use crate::store::{KnownToken, StoreError};
 const PREFIX: &str = "intercom_";
 /// A use is written down again after this long, or when it comes from elsewhere.
 const NOTE_EVERY_MILLIS: i64 = 60 * 60 * 1000;
+
+/// One that is used from several places at once is not written down every time.
+const NOTE_MOVES_MILLIS: i64 = 60 * 1000;
 
 /// Every token that lets somebody in, by id: looked at for each request, changed with the store.
 #[derive(Debug, Default)]
@@ -79,8 +83,9 @@ impl Tokens {
     fn is_news(&self, id: TokenId, from: &str, now: Time) -> bool {
         let mut known = self.known();
         let Some(Known { token, .. }) = known.get_mut(&id) else { return false };
-        let recent = token.last_used_at.is_some_and(|at| now.millis() - at.millis() < NOTE_EVERY_MILLIS);
-        if recent && token.last_used_from.as_deref() == Some(from) {
+        let age = token.last_used_at.map_or(i64::MAX, |at| now.millis().saturating_sub(at.millis()));
+        let moved = token.last_used_from.as_deref() != Some(from);
+        if age < NOTE_MOVES_MILLIS || (age < NOTE_EVERY_MILLIS && !moved) {
             return false;
         }
         (token.last_used_at, token.last_used_from) = (Some(now), Some(from.to_owned()));
@@ -143,6 +148,12 @@ pub(super) async fn create(
     }
     let role = Role::parse(&role)
         .ok_or_else(|| ApiError::bad_request("role must be viewer, operator, approver or admin"))?;
+    let config = api.supervisor().config();
+    let operator = config.operators.iter().find(|operator| operator.name == name);
+    if let Some(bound) = operator.map(Operator::role).filter(|bound| role > *bound) {
+        let message = format!("{name} is configured as {bound}, and no token of theirs can be more");
+        return Err(ApiError::unprocessable("above_role", message));
+    }
     let ttl = ttl.map(|text| parse_duration(&text).filter(|ttl| !ttl.is_zero()).ok_or(text)).transpose();
     let ttl =
         ttl.map_err(|text| ApiError::bad_request(format!("ttl: `{text}` is no time such as 30d or 12h")))?;
