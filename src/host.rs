@@ -43,7 +43,7 @@ pub use find::Lost;
 pub use identity::Identity;
 pub use leftovers::strays;
 pub use observe::{Observer, Seen};
-pub use peers::{Traces, marked, socket_inode, traces};
+pub use peers::{OtherEnd, Traces, marked, other_end, traces};
 pub use spawn::{SpawnError, resolve_program};
 pub use user::RunAs;
 
@@ -118,6 +118,8 @@ pub struct Departure {
 pub const STREAM_CLOSED: &str = "stream closed";
 /// The process ended while something else kept its stdout open.
 pub const EXITED: &str = "exited";
+/// How long a shim may take beyond what it was given.
+const INSISTING: Duration = Duration::from_secs(2);
 /// Nothing outlives a restart of the machine.
 pub const REBOOTED: &str = "the machine was restarted";
 
@@ -178,7 +180,9 @@ impl Process {
             after_stdin_closed_ms: millis(ladder.after_stdin_closed),
             after_sigterm_ms: millis(ladder.after_sigterm),
         };
+        let most = ladder.after_interrupt + ladder.after_stdin_closed + ladder.after_sigterm;
         self.tell(Frame::Stop(waits, ladder.interrupt));
+        self.insist(most + INSISTING);
     }
 
     /// Straight to the end of the ladder.
@@ -188,6 +192,23 @@ impl Process {
         } else {
             self.tell(Frame::Stop(frame::Waits::NONE, Vec::new()));
         }
+        self.insist(INSISTING);
+    }
+
+    /// A shim that does not do it, because its agent has stopped it or worse, is ended itself; what is left of the tree is
+    /// then ended by us.
+    fn insist(&self, patience: Duration) {
+        let shim = self.shim.clone();
+        shim.wake();
+        tokio::spawn(async move {
+            tokio::time::sleep(patience).await;
+            shim.wake();
+            tokio::time::sleep(INSISTING).await;
+            if shim.is_running() {
+                tracing::error!(shim = shim.pid, "a shim does not end its agent; both are ended");
+                shim.kill();
+            }
+        });
     }
 
     fn tell(&self, frame: Frame) {

@@ -182,11 +182,15 @@ impl Supervisor {
         if observers.is_empty() {
             return Belongs::Nobody;
         }
-        let Some(inode) = host::socket_inode(from, to) else { return Belongs::Unknown };
+        let Some(end) = host::other_end(from, to) else { return Belongs::Unknown };
         let holds = |(id, observer): &(SessionId, Observer)| {
-            observer.holds_socket(inode, &host::marked(&id.to_string()))
+            observer.holds_socket(end, &host::marked(&id.to_string()))
         };
-        observers.into_iter().find(holds).map_or(Belongs::Nobody, |(id, _)| Belongs::To(id))
+        match observers.into_iter().find(holds) {
+            Some((id, _)) => Belongs::To(id),
+            None if end.is_held() => Belongs::Nobody,
+            None => Belongs::Unknown,
+        }
     }
 
     /// A look at the live process.

@@ -29,6 +29,13 @@ impl Identity {
         self.exists() && stat(self.pid).is_some_and(|stat| stat.state != 'Z')
     }
 
+    /// Lets it run if somebody has stopped it.
+    pub(super) fn wake(&self) {
+        if self.exists() {
+            kill(Pid::from_raw(self.pid), Signal::SIGCONT).ok(); // it may have just gone
+        }
+    }
+
     /// This very process, and no other that has its number now.
     pub(super) fn kill(&self) {
         if self.exists() {
@@ -78,7 +85,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-fn pids() -> impl Iterator<Item = i32> {
+pub(super) fn pids() -> impl Iterator<Item = i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
 }

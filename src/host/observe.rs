@@ -35,6 +35,7 @@ impl Observer {
     pub fn end(&self) {
         if self.shim.exists() {
             kill(Pid::from_raw(self.shim.pid), Signal::SIGTERM).ok(); // it may have just gone
+            self.shim.wake();
         }
     }
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::environment::SESSION_VARIABLE;
-use super::identity::{stat, variable, with_variable};
+use super::identity::{pids, stat, variable, with_variable};
 use super::observe::Observer;
 use super::tree::descendants;
 
@@ -46,22 +46,50 @@ pub fn marked(session: &str) -> Vec<i32> {
         .collect()
 }
 
-/// The number of the socket at the other end of a TCP connection within this machine; `None` if it is closed.
-pub fn socket_inode(from: SocketAddr, to: SocketAddr) -> Option<u64> {
+/// The socket at the other end of a TCP connection within this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OtherEnd {
+    inode: u64,
+    uid: u32,
+}
+
+/// `None` if it is closed.
+pub fn other_end(from: SocketAddr, to: SocketAddr) -> Option<OtherEnd> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     tables
         .iter()
-        .find_map(|table| inode_in(&std::fs::read_to_string(table).ok()?, from, to))
-        .filter(|inode| *inode != 0)
+        .find_map(|table| end_in(&std::fs::read_to_string(table).ok()?, from, to))
+        .filter(|end| end.inode != 0)
 }
 
-/// A line is `sl local remote state … inode …`, with addresses as hexadecimal words in the machine's own order.
-fn inode_in(table: &str, from: SocketAddr, to: SocketAddr) -> Option<u64> {
+/// A line is `sl local remote state queues timer retransmits uid timeout inode …`, with addresses as hexadecimal words in
+/// the machine's own order.
+fn end_in(table: &str, from: SocketAddr, to: SocketAddr) -> Option<OtherEnd> {
     table.lines().skip(1).find_map(|line| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         let (local, remote) = (address(fields.get(1)?)?, address(fields.get(2)?)?);
-        (local == canonical(from) && remote == canonical(to)).then(|| fields.get(9)?.parse().ok()).flatten()
+        let ours = local == canonical(from) && remote == canonical(to);
+        ours.then(|| {
+            Some(OtherEnd { uid: fields.get(7)?.parse().ok()?, inode: fields.get(9)?.parse().ok()? })
+        })?
     })
+}
+
+impl OtherEnd {
+    /// Whether it is certainly held by somebody whom we can see, or belongs to a user whose processes are not ours to see and
+    /// who runs none of our agents. One that is on its way between processes is held by nobody.
+    pub fn is_held(self) -> bool {
+        let own = nix::unistd::geteuid();
+        (!own.is_root() && self.uid != own.as_raw()) || pids().any(|pid| holds(pid, self.inode))
+    }
+}
+
+/// Whether a process has this socket open.
+fn holds(pid: i32, inode: u64) -> bool {
+    let wanted = format!("socket:[{inode}]");
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    open.filter_map(|entry| std::fs::read_link(entry.path()).ok())
+        .any(|target| target.as_os_str() == wanted.as_str())
 }
 
 fn canonical(address: SocketAddr) -> (IpAddr, u16) {
@@ -91,13 +119,9 @@ impl Observer {
     }
 
     /// Whether a process of this agent, of its tree or one of `others`, has it open.
-    pub fn holds_socket(&self, inode: u64, others: &[i32]) -> bool {
-        let wanted = format!("socket:[{inode}]");
-        descendants(self.shim.pid).into_iter().chain(others.iter().copied()).any(|pid| {
-            let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-            open.filter_map(|entry| std::fs::read_link(entry.path()).ok())
-                .any(|target| target.as_os_str() == wanted.as_str())
-        })
+    pub fn holds_socket(&self, end: OtherEnd, others: &[i32]) -> bool {
+        let tree = descendants(self.shim.pid);
+        tree.into_iter().chain(others.iter().copied()).any(|pid| holds(pid, end.inode))
     }
 }
 
@@ -109,12 +133,11 @@ mod tests {
     fn our_own_connection_is_found_in_the_systems_table() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let inode = socket_inode(client.local_addr().unwrap(), listener.local_addr().unwrap()).unwrap();
-        let link = std::fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&client)))
-            .unwrap();
-        assert_eq!(link.to_str().unwrap(), format!("socket:[{inode}]"));
+        let end = other_end(client.local_addr().unwrap(), listener.local_addr().unwrap()).unwrap();
+        assert_eq!(end.uid, nix::unistd::geteuid().as_raw());
+        assert!(holds(i32::try_from(std::process::id()).unwrap(), end.inode) && end.is_held());
         let stranger = "127.0.0.1:1".parse().unwrap();
-        assert_eq!(socket_inode(stranger, listener.local_addr().unwrap()), None);
+        assert_eq!(other_end(stranger, listener.local_addr().unwrap()), None);
     }
 
     #[test]

@@ -35,9 +35,9 @@ pub struct Verified {
 pub(super) fn append(connection: &Connection, entry: &Audited) -> Result<(), StoreError> {
     let last = connection
         .prepare_cached("SELECT n, hash FROM audit ORDER BY n DESC LIMIT 1")?
-        .query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Hash>(1)?)))
+        .query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))
         .optional()?;
-    let (n, previous) = last.map_or((1, BEGINNING), |(n, hash)| (n + 1, hash));
+    let (n, previous) = last.map_or((1, BEGINNING.to_vec()), |(n, hash)| (n + 1, hash));
     let session = entry.session.map(|id| id.to_string());
     let hash = hash(&Link {
         n,
@@ -46,7 +46,7 @@ pub(super) fn append(connection: &Connection, entry: &Audited) -> Result<(), Sto
         by: &entry.by,
         session: session.as_deref(),
         data: entry.data.as_str(),
-        previous,
+        previous: &previous,
     });
     connection.prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(
         params![n, entry.at.millis(), entry.action, entry.by, session, entry.data.as_str(), previous, hash],
@@ -63,13 +63,14 @@ struct Link<'a> {
     by: &'a str,
     session: Option<&'a str>,
     data: &'a str,
-    previous: Hash,
+    /// As it is kept, also if somebody has changed it: this row still goes in, and the check names that one.
+    previous: &'a [u8],
 }
 
 /// Each field with its length, so that no two rows read the same.
 fn hash(link: &Link<'_>) -> Hash {
     let mut context = Context::new(&SHA256);
-    context.update(&link.previous);
+    context.update(link.previous);
     context.update(&link.n.to_be_bytes());
     context.update(&link.at.to_be_bytes());
     context.update(&[u8::from(link.session.is_some())]);
@@ -154,7 +155,7 @@ fn verify(connection: &Connection) -> Result<Verified, StoreError> {
             by: &by,
             session: session.as_deref(),
             data: &data,
-            previous: previous.try_into().unwrap_or(BEGINNING),
+            previous: &previous,
         };
         if hash(&link)[..] != kept[..] {
             problem(&mut found.problems, n, format!("altered: {action} by {by}"));

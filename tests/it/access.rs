@@ -334,14 +334,15 @@ fn a_configured_port_that_is_taken_is_an_error() {
 
 /// An agent that asks, and then tries to approve itself: over the socket, and over the port with a stolen token.
 const SELF_APPROVER: &str = r#"
-import json, os, socket, subprocess, sys
+import json, os, socket, sys, time
 def say(method, params, **more):
     print(json.dumps({"method": method, "params": params, **more}), flush=True)
 say("clearance/request", {"title": "May I?", "risk_level": "low"}, id="1")
 sys.stdin.readline()
 path, address, token = open("notes").read().split()
-def attempt(stream, host, extra):
-    stream.sendall(f"GET /api/v1/clearances HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{extra}\r\n".encode())
+def attempt(stream, host, extra, ask=True):
+    if ask:
+        stream.sendall(f"GET /api/v1/clearances HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{extra}\r\n".encode())
     answer = b""
     while chunk := stream.recv(65536):
         answer += chunk
@@ -354,8 +355,24 @@ def unix():
 def tcp():
     host, port = address.rsplit(":", 1)
     return attempt(socket.create_connection((host, int(port))), address, f"authorization: Bearer {token}\r\n")
+def in_flight():
+    # While it is looked at, the socket is on its way from ourselves to ourselves.
+    host, port = address.rsplit(":", 1)
+    stream = socket.create_connection((host, int(port)))
+    here, there = socket.socketpair()
+    request = f"GET /api/v1/clearances HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\nauthorization: Bearer {token}\r\n"
+    stream.sendall(request.encode())
+    copy = os.dup(stream.fileno())
+    socket.send_fds(here, [b"x"], [stream.fileno()])
+    stream.close()
+    os.write(copy, b"\r\n")
+    os.close(copy)
+    time.sleep(1)
+    _, fds, _, _ = socket.recv_fds(there, 1, 1)
+    return attempt(socket.socket(fileno=fds[0]), address, "", ask=False)
 say("status/update", {"message": "unix " + unix()})
 say("status/update", {"message": "tcp " + tcp()})
+say("status/update", {"message": "in flight " + in_flight()})
 # Somebody connects and goes; another one, who has its socket, speaks.
 reader, writer = os.pipe()
 if os.fork() == 0:
@@ -613,4 +630,21 @@ fn secrets_are_hidden_from_viewers_and_the_card_says_so() {
     }
     assert!(!text.contains(&secret[8..]), "{text}");
     daemon.end_session(&session, "kill");
+}
+
+#[test]
+fn those_without_a_token_do_not_keep_out_those_who_have_one() {
+    let (daemon, address) = with_port("");
+    let ana = token(&daemon, "ana", "viewer");
+    let mut crowd: Vec<TcpStream> = Vec::new();
+    for n in 0..900 {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.write_all(b"G").ok(); // it may have been shown out already
+        crowd.push(stream);
+        if n % 100 == 99 {
+            let start = Instant::now();
+            assert_eq!(call(&address, Some(&ana), "GET", "/api/v1/sessions", None).0, 200);
+            assert!(start.elapsed() < Duration::from_secs(3), "{:?} with {n}", start.elapsed());
+        }
+    }
 }

@@ -181,3 +181,25 @@ fn show_lists_the_processes_of_a_session_with_cpu_and_memory() {
     );
     assert!(processes.iter().any(|process| process["pid"] == grandchild));
 }
+
+#[test]
+fn an_agent_that_stops_its_own_shim_is_ended_all_the_same() {
+    for config in ["", "[daemon]\ncgroups = false\n"] {
+        let daemon = Daemon::with_config(config);
+        let script = "read go; kill -STOP $PPID; exec sleep 6666";
+        let body = json!({ "command": "sh", "args": ["-c", script], "workspace": daemon.workspace() });
+        let session = daemon.post("/api/v1/sessions", &body).1["id"].as_str().unwrap().to_owned();
+        let pid = daemon.show(&session)["pid"].clone();
+        daemon.prompt(&session, "go");
+        let meta = daemon.dir.path().join(format!("state/agents/{session}/1/meta.json"));
+        let meta: Value = serde_json::from_slice(&std::fs::read(meta).unwrap()).unwrap();
+        let stat = format!("/proc/{}/stat", meta["shim"]["pid"]);
+        while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
+            std::thread::yield_now();
+        }
+        let (answer, took) = daemon.end_session(&session, "kill");
+        assert_eq!(answer["phase"], "ended");
+        assert!(took < std::time::Duration::from_secs(8), "{took:?}");
+        assert!(!is_alive(&pid));
+    }
+}

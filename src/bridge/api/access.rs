@@ -8,6 +8,7 @@
 //! A process below one of our shims is an agent, whoever it runs as and whatever token it holds: it may do nothing here.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -40,8 +41,12 @@ pub enum Peer {
     Tcp {
         from: SocketAddr,
         local: SocketAddr,
+        known: Known,
     },
 }
+
+/// Set once a connection was found to be a person's: looking at every process for every request would be too much.
+pub type Known = Arc<AtomicBool>;
 
 /// Who asks.
 #[derive(Debug, Clone)]
@@ -120,7 +125,7 @@ pub(super) async fn identify(
 ) -> Response {
     let caller = match &peer {
         Peer::Unix { uid, pid } => api.local(*uid, *pid).await,
-        Peer::Tcp { from, local } => api.remote(*from, *local, request.headers()).await,
+        Peer::Tcp { from, local, known } => api.remote(*from, *local, known, request.headers()).await,
     };
     match caller {
         Ok(Some(caller)) => {
@@ -196,6 +201,7 @@ impl Api {
         &self,
         from: SocketAddr,
         local: SocketAddr,
+        known: &Known,
         headers: &HeaderMap,
     ) -> Result<Option<Caller>, ApiError> {
         guard::host_and_origin(headers, local, &self.supervisor().config().api.hosts)?;
@@ -205,7 +211,8 @@ impl Api {
             return Err(self.refuse_token(from).await);
         };
         // Only a process of this machine can be one of our agents.
-        if from.ip().to_canonical().is_loopback() || from.ip() == local.ip() {
+        let here = from.ip().to_canonical().is_loopback() || from.ip() == local.ip();
+        if here && !known.load(Ordering::Relaxed) {
             let supervisor = self.supervisor().clone();
             let looking = tokio::task::spawn_blocking(move || supervisor.session_of_tcp(from, local)).await;
             match looking.unwrap_or(Belongs::Unknown) {
@@ -214,6 +221,7 @@ impl Api {
                 Belongs::Unknown => return Err(unknown_process()),
             }
         }
+        known.store(true, Ordering::Relaxed);
         // A person's role is the most that any of their tokens gives.
         let config = self.supervisor().config();
         let known = config.operators.iter().find(|operator| operator.name == token.name);

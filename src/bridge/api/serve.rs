@@ -1,8 +1,10 @@
 //! Connections: taken, given a time for everything, and let go.
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -15,7 +17,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use nix::sys::socket::{setsockopt, sockopt::TcpUserTimeout};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -23,10 +24,10 @@ use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-pub use super::access::Peer;
+pub use super::access::{Known, Peer};
 
-/// Connections over the network at the same time; one more waits to be taken.
-const MAX_REMOTE: usize = 512;
+/// Connections over the network without a valid token at the same time.
+const MAX_STRANGERS: usize = 256;
 /// How long a client may take to say what it wants, and how long a connection may idle.
 const HEADERS: Duration = Duration::from_secs(30);
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -57,12 +58,8 @@ pub async fn tcp(
     router: Router,
     closing: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(MAX_REMOTE));
-    loop {
-        let Some(Ok(place)) = closing.run_until_cancelled(Arc::clone(&places).acquire_owned()).await else {
-            return;
-        };
-        let Some(accepted) = closing.run_until_cancelled(listener.accept()).await else { return };
+    let mut strangers = Strangers::default();
+    while let Some(accepted) = closing.run_until_cancelled(listener.accept()).await {
         let (stream, from) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -70,20 +67,43 @@ pub async fn tcp(
                 continue;
             }
         };
+        let (known, gone) = strangers.add();
         let (tls, router, closing) = (tls.clone(), router.clone(), closing.clone());
         tokio::spawn(async move {
-            let _place = place;
-            let Ok(local) = prepare(&stream) else { return }; // it has gone already
-            let peer = Peer::Tcp { from, local };
-            match tls {
-                None => converse(stream, peer, router, closing).await,
-                Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => converse(stream, peer, router, closing).await,
-                    Ok(Err(error)) => tracing::debug!(%from, %error, "no TLS"),
-                    Err(_) => tracing::debug!(%from, "TLS took too long"),
-                },
-            }
+            let conversation = async {
+                let Ok(local) = prepare(&stream) else { return }; // it has gone already
+                let peer = Peer::Tcp { from, local, known };
+                match tls {
+                    None => converse(stream, peer, router, closing).await,
+                    Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+                        Ok(Ok(stream)) => converse(stream, peer, router, closing).await,
+                        Ok(Err(error)) => tracing::debug!(%from, %error, "no TLS"),
+                        Err(_) => tracing::debug!(%from, "TLS took too long"),
+                    },
+                }
+            };
+            gone.run_until_cancelled(conversation).await;
         });
+    }
+}
+
+/// Connections of nobody in particular. When there are too many, the oldest of them goes: whoever has a token says so at
+/// once, and is a stranger no more.
+#[derive(Default)]
+struct Strangers(VecDeque<(Known, CancellationToken)>);
+
+impl Strangers {
+    fn add(&mut self) -> (Known, CancellationToken) {
+        // Those who have said who they are, and those who have gone, are not counted.
+        self.0.retain(|(known, _)| !known.load(Ordering::Relaxed) && Arc::strong_count(known) > 1);
+        while self.0.len() >= MAX_STRANGERS {
+            if let Some((_, gone)) = self.0.pop_front() {
+                gone.cancel();
+            }
+        }
+        let (known, gone) = (Known::default(), CancellationToken::new());
+        self.0.push_back((Arc::clone(&known), gone.clone()));
+        (known, gone)
     }
 }
 
