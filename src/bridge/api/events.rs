@@ -26,6 +26,9 @@ use crate::domain::{Event, Role, SessionId};
 use crate::store::Cut;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How often, and how soon, a failed read is tried again before the reader has to come back by itself.
+const MAX_FAILURES: u32 = 20;
+const TRY_AGAIN: Duration = Duration::from_millis(250);
 /// Events read from the store in one go.
 const BATCH: usize = 500;
 
@@ -63,7 +66,15 @@ pub(super) async fn events(
     let mut ear = api.bell().listen();
     ear.newest();
     let first = api.store().events(after, session, BATCH).await?.map_err(trimmed)?;
-    let follow = Follow { api, caller, ear, session, after: after.unwrap_or(0), batch: first.into_iter() };
+    let follow = Follow {
+        api,
+        caller,
+        ear,
+        session,
+        after: after.unwrap_or(0),
+        batch: first.into_iter(),
+        failures: 0,
+    };
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     Ok(Sse::new(follow.stream()).keep_alive(keep_alive).into_response())
 }
@@ -96,6 +107,8 @@ struct Follow {
     session: Option<SessionId>,
     after: u64,
     batch: std::vec::IntoIter<Event>,
+    /// Reads of the store that failed in a row.
+    failures: u32,
 }
 
 impl Follow {
@@ -120,14 +133,23 @@ impl Follow {
                 return Some(event);
             }
             let closing = self.api.0.closing.clone();
-            let batch = match self.api.store().events(Some(self.after), self.session, BATCH).await.ok()? {
-                Ok(batch) => batch,
+            let batch = match self.api.store().events(Some(self.after), self.session, BATCH).await {
+                Ok(Ok(batch)) => batch,
+                // It may work again in a moment; a reader should not have to know.
+                Err(error) if self.failures < MAX_FAILURES && !closing.is_cancelled() => {
+                    self.failures += 1;
+                    tracing::warn!(%error, after = self.after, "a stream cannot read the log; it tries again");
+                    tokio::time::sleep(TRY_AGAIN).await;
+                    continue;
+                }
+                Err(_) => return None,
                 // What was removed meanwhile had not been read: go on behind it.
-                Err(Cut { oldest }) => {
+                Ok(Err(Cut { oldest })) => {
                     self.after = oldest.saturating_sub(1);
                     continue;
                 }
             };
+            self.failures = 0;
             if batch.is_empty() {
                 let heard = async {
                     tokio::select! {
