@@ -260,6 +260,51 @@ fn every_verb_works_against_a_daemon_elsewhere() {
         "no such phase"
     );
     assert!(cli(&approver, &["kill", &session]).stderr.contains("this needs the role admin"));
+    let admin = token(&daemon, "root", "admin");
+    let (copy, work) = (daemon.dir.path().join("copy.db"), daemon.workspace());
+    let fixture = crate::harness::fixture();
+    let question = cli(
+        &admin,
+        &[
+            "run",
+            "--workspace",
+            work.to_str().unwrap(),
+            "--",
+            fixture.to_str().unwrap(),
+            "question:1:How?",
+            "serve",
+        ],
+    );
+    let asking = question.ok().stdout.trim().to_owned();
+    let question = daemon.question(&asking);
+    for verb in [
+        &["ls"][..],
+        &["show", &session],
+        &["logs", &session],
+        &["agents"],
+        &["clearances", "--all"],
+        &["questions"],
+        &["answer", &question, "continue"],
+        &["send", &session, "[]"],
+        &["prompts", &session],
+        &["nudge", &session],
+        &["interrupt", &session],
+        &["wait", &session, "--for", "idle", "--timeout", "20s"],
+        &["policy", "show"],
+        &["policy", "explain", &clearance],
+        &["policy", "grants"],
+        &["token", "list"],
+        &["audit"],
+        &["audit", "--verify"],
+        &["reload"],
+        &["backup", copy.to_str().unwrap()],
+        &["stop", &session],
+        &["resume", &session],
+        &["kill", &session, &asking],
+    ] {
+        let ran = cli(&admin, verb);
+        assert_eq!(ran.code, 0, "{verb:?}: {}", ran.stderr);
+    }
 }
 
 #[test]

@@ -64,10 +64,7 @@ impl Api {
     pub(super) async fn reload(&self, by: &str, via: &str) -> Result<Reloaded, ConfigError> {
         let read = Arc::clone(&self.0.read_config);
         let read = tokio::task::spawn_blocking(move || read()).await;
-        let new = match read {
-            Ok(new) => new?,
-            Err(_) => return Ok(self.unchanged()), // it panicked: nothing was read
-        };
+        let new = read.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
         let old = self.supervisor().config();
         let restart = [
             ("api", old.api != new.api),
