@@ -23,7 +23,9 @@ use crate::domain::Risk;
 
 mod command;
 mod decide;
+mod diff;
 mod glob;
+mod harmless;
 mod launch;
 mod paths;
 mod programs;
@@ -39,7 +41,7 @@ pub use decide::{Explained, Outcome, Ruling, decide, explain};
 pub use paths::resolve;
 pub use proposal::proposal;
 pub use risk::{Assessment, assess};
-pub use rule::{BadRule, CommandEntry, Commands, Names, RiskLimit, Rule, Rules, Then};
+pub use rule::{BadRule, CommandEntry, Commands, Names, Options, RiskLimit, Rule, Rules, Then};
 
 /// The kinds of tools that agents speak of (those of ACP).
 pub const TOOLS: &[&str] =
@@ -72,13 +74,15 @@ pub struct Resolved {
     /// The words of the command, or why it is not just words.
     words: Option<Result<Vec<String>, String>>,
     script: Option<shell::Script>,
+    diff: Option<diff::Diff>,
 }
 
 impl Resolved {
     fn new(subject: Subject, workspace: PathBuf, places: Vec<Place>) -> Self {
         let words = subject.command.as_deref().map(words::plain);
         let script = subject.command.as_deref().map(shell::read);
-        Self { subject, workspace, places, words, script }
+        let diff = subject.diff.as_deref().map(diff::read);
+        Self { subject, workspace, places, words, script, diff }
     }
 
     pub fn subject(&self) -> &Subject {

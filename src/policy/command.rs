@@ -1,31 +1,79 @@
 //! Whether a command is meant by a deny or ask rule, read generously.
 
 use super::glob::name_fits;
-use super::programs::file_name;
-use super::shell::{Script, Word};
+use super::harmless::is_plain;
+use super::programs::{Runs, base, file_name, runs};
+use super::shell::{self, Script, Simple, Word};
 
 /// Options this short are read letter by letter: `-fr` and `-r -f` are `-rf`.
 const MAX_CLUSTER: usize = 4;
+/// Words behind a program we do not know that may be what it runs, at most.
+const MAX_TAILS: usize = 256;
+
+/// Programs, and letters that mean the same to them as a long option.
+const SAME: &[(&[&str], &str, &str)] = &[
+    (&["rm", "cp", "chmod", "chown", "chgrp"], "rR", "recursive"),
+    (&["rm", "cp", "mv", "git"], "f", "force"),
+];
 
 /// Whether any command inside the text begins with the rule's words; if the text cannot be read with certainty,
 /// whether the words occur in it at all.
 pub(super) fn meant(prefix: &[String], exact: bool, script: &Script, text: &str) -> bool {
-    let within = script.commands.iter().flat_map(|simple| simple.views()).any(|view| is(prefix, exact, view));
+    let within = script.commands.iter().any(|simple| {
+        simple.views().into_iter().any(|view| is(prefix, exact, view)) || is_behind(prefix, exact, simple)
+    });
     within || (script.opaque && prefix.iter().all(|word| occurs(word, text)))
+}
+
+/// A program that nobody knows may run any tail of its words, and what a shell among them is given.
+fn is_behind(prefix: &[String], exact: bool, simple: &Simple) -> bool {
+    let views = simple.views();
+    let Some(own) = views.first() else { return false };
+    if runs(&base(&own[0].text)).is_some() || is_plain(&file_name(&own[0].text)) {
+        return false;
+    }
+    let tails = || (1..own.len()).take(MAX_TAILS).map(|from| &own[from..]);
+    if tails().any(|tail| is(prefix, exact, tail)) {
+        return true;
+    }
+    let has_shell = tails().any(|tail| runs(&base(&tail[0].text)) == Some(Runs::Shell));
+    let given =
+        own.iter().take(MAX_TAILS).filter(|word| has_shell && word.text.contains([' ', '\t', '\n', ';']));
+    given.into_iter().any(|word| meant(prefix, exact, &shell::read(&word.text), &word.text))
 }
 
 fn is(prefix: &[String], exact: bool, words: &[Word]) -> bool {
     let [program, rest @ ..] = prefix else { return false };
-    if !same(&file_name(program), &Word { text: file_name(&words[0].text), wild: words[0].wild }) {
+    let program = file_name(program);
+    if !same(&program, &Word { text: file_name(&words[0].text), ..words[0].clone() }) {
         return false;
     }
     let arguments = &words[1..];
+    // What is expanded may become any word, and any number of them.
+    let expanded = arguments.iter().any(|word| word.expanded);
     if exact {
-        return rest.len() == arguments.len()
-            && rest.iter().zip(arguments).all(|(rule, word)| same(rule, word));
+        return expanded
+            || (rest.len() == arguments.len()
+                && rest.iter().zip(arguments).all(|(rule, word)| same(rule, word)));
     }
     let (options, names): (Vec<_>, Vec<_>) = rest.iter().partition(|word| is_option(word));
-    options.iter().all(|option| has_option(option, arguments)) && begins(&names, arguments)
+    let pushes = program == "git" && names.iter().any(|name| *name == "push");
+    let has = |option: &&String| {
+        expanded
+            || has_option(&program, option, arguments)
+            || (pushes && is_force(option) && forces(arguments))
+    };
+    options.iter().all(has) && begins(&names, arguments)
+}
+
+fn is_force(option: &str) -> bool {
+    matches!(option, "-f" | "--force")
+}
+
+/// All the ways to push by force.
+fn forces(arguments: &[Word]) -> bool {
+    arguments.iter().any(|word| word.text.starts_with('+') || word.text.starts_with("--force"))
+        || has_long("mirror", arguments)
 }
 
 fn same(rule: &str, word: &Word) -> bool {
@@ -49,7 +97,7 @@ fn begins(names: &[&String], arguments: &[Word]) -> bool {
         let Some(name) = names.peek() else { return true };
         if is_option(&word.text) {
             after_option = !word.text.contains('=');
-        } else if same(name, word) || is_expansion(word) {
+        } else if same(name, word) || is_expansion(word) || word.expanded {
             names.next();
             after_option = false;
         } else if after_option {
@@ -61,22 +109,36 @@ fn begins(names: &[&String], arguments: &[Word]) -> bool {
     names.peek().is_none()
 }
 
-/// Options may stand anywhere, be shortened, have a value, and be run together.
-fn has_option(option: &str, arguments: &[Word]) -> bool {
+/// Options may stand anywhere, be shortened, have a value, be run together, and have another name.
+fn has_option(program: &str, option: &str, arguments: &[Word]) -> bool {
+    let known = || SAME.iter().filter(|(programs, ..)| programs.contains(&program));
+    let any_of = |letters: &str| letters.chars().any(|letter| has_letter(letter, arguments));
     if let Some(name) = option.strip_prefix("--") {
-        return arguments.iter().filter_map(|word| word.text.strip_prefix("--")).any(|given| {
-            let given_name = given.split('=').next().unwrap_or(given);
-            given == name || given_name == name || (given_name.len() > 2 && name.starts_with(given_name))
-        });
+        return has_long(name, arguments)
+            || known().any(|(_, letters, long)| *long == name && any_of(letters));
     }
     if option.len() > MAX_CLUSTER {
         return arguments.iter().any(|word| same(option, word));
     }
     let given = |letter: char| {
-        let short = arguments.iter().filter(|word| is_option(&word.text) && !word.text.starts_with("--"));
-        short.into_iter().any(|word| word.text[1..].contains(letter))
+        let other = |letters: &str, long: &str| {
+            letters.contains(letter) && (any_of(letters) || has_long(long, arguments))
+        };
+        has_letter(letter, arguments) || known().any(|(_, letters, long)| other(letters, long))
     };
     option[1..].chars().all(given)
+}
+
+fn has_long(name: &str, arguments: &[Word]) -> bool {
+    arguments.iter().filter_map(|word| word.text.strip_prefix("--")).any(|given| {
+        let given_name = given.split('=').next().unwrap_or(given);
+        given == name || (!given_name.is_empty() && name.starts_with(given_name))
+    })
+}
+
+fn has_letter(letter: char, arguments: &[Word]) -> bool {
+    let mut short = arguments.iter().filter(|word| is_option(&word.text) && !word.text.starts_with("--"));
+    short.any(|word| word.text[1..].contains(letter))
 }
 
 /// As a word of its own: `rm` occurs in `$(rm)` but not in `farm`.

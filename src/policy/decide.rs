@@ -114,7 +114,7 @@ fn check(compiled: &Compiled, request: &Resolved, assessment: &Assessment, now: 
         return Err(("risk", format!("the risk is {}", assessment.risk.as_str())));
     }
     if let Some(most) = rule.max_diff_lines {
-        match subject.diff.as_deref().map(changed_lines) {
+        match request.diff.as_ref().map(|diff| diff.changed) {
             Some(lines) if lines <= most => {}
             Some(lines) => return Err(("max_diff_lines", format!("{lines} lines are changed"))),
             None => return Err(("max_diff_lines", "there is no diff".to_owned())),
@@ -128,6 +128,13 @@ fn paths(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
     let allows = compiled.rule.then == Then::Allow;
     if allows && let Some(doubt) = request.places.iter().find_map(Place::doubt) {
         return Err(doubt);
+    }
+    if allows && request.diff.as_ref().is_some_and(|diff| diff.unclear) {
+        return Err("it is not certain which files the diff changes".to_owned());
+    }
+    // What is executed may touch other files than it says.
+    if allows && compiled.paths.is_some() && request.subject.tool.as_deref() == Some("execute") {
+        return Err("a rule about paths does not allow to execute".to_owned());
     }
     let Some(globs) = &compiled.paths else {
         let outside = request.places.iter().find(|place| allows && !place.inside);
@@ -185,13 +192,17 @@ fn commands(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
         };
     }
     // The command of a request that also changes files is not all there is to it.
+    let more = request.diff.is_some() || !request.places.is_empty();
+    if more && compiled.paths.is_none() {
+        return Err("the request is not about the command alone".to_owned());
+    }
     if rule.tool.is_none() && matches!(request.subject.tool.as_deref(), Some("edit" | "delete" | "move")) {
         return Err("the request is not about the command alone".to_owned());
     }
     let argv = words.as_ref().map_err(Clone::clone)?;
     let mut why = String::new();
     for prefix in prefixes {
-        match launch::allows(prefix, rule.exact, argv) {
+        match launch::allows(prefix, rule.exact, rule.options, argv) {
             Ok(()) => return Ok(()),
             Err(reason) => why = reason,
         }
@@ -211,23 +222,6 @@ fn may_ignore(compiled: &Compiled, text: &str) -> Result<(), String> {
         None if rule.path.is_none() => Ok(()),
         _ => Err("the rule says nothing of commands".to_owned()),
     }
-}
-
-/// Lines that a unified diff adds or removes; of anything else, all lines.
-fn changed_lines(diff: &str) -> usize {
-    if !diff.lines().any(|line| line.starts_with("@@")) {
-        return diff.lines().count();
-    }
-    let mut lines = diff.lines().peekable();
-    let mut changed = 0;
-    while let Some(line) = lines.next() {
-        if line.starts_with("--- ") && lines.peek().is_some_and(|next| next.starts_with("+++ ")) {
-            lines.next();
-        } else if line.starts_with(['+', '-']) {
-            changed += 1;
-        }
-    }
-    changed
 }
 
 fn bytes(path: &Path) -> &[u8] {

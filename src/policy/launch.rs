@@ -1,7 +1,8 @@
 //! What a command of plain words runs, read strictly: whether an allow rule's leading words say all of it.
 
 use super::programs::{self, Runs, base, runs};
-use super::words;
+use super::rule::Options;
+use super::{harmless, words};
 
 /// Wrappers within wrappers, at most.
 const MAX_DEPTH: usize = 8;
@@ -75,11 +76,9 @@ fn through(words: &[String]) -> Result<Option<usize>, String> {
             | ("nice", "-n" | "--adjustment")
             | ("sudo", "-u" | "--user") => 2,
             ("timeout", word) if word.starts_with("--kill-after=") || word.starts_with("--signal=") => 1,
-            ("nice", word)
-                if word.starts_with("--adjustment=") || is_number(word.trim_start_matches('-')) =>
-            {
-                1
-            }
+            // A number without its dash is the program.
+            ("nice", word) if word.starts_with("--adjustment=") => 1,
+            ("nice", word) if word.strip_prefix('-').is_some_and(is_number) => 1,
             (_, word) if word.starts_with('-') => {
                 return Err(format!("`{name} {word}` is not looked through"));
             }
@@ -140,7 +139,12 @@ fn target(words: &[String], markers: &[&str]) -> Result<Option<usize>, String> {
 }
 
 /// Whether a rule with these leading words allows the command; if not, why.
-pub(super) fn allows(prefix: &[String], exact: bool, argv: &[String]) -> Result<(), String> {
+pub(super) fn allows(
+    prefix: &[String],
+    exact: bool,
+    options: Options,
+    argv: &[String],
+) -> Result<(), String> {
     let chain = chain(argv)?;
     for start in starts(&chain, argv) {
         let words = &argv[start..];
@@ -160,7 +164,11 @@ pub(super) fn allows(prefix: &[String], exact: bool, argv: &[String]) -> Result<
                 return Err(format!("`{word}` goes beyond the rule"));
             }
         }
-        return Ok(());
+        let last = chain.programs.last().copied().unwrap_or_default();
+        return match options {
+            Options::Known => harmless::check(&argv[last..], spelled - last),
+            Options::Any => Ok(()),
+        };
     }
     Err("the command does not begin with these words".to_owned())
 }
@@ -203,6 +211,15 @@ pub(super) fn innermost<'a>(chain: &Chain, argv: &'a [String]) -> Result<&'a [St
         return Err("it runs as another user".to_owned());
     }
     Ok(&argv[starts(chain, argv).last().copied().unwrap_or_default()..])
+}
+
+/// Where the subcommand of git stands in words that begin with git.
+pub(super) fn subcommand(words: &[String]) -> usize {
+    let mut next = 1;
+    while let Some(word) = words.get(next).filter(|word| word.starts_with('-')) {
+        next += if VALUED_GIT.contains(&word.as_str()) { 2 } else { 1 };
+    }
+    next.min(words.len())
 }
 
 /// git's own options, and subcommands that run or set up something else, must be spelled by the rule.

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-use super::{Place, Resolved, Subject};
+use super::{Place, Resolved, Subject, diff};
 
 /// As many links as the kernel follows.
 const MAX_LINKS: usize = 40;
@@ -15,7 +15,15 @@ const MAX_LINKS: usize = 40;
 /// Finds out where everything is. Blocks for a few file system calls per path.
 pub fn resolve(subject: Subject) -> Resolved {
     let workspace = locate(&subject.workspace).unwrap_or_else(|| subject.workspace.clone());
-    let places = subject.paths.iter().map(|written| place(&workspace, &subject.workspace, written)).collect();
+    let place = |written: &String| place(&workspace, &subject.workspace, written);
+    let mut places: Vec<Place> = subject.paths.iter().map(place).collect();
+    for named in subject.diff.iter().flat_map(|diff| diff::read(diff).names) {
+        let named = place(&named);
+        let same = |place: &Place| place.seems == named.seems && place.real == named.real;
+        if !places.iter().any(same) || named.doubt().is_some() {
+            places.push(named);
+        }
+    }
     Resolved::new(subject, workspace, places)
 }
 

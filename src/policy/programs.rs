@@ -56,10 +56,12 @@ pub(super) fn runs(base: &str) -> Option<Runs> {
         | "systemd-run" | "entr" | "watchexec" | "busybox" | "toybox" | "nix-shell" | "firejail" | "bwrap" | "proot"
         | "fakeroot" | "dbus-run-session" | "start-stop-daemon" | "run-parts" | "rlwrap" | "socat" | "vi" | "vim" | "nvim"
         | "ex" | "ed" | "emacs" | "less" | "more" | "man" | "pwsh" | "powershell" | "cmd" | "wsl" | "open" | "xdg-open"
+        | "prlimit" | "chronic" | "numactl" | "cpulimit" | "valgrind" | "torsocks" | "proxychains" | "ifne"
         | "ld-linux-x86-64.so" | "rundll" => Runs::Unclear(&[]),
         "docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "lxc" | "distrobox" | "toolbox" | "vagrant" | "flatpak" => {
             Runs::Unclear(&["run", "exec", "create", "debug", "enter", "ssh", "attach", "cp"])
         }
+        "ip" => Runs::Unclear(&["exec"]),
         "npm" => Runs::Unclear(&["exec", "x", "explore"]),
         "bun" | "deno" => Runs::Unclear(&["x", "exec", "eval", "-e", "--eval", "-p", "--print"]),
         "mise" | "asdf" | "direnv" | "nix" | "devbox" | "op" | "doppler" | "dotenv" | "rustup" => {

@@ -1,7 +1,7 @@
 //! The rule that "always allow" would add: as narrow as can be, or none.
 
 use super::glob::literal;
-use super::rule::{CommandEntry, Commands, Names, RiskLimit, Rule, Rules, Then};
+use super::rule::{CommandEntry, Commands, Names, Options, RiskLimit, Rule, Rules, Then};
 use super::{Assessment, Outcome, Resolved, decide, launch};
 use crate::domain::{Risk, Time};
 
@@ -88,6 +88,9 @@ fn leading_words(argv: &[String], risk: Risk) -> Result<(Vec<String>, bool), Str
         [_, name, ..] if known(name) => Some(2),
         _ => None,
     };
+    // Words that such a rule would not let through make the rule one for this very command.
+    let length =
+        length.filter(|length| launch::allows(&words[..*length], false, Options::Known, words).is_ok());
     Ok((words[..length.unwrap_or(words.len())].to_vec(), length.is_none()))
 }
 

@@ -27,6 +27,11 @@ pub struct Rule {
     /// The command must be these words and no more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exact: bool,
+    /// What may follow the words of an allow rule. `"known"`, if not given: operands that stay inside of the workspace,
+    /// and options from a table of harmless ones; what the rule itself spells is never checked. `"any"`: all but the
+    /// options that are known to run or write something else, which accepts that no such list is ever complete.
+    #[serde(default, skip_serializing_if = "Options::is_known")]
+    pub options: Options,
     /// Changed lines, at most. A request without a diff does not match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_diff_lines: Option<usize>,
@@ -59,6 +64,7 @@ impl Rule {
             path: None,
             command: None,
             exact: false,
+            options: Options::Known,
             max_diff_lines: None,
             risk: None,
             until: None,
@@ -76,6 +82,22 @@ pub enum Then {
     Allow,
     Deny,
     Ask,
+}
+
+/// Which options may follow the words of an allow rule.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Options {
+    #[default]
+    Known,
+    Any,
+}
+
+impl Options {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+    fn is_known(&self) -> bool {
+        *self == Self::Known
+    }
 }
 
 /// A string or a list of strings.
@@ -221,6 +243,9 @@ fn compile(index: usize, rule: Rule, loaded_at: Time) -> Result<Compiled, Bad> {
     let commands = rule.command.as_ref().map(|commands| prefixes(commands, rule.then)).transpose();
     if rule.exact && rule.command.is_none() {
         return Err(bad("exact", "goes with `command` only"));
+    }
+    if rule.options == Options::Any && (rule.command.is_none() || rule.exact || rule.then != Then::Allow) {
+        return Err(bad("options", "goes with `command` of an allow rule without `exact` only"));
     }
     Ok(Compiled {
         name: rule.name.clone().unwrap_or_else(|| format!("rule {}", index + 1)),

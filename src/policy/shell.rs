@@ -37,6 +37,8 @@ pub(super) struct Word {
     pub(super) text: String,
     /// Holds `*`, `?`, `[…]` or something expanded, which is written as `*`.
     pub(super) wild: bool,
+    /// Holds something expanded.
+    pub(super) expanded: bool,
 }
 
 impl Script {
@@ -269,6 +271,7 @@ impl Lexer<'_> {
     fn expanded(&mut self) {
         self.push('*');
         self.current().wild = true;
+        self.current().expanded = true;
     }
 
     /// Up to the closing character; what is not closed goes on to the end.
@@ -370,6 +373,10 @@ impl Lexer<'_> {
                 _ => false,
             };
         }
+        let is_shell = |view: &&[Word]| runs(&base(&view[0].text)) == Some(Runs::Shell);
+        if simple.piped && self.script.texts <= MAX_TEXTS && views.iter().any(is_shell) {
+            self.fed();
+        }
         if !wrapped {
             return;
         }
@@ -382,6 +389,21 @@ impl Lexer<'_> {
         if base(&own[0].text) == "eval" {
             let text: Vec<&str> = own[1..].iter().map(|word| word.text.as_str()).collect();
             read_into(&text.join(" "), self.depth + 1, self.script);
+        }
+    }
+
+    /// What was echoed before a shell at the end of a pipe may be what it runs.
+    fn fed(&mut self) {
+        let echoed = |simple: &&Simple| {
+            simple.words.first().is_some_and(|word| matches!(base(&word.text).as_str(), "echo" | "printf"))
+        };
+        let text = |simple: &Simple| {
+            simple.words[1..].iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
+        };
+        let texts: Vec<String> = self.script.commands.iter().filter(echoed).map(text).collect();
+        for text in texts {
+            read_into(text.trim_start_matches(['-', 'e', 'n']).trim_start(), self.depth + 1, self.script);
+            read_into(&text, self.depth + 1, self.script);
         }
     }
 

@@ -204,6 +204,35 @@ fn the_size_of_a_diff_is_limited() {
 }
 
 #[test]
+fn a_diff_names_paths_too() {
+    let (_dir, root) = workspace();
+    let ws = root.join("ws");
+    let with = |paths: &[&str], tool: &str, command: Option<&str>, diff: &str| {
+        let subject = touching(&ws, tool, paths).subject().clone();
+        resolve(Subject { diff: Some(diff.to_owned()), command: command.map(str::to_owned), ..subject })
+    };
+    let own = "--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1 +1 @@\n-a\n+b\n";
+    let other = format!("{own}--- a/deploy.sh\n+++ b/deploy.sh\n@@ -1 +1 @@\n-a\n+b\n");
+    let rules = one("allow: path = 'src/**'");
+    assert_eq!(outcome(&rules, &with(&["src/a.rs"], "edit", None, own)), "allow");
+    assert_eq!(outcome(&rules, &with(&[], "edit", None, own)), "allow");
+    assert_eq!(outcome(&rules, &with(&["src/a.rs"], "edit", None, &other)), "ask");
+    assert_eq!(outcome(&rules, &with(&["src/a.rs"], "edit", None, "--- a/src/a.rs\n+++ x\n")), "ask");
+    assert_eq!(outcome(&one("allow: tool = 'edit'"), &with(&[], "edit", None, "+++ b/x\n")), "ask");
+    assert_eq!(outcome(&one("deny: path = 'deploy.sh'"), &with(&["src/a.rs"], "edit", None, &other)), "deny");
+    assert_eq!(outcome(&rules, &with(&["src/a.rs"], "execute", None, own)), "ask");
+    let both = one("allow: path = 'src/**'; command = 'ls'; tool = ['execute', 'other']");
+    assert_eq!(outcome(&both, &with(&["src/a.rs"], "execute", Some("ls"), own)), "ask");
+    assert_eq!(outcome(&both, &with(&["src/a.rs"], "other", Some("ls"), own)), "allow");
+    assert_eq!(outcome(&one("allow: command = 'ls'"), &with(&[], "execute", Some("ls"), own)), "ask");
+    let paths = Subject {
+        command: Some("ls".to_owned()),
+        ..touching(&ws, "execute", &["src/a.rs"]).subject().clone()
+    };
+    assert_eq!(outcome(&one("allow: command = 'ls'"), &resolve(paths)), "ask");
+}
+
+#[test]
 fn a_bad_rule_is_refused_with_its_key() {
     let cases = [
         ("then = 'allow'\nworkspace = 'relative'", "workspace"),
@@ -218,6 +247,8 @@ fn a_bad_rule_is_refused_with_its_key() {
         ("then = 'allow'\nuntil = 'tomorrow'", "until"),
         ("then = 'allow'\nfor = '2'", "for"),
         ("then = 'allow'\nexact = true", "exact"),
+        ("then = 'allow'\noptions = 'any'", "options"),
+        ("then = 'deny'\ncommand = 'a'\noptions = 'any'", "options"),
         ("then = 'deny'\ncommand = 'a | b'", "command"),
     ];
     for (text, key) in cases {
@@ -301,7 +332,9 @@ fn always_allow_proposes_the_narrowest_rule() {
         let words = words.iter().map(|word| (*word).to_owned()).collect();
         (Some(Commands::Any(vec![CommandEntry::Words(words)])), exact)
     };
-    assert_eq!(words("npm run build -- --x"), expected(&["npm", "run", "build"], false));
+    assert_eq!(words("npm run build -- --x"), expected(&["npm", "run", "build", "--", "--x"], true));
+    assert_eq!(words("npm run build a"), expected(&["npm", "run", "build"], false));
+    assert_eq!(words("cargo test --config x"), expected(&["cargo", "test", "--config", "x"], true));
     assert_eq!(words("ls -la src"), expected(&["ls", "-la", "src"], true));
     assert_eq!(words("git push origin main"), expected(&["git", "push", "origin", "main"], true));
     assert_eq!(words("cargo add x"), expected(&["cargo", "add", "x"], true));
@@ -321,7 +354,6 @@ fn what_cannot_be_allowed_safely_is_not_proposed() {
         "X=1 cargo test",
         "python -c x",
         "cargo test $X",
-        "cargo test --config x",
         "npm exec x",
         "",
     ] {

@@ -5,8 +5,14 @@ use proptest::sample::select;
 
 use super::*;
 
-const PREFIXES: &[&[&str]] =
-    &[&["cargo", "test"], &["git", "log"], &["npm", "run", "build"], &["make", "all"], &["rg", "todo"]];
+/// The words of a rule, and what may stand behind them.
+const PREFIXES: &[(&[&str], &[&str])] = &[
+    (&["cargo", "test"], &["", " --lib", " a b", " 'a b'", " -q", " -- --nocapture"]),
+    (&["git", "log"], &["", " --oneline", " a b", " 'a b'", " -ps"]),
+    (&["npm", "run", "build"], &["", " --silent", " a b", " 'a b'", " -s"]),
+    (&["make", "all"], &["", " -k", " -j4", " -ks"]),
+    (&["rg", "todo"], &["", " --hidden", " a b", " 'a b'", " -nl"]),
+];
 
 /// Anything that could make a shell run something else, or that only looks like what is allowed.
 const SNIPPETS: &[&str] = &[
@@ -20,6 +26,9 @@ const SNIPPETS: &[&str] = &[
 const BEFORE: &[&str] = &[
     "timeout 5 ",
     "nice ",
+    "nice 5 ",
+    "nice -5 ",
+    "prlimit ",
     "nohup ",
     "env -i ",
     "sudo ",
@@ -60,6 +69,18 @@ const WIDENING: &[&str] = &[
     "--ext-diff",
     "--script-shell=x",
     "SHELL=x",
+    "-- --x=y",
+    "--x=y",
+    "-- --logfile=/x",
+    "-- -Clinker=x",
+    "-qu x",
+    "-Hx sh",
+    "-kf x",
+    "/x",
+    "../x",
+    "a/../../x",
+    "--color=/x",
+    "@x",
 ];
 
 #[derive(Debug, Clone)]
@@ -179,14 +200,14 @@ fn runs_only(text: &str, prefix: &[&str]) -> bool {
     let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
     loop {
         let wrapper = match words.as_slice() {
-            ["timeout", "5", ..] => 2,
+            ["timeout", "5", ..] | ["nice", "-5", ..] => 2,
             ["nice" | "nohup", ..] => 1,
             ["env", rest @ ..] => 1 + rest.iter().take_while(|word| **word == "-i").count(),
             _ => break,
         };
         words.drain(..wrapper);
     }
-    words.starts_with(prefix) && !dangerous(&words, prefix[0])
+    words.starts_with(prefix) && !dangerous(&words[prefix.len()..], prefix[0])
 }
 
 /// Which of the options in `WIDENING` matter to which program.
@@ -198,10 +219,24 @@ fn dangerous(words: &[&str], program: &str) -> bool {
         "make" => &["-f", "-C", "SHELL=x"],
         _ => &["--pre", "--pre=x"],
     };
-    // What follows goes to the tests.
-    let own = words.iter().position(|word| program == "cargo" && *word == "--").unwrap_or(words.len());
-    let any = ["--config", "--config=x", "--eval", "--exec"];
-    words[..own].iter().any(|word| options.contains(word) || any.contains(word))
+    let any = ["--config", "--config=x", "--eval", "--exec", "--x=y", "--logfile=/x", "-Clinker=x", "-kf"];
+    let leaves = |word: &str| {
+        word.starts_with(['/', '@'])
+            || word.split('/').any(|name| name == "..")
+            || (word.starts_with("--") && word.contains("=/"))
+    };
+    let is_target = |word: &str| program == "make" && !word.starts_with('-');
+    words.iter().enumerate().any(|(at, word)| {
+        // `rg -e` takes a text.
+        let is_text =
+            at > 0 && program == "rg" && words[at - 1].starts_with('-') && words[at - 1].ends_with('e');
+        let is_program = matches!(*word, "-qu" | "-Hx") && program != "rg";
+        options.contains(word)
+            || any.contains(word)
+            || is_program
+            || (leaves(word) && !is_text)
+            || is_target(word)
+    })
 }
 
 /// Ways to run `rm x` that leave it readable; each takes the text of the one inside.
@@ -225,8 +260,7 @@ proptest! {
 
     #[test]
     fn no_mutation_of_an_allowed_command_runs_anything_else(
-        prefix in select(PREFIXES),
-        behind in select(&["", " --lib", " a b", " 'a b'", " -q"][..]),
+        (prefix, behind) in select(PREFIXES).prop_flat_map(|(prefix, behind)| (Just(prefix), select(behind))),
         mutations in prop::collection::vec(mutation(), 1..5),
     ) {
         let list: Vec<String> = prefix.iter().map(|word| format!("'{word}'")).collect();

@@ -129,6 +129,7 @@ fn with_nothing_to_go_by_only_the_claim_speaks() {
 #[test]
 fn a_diff_that_leaves_nothing_deletes() {
     let diff = "--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n".to_owned();
-    let subject = Subject { diff: Some(diff), tool: Some("edit".to_owned()), ..Subject::default() };
+    let subject =
+        Subject { diff: Some(diff), ..touching("/nowhere/ws".as_ref(), "edit", &[]).subject().clone() };
     assert_eq!(assess(&resolve(subject)).why[0], "deletes the whole file");
 }

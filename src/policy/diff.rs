@@ -1,0 +1,205 @@
+//! What a diff says of itself: the files it names, and how many lines it changes. Whatever is not certainly context or
+//! a header counts as changed.
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Diff {
+    pub(super) names: Vec<String>,
+    /// There may be other names.
+    pub(super) unclear: bool,
+    pub(super) changed: usize,
+}
+
+/// Lines between `diff --git` and `---`.
+const EXTENDED: &[&str] = &[
+    "index ",
+    "new file mode ",
+    "deleted file mode ",
+    "old mode ",
+    "new mode ",
+    "similarity index ",
+    "dissimilarity index ",
+    "rename from ",
+    "rename to ",
+    "copy from ",
+    "copy to ",
+];
+/// Lines with a name and nothing else.
+const NAMING: &[&str] = &[
+    "rename from ",
+    "rename to ",
+    "copy from ",
+    "copy to ",
+    "*** Update File: ",
+    "*** Add File: ",
+    "*** Delete File: ",
+    "*** Move to: ",
+];
+/// Lines with names that we do not read.
+const UNREAD: &[&str] = &["--- ", "+++ ", "*** ", "Index: ", "Binary files ", "GIT binary patch"];
+/// What some tools take for the end of a line.
+const BREAKS: &[char] = &['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
+const NO_NEWLINE: &str = "\\ No newline at end of file";
+
+pub(super) fn read(text: &str) -> Diff {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut diff =
+        Diff { changed: text.lines().map(|line| line.matches(BREAKS).count()).sum(), ..Diff::default() };
+    diff.unclear = diff.changed > 0;
+    // Headers that no hunk has followed yet.
+    let mut headers = 0;
+    let mut at = 0;
+    while let Some(line) = lines.get(at).copied() {
+        at += 1;
+        let next = lines.get(at).copied().unwrap_or_default();
+        if let (Some(old), Some(new)) = (line.strip_prefix("--- "), next.strip_prefix("+++ ")) {
+            diff.pair(old, new);
+            at += 1;
+            let has_hunk = lines.get(at).is_some_and(|line| hunk(line).is_some());
+            diff.changed += if has_hunk { 0 } else { headers + 2 };
+            headers = 0;
+            continue;
+        }
+        if let Some(counts) = hunk(line) {
+            diff.changed += std::mem::take(&mut headers);
+            at += diff.hunk(&lines[at..], counts);
+            continue;
+        }
+        if let Some(name) = NAMING.iter().find_map(|start| line.strip_prefix(start)) {
+            diff.name(name);
+        } else if let Some(both) = line.strip_prefix("diff --git ") {
+            diff.both(both);
+            diff.changed += std::mem::replace(&mut headers, 1);
+            continue;
+        } else if UNREAD.iter().any(|start| line.starts_with(start)) {
+            diff.unclear = true;
+        }
+        if headers > 0 && headers < EXTENDED.len() && EXTENDED.iter().any(|start| line.starts_with(start)) {
+            headers += 1;
+        } else if line != NO_NEWLINE {
+            diff.changed += std::mem::take(&mut headers) + 1;
+        }
+    }
+    diff.changed += headers;
+    diff
+}
+
+/// The lines that a hunk says it has, old and new: `@@ -1,3 +1,4 @@`.
+fn hunk(line: &str) -> Option<(usize, usize)> {
+    let (ranges, _) = line.strip_prefix("@@ -")?.split_once(" @@")?;
+    let (old, new) = ranges.split_once(" +")?;
+    let count = |range: &str| match range.split_once(',') {
+        Some((start, count)) => start.parse::<usize>().and_then(|_| count.parse()).ok(),
+        None => range.parse::<usize>().map(|_| 1).ok(),
+    };
+    Some((count(old)?, count(new)?))
+}
+
+impl Diff {
+    /// Reads a hunk; how many lines it has.
+    fn hunk(&mut self, lines: &[&str], (mut old, mut new): (usize, usize)) -> usize {
+        for (at, line) in lines.iter().enumerate() {
+            if old == 0 && new == 0 {
+                return at;
+            }
+            let next = lines.get(at + 1).copied().unwrap_or_default();
+            // Two changed lines, or the next file of a hunk that lies about its length.
+            self.unclear |= line.starts_with("--- ") && next.starts_with("+++ ");
+            match line.chars().next() {
+                Some(' ') | None if old > 0 && new > 0 => {
+                    (old, new) = (old - 1, new - 1);
+                    self.changed += usize::from(line.is_empty());
+                }
+                Some('-') if old > 0 => (old, self.changed) = (old - 1, self.changed + 1),
+                Some('+') if new > 0 => (new, self.changed) = (new - 1, self.changed + 1),
+                Some('\\') if *line == NO_NEWLINE => {}
+                _ => return at,
+            }
+        }
+        lines.len()
+    }
+
+    /// The names after `---` and `+++`.
+    fn pair(&mut self, old: &str, new: &str) {
+        let [old, new] = [old, new].map(|name| name.split('\t').next().unwrap_or(name));
+        match (old.strip_prefix("a/"), new.strip_prefix("b/")) {
+            (Some(old), Some(new)) => [old, new].map(|name| self.name(name)),
+            (Some(old), None) if new == "/dev/null" => [old, new].map(|name| self.name(name)),
+            (None, Some(new)) if old == "/dev/null" => [old, new].map(|name| self.name(name)),
+            (one, other) => {
+                self.unclear |= one.is_some() || other.is_some();
+                [old, new].map(|name| self.name(name))
+            }
+        };
+    }
+
+    /// The names after `diff --git`, which may hold blanks.
+    fn both(&mut self, both: &str) {
+        let mut splits = both.match_indices(" b/").map(|(at, _)| (&both[..at], &both[at + 3..]));
+        match (splits.next(), splits.next()) {
+            (Some((old, new)), None) if old.starts_with("a/") => {
+                self.name(&old[2..]);
+                self.name(new);
+            }
+            _ => self.unclear = true,
+        }
+    }
+
+    fn name(&mut self, name: &str) {
+        self.unclear |= name.starts_with('"');
+        if name != "/dev/null" && !self.names.iter().any(|known| known == name) {
+            self.names.push(name.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_context_or_header_is_changed() {
+        let head = "--- a/x\n+++ b/x\n";
+        let cases = [
+            (format!("{head}@@ -1,3 +1,3 @@\n same\n-old\n+new\n same\n"), 2),
+            (format!("diff --git a/x b/x\nindex 1..2\n{head}@@ -1 +1 @@\n-a\n+b\n{NO_NEWLINE}\n"), 2),
+            (format!("{head}{head}@@ -1 +1 @@\n-a\n+b\n"), 4),
+            (format!("{head}@@ -1 +1 @@\n-a\n+b\n outside\n"), 3),
+            (format!("{head}@@ -1,1 +1,1 @@\n same\rmore\rmore\n"), 2),
+            (format!("{head}@@ -1 +1 @@\r\n-a\r\n+b\r\n"), 2),
+            ("diff --git a/x b/y\nrename from x\nrename to y\n".to_owned(), 3),
+            ("-a\n+b\n".to_owned(), 2),
+            (" a\n b\n".to_owned(), 2),
+        ];
+        for (text, changed) in cases {
+            assert_eq!(read(&text).changed, changed, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_read_or_unclear() {
+        let names = |text: &str| {
+            let diff = read(text);
+            (!diff.unclear).then(|| diff.names.join(" "))
+        };
+        let cases = [
+            ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n--- a/y\n+++ b/z\n", Some("x y z")),
+            ("--- /dev/null\n+++ b/x\n", Some("x")),
+            ("--- /etc/x\t2020-01-01\n+++ /etc/x\n", Some("/etc/x")),
+            ("diff --git a/x b/y\nrename from x\nrename to y\n", Some("x y")),
+            ("*** Update File: x\n*** Move to: y\n", Some("x y")),
+            ("@@ -1 +1 @@\n-- a\n+b\n", Some("")),
+            ("-a\n+b\n", Some("")),
+            ("--- a/x\n+++ x\n", None),
+            ("--- a/x\n+++ a/x\n", None),
+            ("--- \"a/x\"\n+++ \"b/x\"\n", None),
+            ("diff --git a/x b/y b/z\n", None),
+            ("+++ b/x\n", None),
+            ("Binary files a/x and b/x differ\n", None),
+            ("@@ -1,9 +1,9 @@\n a\n--- a/y\n+++ b/y\n", None),
+            ("@@ -1 +1 @@\n a\r--- a/y\r+++ b/y\n", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(names(text).as_deref(), expected, "{text}");
+        }
+    }
+}
