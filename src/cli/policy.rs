@@ -16,7 +16,7 @@ use super::time::date_time;
 use super::url::url;
 use super::{Context, id, out};
 use crate::config;
-use crate::policy::{CommandEntry, Commands, Names, RiskLimit, Rule, Then};
+use crate::policy::{CommandEntry, Commands, Names, Options, RiskLimit, Rule, Then};
 
 /// See, check and try out the rules that decide clearances
 #[derive(Debug, clap::Args)]
@@ -125,6 +125,7 @@ pub(super) fn sentence(rule: &Rule) -> String {
     parts.extend(rule.command.as_ref().map(|command| {
         format!("{} `{}`", if rule.exact { "exactly" } else { "beginning with" }, words(command))
     }));
+    parts.extend((rule.options == Options::Any).then(|| "with any options".to_owned()));
     parts.extend(rule.workspace.as_ref().map(|workspace| format!("in {workspace}")));
     parts.extend(rule.max_diff_lines.map(|lines| format!("changing at most {lines} lines")));
     parts.extend(rule.risk.as_ref().map(|risk| match risk {
