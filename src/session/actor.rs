@@ -456,11 +456,18 @@ impl Actor {
     fn assessed(&self, ask: Ask) -> impl Future<Output = Input> + Send + use<> {
         let (judge, about, asked) = (Arc::clone(&self.plan.judge), self.state.about.clone(), ask.clone());
         let fallback = Arc::clone(&judge);
-        // On a thread of its own: it may follow links on a file system that takes its time.
-        let assessing = tokio::task::spawn_blocking(move || judge.assess(&about, &asked));
+        // With nothing to look at but its words, it takes no time. Otherwise on a thread of its own: it may follow links on a
+        // file system that takes its time.
+        let simple = ask.file_path.is_none() && ask.diff.is_none() && ask.command.is_none();
+        let at_once = simple.then(|| judge.assess(&about, &asked));
+        let assessing = (!simple).then(|| tokio::task::spawn_blocking(move || judge.assess(&about, &asked)));
         async move {
-            let assessed = tokio::time::timeout(ASSESSING, assessing).await;
-            let assessed = assessed.ok().and_then(Result::ok).unwrap_or_else(|| {
+            let later = async { tokio::time::timeout(ASSESSING, assessing?).await.ok()?.ok() };
+            let assessed = match at_once {
+                Some(assessed) => Some(assessed),
+                None => later.await,
+            };
+            let assessed = assessed.unwrap_or_else(|| {
                 tracing::error!("a request could not be assessed: people are asked");
                 fallback.unassessed()
             });

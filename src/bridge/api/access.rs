@@ -37,6 +37,7 @@ pub enum Peer {
     Unix {
         uid: Option<u32>,
         pid: Option<i32>,
+        known: Known,
     },
     Tcp {
         from: SocketAddr,
@@ -124,7 +125,7 @@ pub(super) async fn identify(
     next: Next,
 ) -> Response {
     let caller = match &peer {
-        Peer::Unix { uid, pid } => api.local(*uid, *pid).await,
+        Peer::Unix { uid, pid, known } => api.local(*uid, *pid, known).await,
         Peer::Tcp { from, local, known } => api.remote(*from, *local, known, request.headers()).await,
     };
     match caller {
@@ -176,9 +177,19 @@ async fn without_secrets(response: Response) -> Response {
 }
 
 impl Api {
-    async fn local(&self, uid: Option<u32>, pid: Option<i32>) -> Result<Option<Caller>, ApiError> {
-        match pid.map_or(Belongs::Unknown, |pid| self.supervisor().session_of(pid)) {
-            Belongs::Nobody => {}
+    async fn local(
+        &self,
+        uid: Option<u32>,
+        pid: Option<i32>,
+        known: &Known,
+    ) -> Result<Option<Caller>, ApiError> {
+        let found = match pid {
+            _ if known.load(Ordering::Relaxed) => Belongs::Nobody,
+            Some(pid) => self.supervisor().session_of(pid),
+            None => Belongs::Unknown,
+        };
+        match found {
+            Belongs::Nobody => known.store(true, Ordering::Relaxed),
             Belongs::To(session) => return Err(self.refuse_agent(session, "unix socket").await),
             Belongs::Unknown => return Err(unknown_process()),
         }

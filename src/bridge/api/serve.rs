@@ -43,7 +43,12 @@ pub async fn unix(listener: UnixListener, router: Router, closing: CancellationT
             Ok((stream, _)) => {
                 let peer = stream.peer_cred().ok();
                 let (uid, pid) = (peer.map(|peer| peer.uid()), peer.and_then(|peer| peer.pid()));
-                let serving = converse(stream, Peer::Unix { uid, pid }, router.clone(), closing.clone());
+                let serving = converse(
+                    stream,
+                    Peer::Unix { uid, pid, known: Known::default() },
+                    router.clone(),
+                    closing.clone(),
+                );
                 tokio::spawn(serving);
             }
             Err(error) => not_taken(&error).await,
