@@ -110,7 +110,7 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
     let router = api.clone().router();
     let servers = TaskTracker::new();
     if let Some(port) = port {
-        tracing::info!(url = port.url(), "the API is on the network");
+        tracing::info!(url = port.url(), "the API has a port");
         servers.spawn(serve::tcp(port.listener, port.tls, router.clone(), closing.clone()));
     }
     servers.spawn(serve::unix(listener, router, closing.clone()));
