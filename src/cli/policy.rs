@@ -45,7 +45,7 @@ enum Verb {
     },
     /// Try other rules on everything that was asked, riskiest differences first; changes nothing
     Test {
-        /// The file with the proposed [[rule]]s
+        /// The file with the proposed `[[rule]]`s
         #[arg(long, value_name = "FILE")]
         rules: PathBuf,
         /// Only what was asked since then: an age such as 30d, or a time

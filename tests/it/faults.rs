@@ -1,12 +1,13 @@
 //! Random `kill -9`s while twenty agents stream, ask and are answered. `INTERCOM_TEST_KILLS` says how many.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, http, is_alive};
+use crate::harness::{Daemon, INTERCOM, SERVE, command, home, http, is_alive};
 
 const AGENTS: usize = 20;
 const LINES: u64 = 100;
@@ -88,6 +89,21 @@ fn check(events: &[Value], rounds: u64) {
     assert_eq!(count("line.rejected"), 0);
 }
 
+fn wait_until_done(daemon: &Daemon, sessions: &[String], rounds: u64) {
+    // Hundreds of rounds may still be to be answered, which takes longer than any single wait may.
+    let last = format!("Round {}", rounds - 1);
+    let start = Instant::now();
+    for session in sessions {
+        let newest = format!("/api/v1/clearances?session={session}&limit=1");
+        let answered = |item: &Value| item["title"] == last && item["delivery"] == "delivered";
+        while !answered(&daemon.get(&newest).1["items"][0]) {
+            assert!(start.elapsed() < Duration::from_mins(10), "{session} is not done: {}", daemon.log());
+            std::thread::sleep(Duration::from_millis(50)); // nobody tells us of the store's progress
+        }
+        daemon.wait_status(session, "done");
+    }
+}
+
 #[test]
 fn a_daemon_killed_again_and_again_loses_and_doubles_nothing() {
     let (kills, seed) = (kills(20), 0x5eed);
@@ -110,23 +126,61 @@ fn a_daemon_killed_again_and_again_loses_and_doubles_nothing() {
             assert!(pids.iter().all(is_alive), "every agent lives on");
             daemon = Daemon::start_in(dir, &[], &[]);
         }
-        // Hundreds of rounds may still be to be answered, which takes longer than any single wait may.
-        let last = format!("Round {}", rounds - 1);
-        let start = Instant::now();
-        for session in &sessions {
-            let newest = format!("/api/v1/clearances?session={session}&limit=1");
-            let answered = |item: &Value| item["title"] == last && item["delivery"] == "delivered";
-            while !answered(&daemon.get(&newest).1["items"][0]) {
-                assert!(start.elapsed() < Duration::from_mins(10), "{session} is not done: {}", daemon.log());
-                std::thread::sleep(Duration::from_millis(50)); // nobody tells us of the store's progress
-            }
-            daemon.wait_status(session, "done");
-        }
+        wait_until_done(&daemon, &sessions, rounds);
         drop(end);
         decider.join().unwrap();
         daemon
     });
     assert!(pids.iter().all(is_alive));
+    let mut all = vec!["stop"];
+    all.extend(sessions.iter().map(String::as_str));
+    daemon.cli(&all).ok();
+    for session in &sessions {
+        check(&daemon.all_events(session), rounds);
+    }
+}
+
+/// A daemon whose files can be kept from growing, as on a full disk.
+fn start_with_a_disk_to_fill(dir: tempfile::TempDir) -> Daemon {
+    let socket = dir.path().join("state/intercom.sock");
+    let mut sh = Command::new("sh");
+    sh.args(["-c", &format!("trap '' XFSZ; exec {INTERCOM} {}", SERVE.join(" "))]).env_clear();
+    sh.envs(command(dir.path()).get_envs().filter_map(|(name, value)| Some((name, value?))));
+    Daemon::launch(dir, &mut sh, |_| socket)
+}
+
+fn fill(daemon: &Daemon) {
+    let mut prlimit = Command::new("prlimit");
+    prlimit.args(["--pid", &daemon.pid().to_string(), "--fsize=4096:unlimited"]);
+    assert!(prlimit.status().unwrap().success());
+}
+
+#[test]
+fn a_daemon_killed_while_its_disk_is_full_loses_and_doubles_nothing() {
+    let (kills, mut dice) = (kills(20) / 4, Dice(0xd15c));
+    let rounds = 4 * kills as u64;
+    let mut daemon = start_with_a_disk_to_fill(home("[limits]\nmin_free_disk_mib = 0\n"));
+    let script = script(rounds);
+    let steps: Vec<&str> = script.iter().map(String::as_str).collect();
+    let sessions: Vec<String> = (0..AGENTS).map(|_| daemon.run(&steps)).collect();
+    let pids: Vec<Value> = sessions.iter().map(|session| daemon.show(session)["pid"].clone()).collect();
+    let (stop, socket) = (AtomicBool::new(false), daemon.socket());
+    let daemon = std::thread::scope(|scope| {
+        let decider = scope.spawn(|| decide_all(&socket, &stop));
+        let end = EndOf(&stop);
+        for _ in 0..kills {
+            std::thread::sleep(Duration::from_millis(dice.throw(200)));
+            fill(&daemon);
+            std::thread::sleep(Duration::from_millis(dice.throw(300)));
+            let (dir, _) = daemon.end(Signal::SIGKILL);
+            assert!(pids.iter().all(is_alive), "every agent lives on");
+            daemon = start_with_a_disk_to_fill(dir);
+        }
+        wait_until_done(&daemon, &sessions, rounds);
+        drop(end);
+        decider.join().unwrap();
+        daemon
+    });
     let mut all = vec!["stop"];
     all.extend(sessions.iter().map(String::as_str));
     daemon.cli(&all).ok();
