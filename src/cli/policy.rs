@@ -139,8 +139,7 @@ pub(super) fn sentence(rule: &Rule) -> String {
     let what =
         if parts.is_empty() { "everything".to_owned() } else { format!("requests {}", parts.join(", ")) };
     let verb = match rule.then {
-        Then::Allow => "allow".to_owned(),
-        Then::Deny => "deny".to_owned(),
+        then @ (Then::Allow | Then::Deny) => then.as_str().to_owned(),
         Then::Ask => match &rule.ask {
             Some(whom) => format!("ask {} about", whom.join(" or ")),
             None => "ask about".to_owned(),

@@ -55,7 +55,10 @@ impl Write {
         if let Some(snapshot) = &self.snapshot {
             snapshot.save(connection)?;
         }
-        let key = known.or(self.key(connection)?).ok_or(StoreError::Removed)?;
+        let key = match known {
+            Some(key) => key,
+            None => self.key(connection)?.ok_or(StoreError::Removed)?,
+        };
         self.append(connection, key, next)?;
         for entry in &self.ledger {
             super::ledger::apply(connection, key, entry)?;

@@ -42,16 +42,8 @@ pub struct Difference {
     pub clearance: Clearance,
     pub risk: Risk,
     /// As it was: decided by a rule, or left to people.
-    pub was: Was,
+    pub was: Outcome,
     pub would: Ruling,
-}
-
-/// How it went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Was {
-    Allowed,
-    Denied,
-    Asked,
 }
 
 impl Supervisor {
@@ -140,21 +132,12 @@ impl Supervisor {
 impl Tried {
     fn count(&mut self, judged: Difference) {
         self.requests += 1;
-        let would = match judged.would.outcome {
-            Outcome::Allow => {
-                self.allowed += 1;
-                Was::Allowed
-            }
-            Outcome::Deny => {
-                self.denied += 1;
-                Was::Denied
-            }
-            Outcome::Ask => {
-                self.asked += 1;
-                Was::Asked
-            }
-        };
-        if would != judged.was {
+        match judged.would.outcome {
+            Outcome::Allow => self.allowed += 1,
+            Outcome::Deny => self.denied += 1,
+            Outcome::Ask => self.asked += 1,
+        }
+        if judged.would.outcome != judged.was {
             self.different += 1;
             self.differences.push(judged);
             // Bounded: the least risky of too many are only counted.
@@ -167,10 +150,10 @@ impl Tried {
 }
 
 /// By what policy said at the time; before there was any, people decided everything.
-fn was(clearance: &Clearance) -> Was {
+fn was(clearance: &Clearance) -> Outcome {
     match clearance.ruling.as_ref().map(|ruling| ruling.outcome) {
-        Some(Outcome::Allow) if clearance.status == ClearanceStatus::Approved => Was::Allowed,
-        Some(Outcome::Deny) if clearance.status == ClearanceStatus::Denied => Was::Denied,
-        _ => Was::Asked,
+        Some(Outcome::Allow) if clearance.status == ClearanceStatus::Approved => Outcome::Allow,
+        Some(Outcome::Deny) if clearance.status == ClearanceStatus::Denied => Outcome::Deny,
+        _ => Outcome::Ask,
     }
 }

@@ -178,11 +178,7 @@ fn a_token_lets_in_until_it_expires_or_is_revoked_and_is_kept_as_a_hash() {
     // It stays revoked.
     let (dir, _) = daemon.end(Signal::SIGKILL);
     let daemon = Daemon::start_in(dir, &[], &[]);
-    refused(call(&address_of(&daemon), Some(&ana), "GET", "/api/v1/sessions", None), 401, "unauthorized");
-}
-
-fn address_of(daemon: &Daemon) -> String {
-    address(daemon)
+    refused(call(&self::address(&daemon), Some(&ana), "GET", "/api/v1/sessions", None), 401, "unauthorized");
 }
 
 #[test]

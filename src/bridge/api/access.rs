@@ -159,18 +159,12 @@ async fn without_secrets(response: Response) -> Response {
     }
     let (mut parts, body) = response.into_parts();
     let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
-        return ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer could not be read")
-            .into_response();
+        return ApiError::internal("the answer could not be read").into_response();
     };
     let hiding =
         tokio::task::spawn_blocking(move || redact_json(&String::from_utf8_lossy(&bytes)).text.into_owned());
     let Ok(text) = hiding.await else {
-        return ApiError::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "internal",
-            "the answer could not be checked",
-        )
-        .into_response();
+        return ApiError::internal("the answer could not be checked").into_response();
     };
     parts.headers.remove(header::CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(text))

@@ -28,6 +28,11 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", message)
     }
 
+    /// A fault of ours.
+    pub(super) fn internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
+    }
+
     pub(super) fn unprocessable(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
     }
@@ -77,9 +82,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         tracing::warn!(%error, "a request failed");
         match error {
-            StoreError::Corrupt { .. } => {
-                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
-            }
+            StoreError::Corrupt { .. } => Self::internal(error.to_string()),
             StoreError::Removed => Self::conflict("ended", error.to_string()),
             _ => Self::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", error.to_string())
                 .hint("nothing was changed; look at the free disk space and try again"),

@@ -22,7 +22,7 @@ use super::error::ApiError;
 use super::extract::{Query, limit};
 use super::view;
 use crate::bus::Ear;
-use crate::domain::{Event, Role, SessionId};
+use crate::domain::{Event, SessionId};
 use crate::store::Cut;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -60,7 +60,7 @@ pub(super) async fn events(
     let after = last.or(query.after);
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accept.contains("application/json") {
-        return page(&api, caller.role, after, session, limit(query.limit)?).await;
+        return page(&api, after, session, limit(query.limit)?).await;
     }
     // The first look tells whether what is asked for is still there.
     let mut ear = api.bell().listen();
@@ -81,7 +81,6 @@ pub(super) async fn events(
 
 async fn page(
     api: &Api,
-    role: Role,
     after: Option<u64>,
     session: Option<SessionId>,
     limit: usize,
@@ -89,7 +88,7 @@ async fn page(
     let events = api.store().events(after, session, limit).await?.map_err(trimmed)?;
     // Whether there are more is known only by asking: a page that is not empty has a next one.
     let next = events.last().map(|event| event.seq);
-    let items = events.into_iter().map(|event| view::event_for(role, event)).collect();
+    let items = events.into_iter().map(view::event).collect();
     Ok(Json(view::EventPage { items, next }).into_response())
 }
 

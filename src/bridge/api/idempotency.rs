@@ -39,9 +39,7 @@ pub(super) async fn honour(State(api): State<Api>, request: Request, next: Next)
     match tasks.spawn(async move { honoured(&api, &key, request, next).await }).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => error.into_response(),
-        Err(_) => {
-            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the request failed").into_response()
-        }
+        Err(_) => ApiError::internal("the request failed").into_response(),
     }
 }
 
@@ -68,9 +66,9 @@ async fn honoured(api: &Api, key: &HeaderValue, request: Request, next: Next) ->
     }
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
     let status = response.status();
-    let body = to_bytes(response.into_body(), MAX_ANSWER).await.map_err(|_| {
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer could not be read")
-    })?;
+    let body = to_bytes(response.into_body(), MAX_ANSWER)
+        .await
+        .map_err(|_| ApiError::internal("the answer could not be read"))?;
     let body = String::from_utf8_lossy(&body).into_owned();
     // A fault of ours is no answer: the next try may do better.
     if !status.is_server_error() {

@@ -15,9 +15,9 @@ use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, ShortList, limit, the};
 use super::view::{self, ClearanceView, List, RulingView};
 use crate::config::{self, Config, ConfigError};
-use crate::domain::{Clearance, Grant, GrantId, Json as Raw, Time, parse_duration};
-use crate::policy::{Explained, Rule, Rules, Then};
-use crate::supervisor::policy::{Difference, Explanation, Was};
+use crate::domain::{Clearance, Grant, GrantId, Json as Raw, Outcome, Time, parse_duration};
+use crate::policy::{Explained, Rule, Rules};
+use crate::supervisor::policy::{Difference, Explanation};
 
 /// Reads the configuration again.
 pub type ReadConfig = Arc<dyn Fn() -> Result<Config, ConfigError> + Send + Sync>;
@@ -157,14 +157,9 @@ pub(super) async fn explain(
 
 fn explained(found: Explained) -> ExplainedView {
     let Explained { index, name, then, unmet, decides } = found;
-    let then = match then {
-        Then::Allow => "allow",
-        Then::Deny => "deny",
-        Then::Ask => "ask",
-    };
     let (matches, (unmet, why)) = (unmet.is_none(), unmet.unzip());
     let unmet = unmet.map(str::to_owned);
-    ExplainedView { n: index + 1, name, then: then.to_owned(), matches, decides, unmet, why }
+    ExplainedView { n: index + 1, name, then: then.as_str().to_owned(), matches, decides, unmet, why }
 }
 
 impl Api {
@@ -356,9 +351,9 @@ pub(super) async fn test(
 fn difference(found: Difference) -> DifferenceView {
     let Difference { clearance: c, risk, was, would } = found;
     let was = match was {
-        Was::Allowed => "allowed",
-        Was::Denied => "denied",
-        Was::Asked => "asked",
+        Outcome::Allow => "allowed",
+        Outcome::Deny => "denied",
+        Outcome::Ask => "asked",
     };
     DifferenceView {
         clearance: c.id.to_string(),

@@ -158,9 +158,7 @@ pub(super) async fn create(
     let ttl =
         ttl.map_err(|text| ApiError::bad_request(format!("ttl: `{text}` is no time such as 30d or 12h")))?;
     let mut secret = [0; 32];
-    SystemRandom::new().fill(&mut secret).map_err(|_| {
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the system has no randomness")
-    })?;
+    SystemRandom::new().fill(&mut secret).map_err(|_| ApiError::internal("the system has no randomness"))?;
     let secret = hex(&secret);
     let now = Time::now();
     let expires_at = ttl.map(|ttl| now.plus(ttl));

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::domain::{
-    AuditRow, Choice, Clearance, Event, Outcome, Prompt, PromptState, Question, Role, Ruling, SessionRecord,
-    Time, Token,
+    AuditRow, Choice, Clearance, Event, Prompt, PromptState, Question, Role, Ruling, SessionRecord, Time,
+    Token,
 };
 use crate::host::{Observer, Seen};
 use crate::redact::{Redacted, redact, redact_json};
@@ -204,12 +204,12 @@ fn risk(risk: crate::domain::Risk) -> Risk {
 }
 
 pub(super) fn ruling(ruling: Ruling) -> RulingView {
-    let outcome = match ruling.outcome {
-        Outcome::Allow => "allow",
-        Outcome::Deny => "deny",
-        Outcome::Ask => "ask",
-    };
-    RulingView { outcome: outcome.to_owned(), rule: ruling.rule, why: ruling.why, whom: ruling.whom }
+    RulingView {
+        outcome: ruling.outcome.as_str().to_owned(),
+        rule: ruling.rule,
+        why: ruling.why,
+        whom: ruling.whom,
+    }
 }
 
 /// As this caller may see it: what looks like a secret is hidden from viewers, and the card says so.
@@ -351,7 +351,7 @@ pub(super) struct EventPage {
     pub(super) next: Option<u64>,
 }
 
-/// As this caller may see it.
+/// As this caller may see it in a stream; around everything else there is a layer that hides secrets.
 pub(super) fn event_for(role: Role, mut event: Event) -> EventView {
     if role == Role::Viewer
         && let std::borrow::Cow::Owned(without) = redact_json(event.data.as_str()).text
@@ -361,7 +361,7 @@ pub(super) fn event_for(role: Role, mut event: Event) -> EventView {
     self::event(event)
 }
 
-fn event(event: Event) -> EventView {
+pub(super) fn event(event: Event) -> EventView {
     EventView {
         seq: event.seq,
         session: event.session.to_string(),
