@@ -67,7 +67,8 @@ pub(super) fn boot_id() -> String {
 }
 
 pub(super) fn stat(pid: i32) -> Option<Stat> {
-    parse_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    // A process names itself as it likes, also with what is not text.
+    parse_stat(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?))
 }
 
 /// The name in the second field may hold anything, also brackets and spaces: count from its end.
@@ -112,6 +113,8 @@ pub(super) fn variable(pid: i32, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     #[test]
@@ -121,6 +124,20 @@ mod tests {
         assert_eq!((stat.state, stat.parent, stat.started), ('S', 1, 777));
         assert_eq!((stat.name.as_str(), stat.ticks, stat.pages), ("a) b", 10, 55));
         assert!(parse_stat("garbage").is_none());
+    }
+
+    #[test]
+    fn a_process_whose_name_is_not_text_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join(std::ffi::OsStr::from_bytes(b"\xff\xfe) R 1"));
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("1000").spawn().unwrap();
+        let found = stat(i32::try_from(child.id()).unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let found = found.expect("it runs");
+        assert_eq!(found.parent, i32::try_from(std::process::id()).unwrap());
+        assert_eq!(found.name, "\u{fffd}\u{fffd}) R 1");
     }
 
     #[test]
