@@ -3,8 +3,8 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::identity::stat;
-use super::{Identity, Keep, shim, tree};
+use super::tree::{self, Below};
+use super::{Identity, Keep, shim};
 
 /// What can be looked at without owning the process.
 #[derive(Debug, Clone)]
@@ -44,17 +44,16 @@ impl Observer {
         if !self.shim.exists() {
             return Vec::new();
         }
-        let mut seen: Vec<Seen> = tree::descendants(self.shim.pid).into_iter().filter_map(see).collect();
+        let mut seen: Vec<Seen> = tree::living(self.shim.pid).map(see).collect();
         seen.sort_by_key(|process| process.pid);
         seen
     }
 }
 
-fn see(pid: i32) -> Option<Seen> {
-    let stat = stat(pid)?;
+fn see(Below { pid, stat }: Below) -> Seen {
     let memory_bytes = stat.pages.saturating_mul(page_size());
     let cpu_millis = stat.ticks.saturating_mul(1000) / ticks_per_second();
-    Some(Seen { pid, parent: stat.parent, name: stat.name, state: stat.state, cpu_millis, memory_bytes })
+    Seen { pid, parent: stat.parent, name: stat.name, state: stat.state, cpu_millis, memory_bytes }
 }
 
 fn page_size() -> u64 {

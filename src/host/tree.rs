@@ -3,32 +3,45 @@
 //! A process that is a child subreaper inherits every orphan below it, so its descendants can always be found by walking
 //! down. They are stopped first: a process that cannot run cannot fork away.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::identity::{self, stat};
+use super::identity::{self, Stat, stat};
 
-/// All living descendants of `root`, nearest first. Zombies are not living.
-pub(super) fn descendants(root: i32) -> Vec<i32> {
+/// One process below another.
+pub(super) struct Below {
+    pub(super) pid: i32,
+    pub(super) stat: Stat,
+}
+
+/// All descendants of `root`, nearest first, with those that are dead and not yet reaped.
+pub(super) fn walk(root: i32) -> Vec<Below> {
     let mut found = Vec::new();
-    let mut next = vec![root];
+    let mut next = VecDeque::from([root]);
     let mut by_scan = None;
-    while let Some(parent) = next.pop() {
+    while let Some(parent) = next.pop_front() {
         // A kernel without the list of children: look at everybody's parent, once.
         let children = children(parent).unwrap_or_else(|| {
             let all: &Vec<(i32, i32)> = by_scan.get_or_insert_with(identity::parents);
             all.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid).collect()
         });
-        for child in children {
-            next.push(child);
-            if stat(child).is_some_and(|stat| stat.state != 'Z') {
-                found.push(child);
-            }
+        for pid in children {
+            next.push_back(pid);
+            found.extend(stat(pid).map(|stat| Below { pid, stat }));
         }
     }
     found
+}
+
+/// All living descendants of `root`, nearest first. Zombies are not living.
+pub(super) fn descendants(root: i32) -> Vec<i32> {
+    living(root).map(|below| below.pid).collect()
+}
+
+pub(super) fn living(root: i32) -> impl Iterator<Item = Below> {
+    walk(root).into_iter().filter(|below| below.stat.state != 'Z')
 }
 
 /// The children of all threads of a process; `None` where the kernel does not list them.
