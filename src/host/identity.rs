@@ -26,7 +26,7 @@ impl Identity {
 
     /// Whether this very process runs.
     pub(super) fn is_running(&self) -> bool {
-        self.exists() && stat(self.pid).is_some_and(|stat| stat.state != 'Z')
+        self.exists() && stat(self.pid).is_some_and(|stat| !stat.is_dead())
     }
 
     /// Lets it run if somebody has stopped it.
@@ -54,11 +54,19 @@ impl Identity {
 pub(super) struct Stat {
     pub(super) name: String,
     pub(super) state: char,
+    pub(super) threads: u64,
     /// Of CPU, in user and kernel mode.
     pub(super) ticks: u64,
     pub(super) pages: u64,
     pub(super) parent: i32,
     pub(super) started: u64,
+}
+
+impl Stat {
+    /// A zombie. One whose first thread has ended and another has not looks the same, and lives.
+    pub(super) fn is_dead(&self) -> bool {
+        self.state == 'Z' && self.threads <= 1
+    }
 }
 
 pub(super) fn boot_id() -> String {
@@ -80,6 +88,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
         name: text.get(begin + 1..end)?.to_owned(),
         ticks: number(11)? + number(12)?,
         pages: number(21)?,
+        threads: number(17)?,
         state: fields.first()?.chars().next()?,
         parent: fields.get(1)?.parse().ok()?,
         started: number(19)?,
@@ -124,6 +133,15 @@ mod tests {
         assert_eq!((stat.state, stat.parent, stat.started), ('S', 1, 777));
         assert_eq!((stat.name.as_str(), stat.ticks, stat.pages), ("a) b", 10, 55));
         assert!(parse_stat("garbage").is_none());
+    }
+
+    #[test]
+    fn a_process_without_its_first_thread_lives() {
+        let of = |threads: u64| {
+            parse_stat(&format!("42 (x) Z 1 42 42 0 -1 4227084 1 0 0 0 0 0 0 0 20 0 {threads} 0 777 0 0"))
+        };
+        assert!(of(1).unwrap().is_dead());
+        assert!(!of(2).unwrap().is_dead());
     }
 
     #[test]

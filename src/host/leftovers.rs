@@ -71,7 +71,7 @@ fn members(meta: &Meta, cgroup: Option<&Cgroup>) -> Vec<i32> {
     }
     let below: Vec<i32> = roots.iter().flat_map(|pid| descendants(*pid)).collect();
     roots.extend(below);
-    roots.retain(|pid| stat(*pid).is_some_and(|stat| stat.state != 'Z'));
+    roots.retain(|pid| stat(*pid).is_some_and(|stat| !stat.is_dead()));
     roots.into_iter().collect()
 }
 

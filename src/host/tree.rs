@@ -41,7 +41,7 @@ pub(super) fn descendants(root: i32) -> Vec<i32> {
 }
 
 pub(super) fn living(root: i32) -> impl Iterator<Item = Below> {
-    walk(root).into_iter().filter(|below| below.stat.state != 'Z')
+    walk(root).into_iter().filter(|below| !below.stat.is_dead())
 }
 
 /// The children of all threads of a process; `None` where the kernel does not list them.
