@@ -11,6 +11,7 @@
 //! ```
 //! The two streams are apart so that a session which does not read output for a while still hears everything else.
 
+mod activity;
 mod cgroup;
 mod client;
 mod environment;
@@ -24,6 +25,7 @@ mod observe;
 mod peers;
 pub mod shim;
 mod spawn;
+mod tcp;
 mod tree;
 mod user;
 
@@ -35,6 +37,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
+pub use activity::{Activity, Child};
 pub use cgroup::{Cgroups, Limits};
 pub use environment::{SESSION_VARIABLE, agent_environment};
 pub use files::raise_open_files;

@@ -1,5 +1,8 @@
 //! Which process it is, so that a pid that was given to somebody else is never signalled.
 
+use std::fs::File;
+use std::io::Read;
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -57,6 +60,8 @@ pub(super) struct Stat {
     pub(super) threads: u64,
     /// Of CPU, in user and kernel mode.
     pub(super) ticks: u64,
+    /// Of the children that it has reaped, and of theirs.
+    pub(super) reaped_ticks: u64,
     pub(super) pages: u64,
     pub(super) parent: i32,
     pub(super) started: u64,
@@ -75,8 +80,15 @@ pub(super) fn boot_id() -> String {
 }
 
 pub(super) fn stat(pid: i32) -> Option<Stat> {
-    // A process names itself as it likes, also with what is not text.
-    parse_stat(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?))
+    parse_stat(&short(&format!("/proc/{pid}/stat"))?)
+}
+
+/// A file of `/proc` that is far shorter than a page: the kernel gives it whole to one read. It may hold the name of a
+/// process, which can be anything, also what is not text.
+pub(super) fn short(path: &str) -> Option<String> {
+    let mut bytes = [0; 4096];
+    let length = File::open(path).ok()?.read(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes[..length]).into_owned())
 }
 
 /// The name in the second field may hold anything, also brackets and spaces: count from its end.
@@ -87,6 +99,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     Some(Stat {
         name: text.get(begin + 1..end)?.to_owned(),
         ticks: number(11)? + number(12)?,
+        reaped_ticks: number(13)? + number(14)?,
         pages: number(21)?,
         threads: number(17)?,
         state: fields.first()?.chars().next()?,
@@ -128,10 +141,11 @@ mod tests {
 
     #[test]
     fn a_process_name_with_brackets_does_not_confuse() {
-        let rest = "S 1 42 42 0 -1 4194560 1 0 0 0 7 3 0 0 20 0 1 0 777 0 55";
+        let rest = "S 1 42 42 0 -1 4194560 1 0 0 0 7 3 4 1 20 0 1 0 777 0 55";
         let stat = parse_stat(&format!("42 (a) b) {rest}")).unwrap();
         assert_eq!((stat.state, stat.parent, stat.started), ('S', 1, 777));
         assert_eq!((stat.name.as_str(), stat.ticks, stat.pages), ("a) b", 10, 55));
+        assert_eq!(stat.reaped_ticks, 5);
         assert!(parse_stat("garbage").is_none());
     }
 

@@ -64,7 +64,7 @@ fn page_size() -> u64 {
         .unwrap_or(4096)
 }
 
-fn ticks_per_second() -> u64 {
+pub(super) fn ticks_per_second() -> u64 {
     let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten();
     ticks.and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0).unwrap_or(100)
 }

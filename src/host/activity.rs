@@ -1,0 +1,200 @@
+//! Whether an agent is doing anything at all, as its processes show it: their CPU, their I/O, their connections.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::Read;
+
+use nix::fcntl::readlinkat;
+use serde::{Deserialize, Serialize};
+
+use super::identity::{short, stat};
+use super::observe::{Observer, ticks_per_second};
+use super::tcp;
+use super::tree::{Below, walk};
+
+/// What starts this soon after the agent is a part of it: the program behind an adapter, its tool servers.
+const SETTLING_SECONDS: u64 = 10;
+/// Of each process; who holds more is not looked at further.
+const MAX_OPEN_FILES: usize = 1024;
+const MAX_NAME_CHARS: usize = 60;
+const MAX_NAME_ARGUMENTS: usize = 3;
+const MAX_COMMAND_LINE_BYTES: u64 = 4096;
+const SHELLS: &[&str] = &["sh", "ash", "bash", "dash", "fish", "ksh", "zsh"];
+
+/// What an agent's processes have done since they began, as of now.
+///
+/// The counters grow while the tree lives, with few exceptions: a closed connection takes its bytes with it, and a process
+/// that nobody waits for takes all that it did. So a counter that fell has changed as well: something was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activity {
+    /// Of all processes, also of those that have ended and were waited for.
+    pub cpu_millis: u64,
+    /// Read and written, by any call and to anything; `None` if we may see it of no process.
+    pub io_bytes: Option<u64>,
+    /// Received, and sent and acknowledged, over the TCP connections that are open, as of about a second ago. `None` if we
+    /// may not see who holds which, or the kernel does not count. A network namespace of its own hides them: 0.
+    pub net_bytes: Option<u64>,
+    /// Established TCP connections, likewise.
+    pub connections: Option<u32>,
+    /// The name of a process that is stopped or traced, the nearest to the agent if there are many.
+    pub stopped: Option<String>,
+    /// What the agent most likely waits for.
+    pub child: Option<Child>,
+    /// That are alive, the agent included.
+    pub processes: u32,
+}
+
+/// A process that an agent has started: of those that did not start together with the agent, or else of all, the nearest
+/// below it, and of these the oldest. Of a shell that only runs one command, the command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Child {
+    /// Its program and the words that follow, up to the first that may be an option, a secret or a script.
+    pub name: String,
+    pub age_millis: u64,
+}
+
+impl Observer {
+    /// `None` if there is nothing to look at: the shim has gone. A few short reads for each process: it does not wait, but
+    /// is better not called hundreds of times on a thread that others wait for.
+    pub fn activity(&self) -> Option<Activity> {
+        self.shim.exists().then(|| of_tree(self.shim_pid())).flatten()
+    }
+}
+
+/// Of everything below `root`, which does not count itself.
+fn of_tree(root: i32) -> Option<Activity> {
+    // Who has lost its parent is reaped by the root.
+    let reaped = stat(root)?.reaped_ticks;
+    let (dead, living): (Vec<Below>, Vec<Below>) = walk(root).into_iter().partition(|it| it.stat.is_dead());
+    let ticks = living.iter().chain(&dead).map(|it| it.stat.ticks.saturating_add(it.stat.reaped_ticks));
+    let (net_bytes, connections) = network(&living).unzip();
+    Some(Activity {
+        cpu_millis: millis(ticks.fold(reaped, u64::saturating_add)),
+        io_bytes: living.iter().filter_map(|it| io_bytes(it.pid)).reduce(u64::saturating_add),
+        net_bytes: net_bytes.flatten(),
+        connections,
+        stopped: living
+            .iter()
+            .find(|it| matches!(it.stat.state, 'T' | 't'))
+            .map(|it| printable(&it.stat.name)),
+        child: child(&living, root),
+        processes: u32::try_from(living.len()).unwrap_or(u32::MAX),
+    })
+}
+
+fn millis(ticks: u64) -> u64 {
+    ticks.saturating_mul(1000) / ticks_per_second()
+}
+
+/// Those of reaped children are in their parent's, too.
+fn io_bytes(pid: i32) -> Option<u64> {
+    let text = short(&format!("/proc/{pid}/io"))?;
+    let number =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<u64>().ok();
+    Some(number("rchar:")?.saturating_add(number("wchar:")?))
+}
+
+/// Bytes and established connections of those who let us look. Who holds no socket is not asked about.
+fn network(living: &[Below]) -> Option<(Option<u64>, u32)> {
+    let mut held: Option<HashSet<u64>> = None;
+    for sockets in living.iter().filter_map(|it| sockets(it.pid)) {
+        held.get_or_insert_default().extend(sockets);
+    }
+    let held = held?;
+    if held.is_empty() {
+        return Some((Some(0), 0));
+    }
+    let all = tcp::connections()?;
+    let ours: Vec<_> = held.iter().filter_map(|inode| all.get(inode)).collect();
+    let bytes = ours.iter().try_fold(0_u64, |sum, it| Some(sum.saturating_add(it.bytes?)));
+    let established = ours.iter().filter(|it| it.established).count();
+    Some((bytes, u32::try_from(established).unwrap_or(u32::MAX)))
+}
+
+/// The inodes of the sockets that a process holds, of whatever kind; `None` if we may not look.
+fn sockets(pid: i32) -> Option<Vec<u64>> {
+    let path = format!("/proc/{pid}/fd");
+    let (dir, entries) = (File::open(&path).ok()?, std::fs::read_dir(&path).ok()?);
+    let links = entries.flatten().take(MAX_OPEN_FILES).filter_map(|entry| {
+        let link = readlinkat(&dir, entry.file_name().as_os_str()).ok()?;
+        link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u64>().ok()
+    });
+    Some(links.collect())
+}
+
+fn child(living: &[Below], root: i32) -> Option<Child> {
+    let chosen = choose(living, root, |it| {
+        SHELLS.contains(&it.stat.name.as_str()) && runs_a_command(&arguments(it.pid))
+    })?;
+    Some(Child {
+        name: name(&arguments(chosen.pid), &chosen.stat.name),
+        age_millis: uptime_millis()?.saturating_sub(millis(chosen.stat.started)),
+    })
+}
+
+/// See [`Child`]. The agent is the first that the root has started; its other children are orphans that it took in.
+fn choose(living: &[Below], root: i32, is_wrapper: impl Fn(&Below) -> bool) -> Option<&Below> {
+    let agent = living.iter().filter(|it| it.stat.parent == root).min_by_key(|it| it.stat.started)?;
+    let settled = agent.stat.started.saturating_add(SETTLING_SECONDS * ticks_per_second());
+    let mut depths = HashMap::from([(agent.pid, 0)]);
+    let mut chosen = living
+        .iter()
+        .filter_map(|it| {
+            let depth = depths.get(&it.stat.parent)? + 1;
+            depths.insert(it.pid, depth);
+            Some(((it.stat.started < settled, depth, it.stat.started), it))
+        })
+        .min_by_key(|(rank, _)| *rank)
+        .map(|(_, it)| it)?;
+    // Each step goes down; as many as there are processes are enough, whatever changed while we looked.
+    for _ in living {
+        let mut below = living.iter().filter(|it| it.stat.parent == chosen.pid);
+        match (below.next(), below.next()) {
+            (Some(only), None) if is_wrapper(chosen) => chosen = only,
+            _ => break,
+        }
+    }
+    Some(chosen)
+}
+
+/// Whether this is a shell's `-c`, also as in `bash --norc -lc`.
+fn runs_a_command(arguments: &[String]) -> bool {
+    let mut options = arguments.iter().skip(1).take_while(|word| word.starts_with('-'));
+    options.any(|word| !word.starts_with("--") && word.contains('c'))
+}
+
+/// The beginning of a command line; nothing if there is none or we may not see it.
+fn arguments(pid: i32) -> Vec<String> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(format!("/proc/{pid}/cmdline")) {
+        file.take(MAX_COMMAND_LINE_BYTES).read_to_end(&mut bytes).ok(); // it has gone: what was read is enough
+    }
+    let words = bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+    words.collect()
+}
+
+/// What a person may read: see [`Child`].
+fn name(arguments: &[String], otherwise: &str) -> String {
+    let plain = |word: &&String| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '+');
+        !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain)
+    };
+    let program = arguments.first().and_then(|word| word.rsplit('/').next()).filter(|word| !word.is_empty());
+    let words = arguments.iter().skip(1).take_while(plain).take(MAX_NAME_ARGUMENTS).map(String::as_str);
+    let name: Vec<&str> = std::iter::once(program.unwrap_or(otherwise)).chain(words).collect();
+    printable(&name.join(" "))
+}
+
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(MAX_NAME_CHARS).collect()
+}
+
+/// On the clock by which processes are started.
+fn uptime_millis() -> Option<u64> {
+    let text = short("/proc/uptime")?;
+    let (seconds, hundredths) = text.split_ascii_whitespace().next()?.split_once('.')?;
+    Some(seconds.parse::<u64>().ok()?.saturating_mul(1000) + hundredths.parse::<u64>().ok()?.min(99) * 10)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! How many bytes went over each TCP connection of this machine, asked of the kernel (`man 7 sock_diag`).
+//!
+//! The kernel goes through all connections for each question, so everybody who asks within a moment gets the same answer.
+
+use std::collections::HashMap;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, sockopt};
+use nix::sys::time::TimeVal;
+
+/// An answer is used for this long, or for as long as makes the asking cost at most one part in a hundred.
+const FRESH: Duration = Duration::from_secs(1);
+const COST: u32 = 100;
+/// The kernel answers at once or not at all.
+const PATIENCE_MICROS: i64 = 200_000;
+/// About 40,000 connections; beyond that nobody is told anything.
+const MAX_ANSWER_BYTES: usize = 16 << 20;
+/// The kernel never makes a larger piece of a dump.
+const MAX_PIECE_BYTES: usize = 32 << 10;
+
+/// As in `linux/netlink.h`, `linux/sock_diag.h` and `linux/inet_diag.h`.
+const HEADER: usize = 16;
+const DONE: u16 = 3;
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const REQUEST_DUMP: u16 = 0x301;
+const DIAG_INFO: u16 = 2;
+const DIAG_MESSAGE: usize = 72;
+const INODE: usize = 68;
+/// Of `tcp_info` in `linux/tcp.h`, which only ever grows at its end.
+const BYTES_ACKED: usize = 120;
+const BYTES_RECEIVED: usize = 128;
+const ESTABLISHED: u8 = 1;
+/// Established, the two waits for the other's FIN, and closed by the other: whatever a process may still hold and has carried bytes.
+const STATES: u32 = 1 << ESTABLISHED | 1 << 4 | 1 << 5 | 1 << 8;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Connection {
+    pub(super) established: bool,
+    /// Received, and sent and acknowledged; `None` if the kernel is too old to count.
+    pub(super) bytes: Option<u64>,
+}
+
+/// By the inode of the socket.
+pub(super) type Connections = HashMap<u64, Connection>;
+
+struct Answer {
+    until: Instant,
+    connections: Option<Arc<Connections>>,
+}
+
+/// The last answer; held while the kernel is asked, so that only one asks.
+static LAST: Mutex<Option<Answer>> = Mutex::new(None);
+
+/// All of our network namespace, as of a moment ago; `None` if the kernel does not tell.
+pub(super) fn connections() -> Option<Arc<Connections>> {
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let begin = Instant::now();
+    if let Some(answer) = last.as_ref().filter(|answer| begin < answer.until) {
+        return answer.connections.clone();
+    }
+    let connections = dump().map(Arc::new);
+    let until = begin + FRESH.max(begin.elapsed() * COST);
+    last.insert(Answer { until, connections }).connections.clone()
+}
+
+fn dump() -> Option<Connections> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let protocol = SockProtocol::NetlinkSockDiag;
+    let socket = socket::socket(AddressFamily::Netlink, SockType::Raw, flags, protocol).ok()?;
+    socket::setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::new(0, PATIENCE_MICROS)).ok()?;
+    let mut found = Connections::new();
+    let mut piece = vec![0; MAX_PIECE_BYTES];
+    let mut left = MAX_ANSWER_BYTES;
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        socket::send(socket.as_raw_fd(), &request(family), MsgFlags::empty()).ok()?;
+        let mut done = false;
+        while !done {
+            // With this flag the length is the true one, also of what was cut off.
+            let length = socket::recv(socket.as_raw_fd(), &mut piece, MsgFlags::MSG_TRUNC).ok()?;
+            left = left.checked_sub(length.max(HEADER))?;
+            done = parse(piece.get(..length)?, &mut found)?;
+        }
+    }
+    Some(found)
+}
+
+/// A netlink header and an `inet_diag_req_v2` that asks for everybody's `tcp_info`.
+fn request(family: AddressFamily) -> [u8; 72] {
+    let mut request = [0; 72];
+    request[..4].copy_from_slice(&72_u32.to_ne_bytes());
+    request[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    request[6..8].copy_from_slice(&REQUEST_DUMP.to_ne_bytes());
+    request[16] = family as u8;
+    request[17] = SockProtocol::Tcp as u8;
+    request[18] = 1 << (DIAG_INFO - 1);
+    request[20..24].copy_from_slice(&STATES.to_ne_bytes());
+    request
+}
+
+/// One piece of an answer. Whether it was the last; `None` if it is an error or makes no sense.
+fn parse(mut bytes: &[u8], found: &mut Connections) -> Option<bool> {
+    while !bytes.is_empty() {
+        let length = usize::try_from(u32_at(bytes, 0)?).ok()?;
+        let body = bytes.get(HEADER..length)?;
+        match u16_at(bytes, 4)? {
+            // It bears the error that ended the dump, if there was one.
+            DONE => return (u32_at(body, 0)? == 0).then_some(true),
+            SOCK_DIAG_BY_FAMILY => {
+                let inode = u64::from(u32_at(body, INODE)?);
+                let established = *body.get(1)? == ESTABLISHED;
+                let bytes = body.get(DIAG_MESSAGE..).and_then(info).and_then(carried);
+                found.insert(inode, Connection { established, bytes });
+            }
+            _ => return None,
+        }
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Some(false)
+}
+
+/// The `tcp_info` among the attributes of a socket.
+fn info(mut attributes: &[u8]) -> Option<&[u8]> {
+    loop {
+        let length = usize::from(u16_at(attributes, 0)?);
+        let value = attributes.get(4..length)?;
+        if u16_at(attributes, 2)? == DIAG_INFO {
+            return Some(value);
+        }
+        attributes = attributes.get(length.next_multiple_of(4)..)?;
+    }
+}
+
+fn carried(info: &[u8]) -> Option<u64> {
+    Some(u64_at(info, BYTES_ACKED)?.saturating_add(u64_at(info, BYTES_RECEIVED)?))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message with a header, as the kernel would send it.
+    fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(HEADER + body.len()).unwrap();
+        let mut bytes = length.to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend([0; 10]);
+        bytes.extend(body);
+        bytes
+    }
+
+    /// One socket's body, with as much of `tcp_info` as `info` says.
+    fn socket(inode: u32, state: u8, info: usize) -> Vec<u8> {
+        let mut body = vec![0; DIAG_MESSAGE];
+        body[1] = state;
+        body[INODE..].copy_from_slice(&inode.to_ne_bytes());
+        let length = u16::try_from(4 + info).unwrap();
+        // Another attribute comes first: one byte, padded.
+        for half in [5, 8, 0, 0, length, DIAG_INFO] {
+            body.extend(half.to_ne_bytes());
+        }
+        let mut value = [0; 200];
+        value[BYTES_ACKED] = 3;
+        value[BYTES_RECEIVED] = 4;
+        body.extend(&value[..info]);
+        body
+    }
+
+    #[test]
+    fn an_answer_is_read_until_its_end() {
+        let mut found = Connections::new();
+        let mut piece = message(SOCK_DIAG_BY_FAMILY, &socket(7, ESTABLISHED, 200));
+        piece.extend(message(SOCK_DIAG_BY_FAMILY, &socket(8, 4, BYTES_RECEIVED)));
+        assert_eq!(parse(&piece, &mut found), Some(false));
+        assert_eq!(found[&7], Connection { established: true, bytes: Some(7) });
+        assert_eq!(found[&8], Connection { established: false, bytes: None });
+        assert_eq!(parse(&message(DONE, &[0; 4]), &mut found), Some(true));
+    }
+
+    #[test]
+    fn an_error_or_a_cut_message_is_no_answer() {
+        let mut found = Connections::new();
+        assert_eq!(parse(&message(2, &(-2_i32).to_ne_bytes()), &mut found), None);
+        assert_eq!(parse(&message(DONE, &(-2_i32).to_ne_bytes()), &mut found), None);
+        assert_eq!(parse(&message(DONE, &[]), &mut found), None);
+        let whole = message(SOCK_DIAG_BY_FAMILY, &socket(7, ESTABLISHED, 200));
+        for end in 1..whole.len() {
+            assert_eq!(parse(&whole[..end], &mut found), None);
+        }
+        assert_eq!(parse(&[0; 64], &mut found), None, "a length of nothing does not go on for ever");
+        assert!(found.is_empty());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(
+            mut bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..400),
+            length in 0..500_u32,
+        ) {
+            parse(&bytes, &mut Connections::new());
+            let attributes = bytes.len().min(2);
+            info(&bytes[attributes..]);
+            if bytes.len() >= HEADER {
+                bytes[..4].copy_from_slice(&length.to_ne_bytes());
+                bytes[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+                parse(&bytes, &mut Connections::new());
+            }
+        }
+    }
+}
