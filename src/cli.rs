@@ -19,6 +19,7 @@ mod doctor;
 mod failure;
 mod interrupt;
 mod kill;
+mod ladder;
 mod logs;
 mod ls;
 mod model;
@@ -35,6 +36,7 @@ mod run;
 mod send;
 mod serve;
 mod show;
+mod snooze;
 mod sse;
 mod stop;
 mod stream;
@@ -145,6 +147,8 @@ enum Remote {
     Answer(answer::Args),
     Nudge(nudge::Args),
     Interrupt(interrupt::Args),
+    Snooze(snooze::Args),
+    Ladder(ladder::Args),
     Stop(stop::Args),
     Kill(kill::Args),
     Resume(resume::Args),
@@ -259,6 +263,8 @@ async fn remote(verb: Remote, cx: &Context) -> anyhow::Result<()> {
         Remote::Answer(args) => answer::run(args, cx).await,
         Remote::Nudge(args) => nudge::run(args, cx).await,
         Remote::Interrupt(args) => interrupt::run(args, cx).await,
+        Remote::Snooze(args) => snooze::run(args, cx).await,
+        Remote::Ladder(args) => ladder::run(args, cx).await,
         Remote::Stop(args) => stop::run(args, cx).await,
         Remote::Kill(args) => kill::run(args, cx).await,
         Remote::Resume(args) => resume::run(args, cx).await,

@@ -17,6 +17,7 @@ mod load;
 mod locate;
 mod model;
 mod paths;
+mod stall;
 mod syntax;
 mod table;
 mod validate;
@@ -26,6 +27,7 @@ pub use choices::*;
 pub use load::{ConfigError, load, parse};
 pub use model::*;
 pub use paths::{Flags, Paths, PathsError};
+pub use stall::{Restart, RestartOverrides, Stall, StallOverrides};
 
 #[cfg(test)]
 mod tests {

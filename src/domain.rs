@@ -16,6 +16,7 @@ pub mod prompt;
 pub mod question;
 pub mod said;
 pub mod session;
+pub mod stall;
 pub mod time;
 
 pub use access::{Grant, Role, Token};
@@ -29,8 +30,9 @@ pub use json::{Json, RequestId};
 pub use ledger::Entry;
 pub use prompt::{Prompt, PromptState};
 pub use question::{Answer, Question, QuestionStatus};
-pub use said::{Ask, Fault, FaultCode, Line, Outbound, Progress, Rejection, Said};
-pub use session::{Exit, Phase, SessionRecord, Turn};
+pub use said::{Ask, Call, Fault, FaultCode, Line, Outbound, Progress, Rejection, Resets, Said};
+pub use session::{Exit, Phase, SessionRecord, Turn, Watched};
+pub use stall::{LadderChoice, Rung, Running, Situation, Standing, span};
 pub use time::Time;
 
 /// Bytes as people compare them.

@@ -4,8 +4,11 @@ pub mod actor;
 mod commit;
 pub mod handle;
 pub mod recover;
+pub mod restart;
+pub mod stall;
 pub mod state;
 
 pub use actor::{Actor, Plan, StartError};
 pub use handle::{Arrival, CommandError, Done, Handle, Stopped};
+pub use stall::Vigil;
 pub use state::{About, Assessed, How, Input, Judge, Refused, State};

@@ -18,13 +18,14 @@ pub mod judge;
 mod launch;
 pub mod policy;
 mod recover;
+mod vigil;
 
 pub use launch::{DEMO_MODE, StartRefused, StartRequest};
 pub use recover::Recovered;
 
 use self::judge::Bench;
 use crate::config::{AgentLimits, Config};
-use crate::domain::{PromptId, SessionId};
+use crate::domain::{Phase, PromptId, SessionId};
 use crate::host::{self, Cgroups, Observer};
 use crate::session::actor::{Actor, Beginning, Farewell, Plan, StartError};
 use crate::session::recover::{amend, bury};
@@ -122,13 +123,17 @@ impl Supervisor {
 
     /// Takes a prompt out of the queue, also of a session that has ended.
     pub async fn take_back(&self, id: SessionId, prompt: PromptId, by: String) -> Result<(), CommandError> {
-        let input = Input::TakeBack { prompt, by };
+        self.command_or_amend(id, Input::TakeBack { prompt, by }).await
+    }
+
+    /// A command that makes sense without a process too.
+    async fn command_or_amend(&self, id: SessionId, input: Input) -> Result<(), CommandError> {
         loop {
             match self.command(id, input.clone()).await {
                 Err(CommandError::Refused(Refused::Ended)) => {}
                 result => return result.map(drop),
             }
-            // Nobody may resume it between the look at its queue and the change.
+            // Nobody may resume it between the look at it and the change.
             if let Entry::Vacant(place) = self.sessions().entry(id) {
                 place.insert(Seat::default());
                 break;
@@ -150,7 +155,7 @@ impl Supervisor {
 
     /// Answers when the process tree is gone, also if it was before.
     pub async fn stop(&self, id: SessionId, how: How, by: String) -> Result<Stopped, CommandError> {
-        let Some(handle) = self.find(id) else { return Ok(Stopped::default()) };
+        let Some(handle) = self.find(id) else { return self.stop_parked(id, how, by).await };
         match handle.stop(how, by).await {
             Err(CommandError::Refused(Refused::Ended)) => {
                 handle.closed().await;
@@ -158,6 +163,18 @@ impl Supervisor {
             }
             result => result,
         }
+    }
+
+    /// A parked session has no process, and does not wait to be resumed any more.
+    async fn stop_parked(&self, id: SessionId, how: How, by: String) -> Result<Stopped, CommandError> {
+        let parked = self.stored(id).await.is_ok_and(|(_, state)| state.phase() == Phase::Parked);
+        if parked {
+            match self.command_or_amend(id, Input::Stop { how, by }).await {
+                Ok(()) | Err(CommandError::Refused(Refused::Ended)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Stopped::default())
     }
 
     /// The session whose agent this process belongs to: below its shim, in its cgroup, or with its mark.

@@ -25,6 +25,7 @@ pub mod serve;
 mod sessions;
 mod tokens;
 mod view;
+mod watch;
 
 pub use policy::ReadConfig;
 

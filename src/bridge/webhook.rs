@@ -38,6 +38,13 @@ const KINDS: &[&str] = &[
     "question.closed",
     "session.unenforced",
     "session.ended",
+    "session.parked",
+    "agent.restarting",
+    "stall.step",
+    "stall.recovered",
+    "stall.reminder",
+    "stall.limited",
+    "stall.limit_over",
 ];
 const BATCH: usize = 200;
 const TIMEOUT: Duration = Duration::from_secs(10);

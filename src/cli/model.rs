@@ -25,6 +25,14 @@ pub(super) struct Session {
     pub(super) ended_at: Option<String>,
     pub(super) exit: Option<Exit>,
     pub(super) unenforced: Option<String>,
+    pub(super) standing: Option<Standing>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Standing {
+    pub(super) state: Option<String>,
+    pub(super) ladder: Option<String>,
+    pub(super) snoozed_until: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -73,8 +81,16 @@ impl Session {
         count(self.queue.as_ref())
     }
 
+    /// If it is not simply the configured one.
+    pub(super) fn ladder(&self) -> Option<String> {
+        let ladder = self.standing.as_ref()?.ladder.clone()?;
+        (ladder != "on").then_some(ladder)
+    }
+
     pub(super) fn phase_style(&self) -> Style {
+        let stalled = self.standing.as_ref().and_then(|standing| standing.state.as_deref());
         match self.phase.as_str() {
+            "working" | "idle" if matches!(stalled, Some("stuck" | "gone")) => Style::Red,
             "waiting" => Style::Yellow,
             "working" => Style::Green,
             "stopping" | "parked" => Style::Red,

@@ -8,6 +8,8 @@ use super::model::{Event, risk_style, status_style};
 use super::terminal::{Paint, Style};
 use super::text::{clean, clean_block, plural, short};
 
+mod stall;
+
 /// One event: a line, and what belongs below it. Both are clean.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shown {
@@ -45,6 +47,7 @@ pub(super) fn event(event: &Event) -> Shown {
         .or_else(|| talk_event(&event.kind, &data))
         .or_else(|| clearance_event(&event.kind, &data))
         .or_else(|| question_event(&event.kind, &data))
+        .or_else(|| stall::event(&event.kind, &data))
         .unwrap_or_else(|| {
             let data = if event.data.is_null() { String::new() } else { clean(&event.data.to_string()) };
             Shown::new(Style::Plain, format!("{} {data}", clean(&event.kind)).trim_end())
@@ -197,7 +200,7 @@ fn exited(data: &Data) -> Shown {
     let well = data.get("code").is_some_and(|code| code == "0");
     let mut shown =
         Shown::new(if well { Style::Plain } else { Style::Red }, format!("agent exited{how}{steps}{killed}"));
-    shown.below = data.text("stderr_tail").map(|tail| clean_block(tail.trim_end())).unwrap_or_default();
+    shown.below = data.block("stderr_tail");
     shown
 }
 
@@ -283,6 +286,11 @@ impl Data<'_> {
         self.0.get(key)?.as_str().filter(|text| !text.is_empty())
     }
 
+    /// Lines of text, clean.
+    fn block(&self, key: &str) -> String {
+        self.text(key).map(|text| clean_block(text.trim_end())).unwrap_or_default()
+    }
+
     fn part(&self, before: &str, key: &str, after: &str) -> String {
         self.get(key).map(|value| format!("{before}{value}{after}")).unwrap_or_default()
     }
@@ -310,7 +318,7 @@ mod tests {
 
     use super::*;
 
-    fn show(kind: &str, data: Value) -> String {
+    pub(super) fn show(kind: &str, data: Value) -> String {
         let event_ = Event {
             seq: 1,
             session: "ses_1".into(),
@@ -465,7 +473,7 @@ mod tests {
 
     #[test]
     fn unknown_kinds_and_odd_data_are_shown_not_dropped() {
-        assert_eq!(show("stall.nudged", json!({"level": 2})), "stall.nudged {\"level\":2}\n");
+        assert_eq!(show("stall.later", json!({"level": 2})), "stall.later {\"level\":2}\n");
         assert_eq!(show("later", Value::Null), "later\n");
         assert_eq!(show("status", json!({"text": 5})), "status {\"text\":5}\n");
         assert_eq!(show("status", json!([1])), "status [1]\n");
@@ -502,6 +510,13 @@ mod tests {
             "code",
             "stderr_tail",
             "steps",
+            "step",
+            "why",
+            "summary",
+            "until",
+            "ladder",
+            "limit",
+            "waiting_for",
         ];
         let data: Value = fields
             .iter()
@@ -535,6 +550,16 @@ mod tests {
             "question.answered",
             "question.undelivered",
             "question.closed",
+            "stall.step",
+            "stall.failed",
+            "stall.recovered",
+            "stall.reset",
+            "stall.snoozed",
+            "stall.ladder",
+            "stall.reminder",
+            "stall.limited",
+            "agent.restarting",
+            "session.parked",
             evil,
         ] {
             let shown = show(kind, data.clone());

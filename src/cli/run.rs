@@ -37,6 +37,9 @@ pub(super) struct Args {
     /// A variable for the agent's environment; may be given several times
     #[arg(long, value_name = "K=V", value_parser = variable)]
     env: Vec<(String, String)>,
+    /// What is done when it is stuck: `off`, or steps such as `alert,nudge,escalate` [default: as configured]
+    #[arg(long, value_name = "off|STEPS")]
+    ladder: Option<String>,
     /// What the agent shall do; `-` reads it from stdin
     prompt: Option<String>,
     /// The agent's command and its arguments, instead of a profile
@@ -68,6 +71,9 @@ fn request(args: Args, cwd: &Path) -> anyhow::Result<Value> {
     if let Some((command, arguments)) = args.command.split_first() {
         body.insert("command".to_owned(), program(command, cwd).into());
         body.insert("args".to_owned(), json!(arguments));
+    }
+    if let Some(ladder) = args.ladder {
+        body.insert("ladder".to_owned(), ladder.into());
     }
     if !args.env.is_empty() {
         body.insert(

@@ -51,6 +51,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         ("generation", session.generation.map(|generation| generation.to_string())),
         ("started", when(&session.started_at)),
         ("ended", when(&session.ended_at)),
+        ("ladder", session.ladder()),
         ("exit", session.exit.as_ref().map(exit)),
     ];
     let mut text = String::new();

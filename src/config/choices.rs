@@ -111,6 +111,17 @@ choice! {
 }
 
 choice! {
+    /// When a process that has ended is started again.
+    RestartPolicy {
+        Never = "never",
+        /// After an exit code that is not 0, a signal, or a loss.
+        OnFailure = "on-failure",
+        Always = "always",
+    }
+    not yet: []
+}
+
+choice! {
     /// What somebody may do.
     RoleName {
         Viewer = "viewer",

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::access::{Api, Clearances, Operator, Webhook};
 use super::choices::{Framing, OnStop, PromptDelivery, Protocol};
+use super::stall::{Restart, RestartOverrides, Stall, StallOverrides};
 use super::table;
 use crate::policy::Rule;
 
@@ -28,6 +29,10 @@ pub struct Config {
     pub limits: Limits,
     #[serde(deserialize_with = "table::one")]
     pub stop: StopWaits,
+    #[serde(deserialize_with = "table::one")]
+    pub stall: Stall,
+    #[serde(deserialize_with = "table::one")]
+    pub restart: Restart,
     #[serde(deserialize_with = "table::one")]
     pub retention: Retention,
     #[serde(deserialize_with = "table::one")]
@@ -205,6 +210,10 @@ pub struct AgentProfile {
     pub stop: StopOverrides,
     #[serde(deserialize_with = "table::one")]
     pub limits: AgentLimits,
+    #[serde(deserialize_with = "table::one")]
+    pub stall: StallOverrides,
+    #[serde(deserialize_with = "table::one")]
+    pub restart: RestartOverrides,
     /// A user of the system that it runs as, instead of the daemon's own; takes a daemon that runs as root.
     pub run_as: Option<String>,
     /// Starts the next generation of its sessions after the machine was restarted.
@@ -227,6 +236,8 @@ impl Default for AgentProfile {
             startup_timeout_seconds: None,
             stop: StopOverrides::default(),
             limits: AgentLimits::default(),
+            stall: StallOverrides::default(),
+            restart: RestartOverrides::default(),
             run_as: None,
             resume_after_reboot: false,
         }

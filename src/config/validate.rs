@@ -15,6 +15,8 @@ use super::model::{AgentProfile, Config, DEMO_AGENT, Limits, Workspace};
 const LINE_LENGTH: RangeInclusive<usize> = 1024..=1024 * 1024 * 1024;
 const STARTUP_SECONDS: RangeInclusive<u64> = 1..=3600;
 const WAIT_SECONDS: RangeInclusive<f64> = 0.0..=60.0;
+/// More within one window is no restart but a loop.
+const RESTARTS: RangeInclusive<u32> = 0..=100;
 /// The upper bounds of days and MiB keep sums with dates and byte counts far from overflow.
 const DAYS: RangeInclusive<u64> = 0..=36_500;
 const MIBS: RangeInclusive<u64> = 0..=1024 * 1024 * 1024;
@@ -40,6 +42,7 @@ pub(super) fn validate(config: &Config) -> Checked {
     let retention = KeyPath::of(["retention"]);
     within(&retention, "days", &config.retention.days, &DAYS)?;
     within(&retention, "max_mib", &config.retention.max_mib, &MIBS)?;
+    within(&KeyPath::of(["restart"]), "budget", &config.restart.budget, &RESTARTS)?;
     access(config)?;
     for (name, profile) in &config.agents {
         agent(&KeyPath::of(["agents", name]), name, profile)?;
@@ -146,6 +149,9 @@ fn agent(at: &KeyPath, name: &str, profile: &AgentProfile) -> Checked {
         ("after_sigterm_seconds", waits.after_sigterm_seconds),
     ] {
         wait.map_or(Ok(()), |wait| within(&stop, key, &wait, &WAIT_SECONDS))?;
+    }
+    if let Some(budget) = &profile.restart.budget {
+        within(&at.key("restart"), "budget", budget, &RESTARTS)?;
     }
     let (at_limits, limits) = (at.key("limits"), &profile.limits);
     for (key, limit, high) in [

@@ -44,6 +44,26 @@ pub enum Kind {
     AgentExited,
     SessionResumed,
     SessionEnded,
+    /// Its process has ended and will be started again.
+    AgentRestarting,
+    /// Its process was started again too often.
+    SessionParked,
+    /// Something is done about a stall.
+    StallStep,
+    /// And has not helped.
+    StallFailed,
+    /// The agent has come back to life.
+    StallRecovered,
+    /// A person acts: the ladder begins anew.
+    StallReset,
+    StallSnoozed,
+    /// A session has another ladder, or none.
+    StallLadder,
+    /// People are waited for.
+    StallReminder,
+    /// The agent waits for its service.
+    StallLimited,
+    StallLimitOver,
 }
 
 impl Kind {
@@ -84,6 +104,17 @@ impl Kind {
             Self::AgentExited => "agent.exited",
             Self::SessionResumed => "session.resumed",
             Self::SessionEnded => "session.ended",
+            Self::AgentRestarting => "agent.restarting",
+            Self::SessionParked => "session.parked",
+            Self::StallStep => "stall.step",
+            Self::StallFailed => "stall.failed",
+            Self::StallRecovered => "stall.recovered",
+            Self::StallReset => "stall.reset",
+            Self::StallSnoozed => "stall.snoozed",
+            Self::StallLadder => "stall.ladder",
+            Self::StallReminder => "stall.reminder",
+            Self::StallLimited => "stall.limited",
+            Self::StallLimitOver => "stall.limit_over",
         }
     }
 }
@@ -97,6 +128,9 @@ impl Kind {
                 | Self::SessionResumed
                 | Self::SessionStopping
                 | Self::SessionEnded
+                | Self::SessionParked
+                | Self::StallSnoozed
+                | Self::StallLadder
                 | Self::ClearanceApproved
                 | Self::ClearanceDecided
                 | Self::ClearanceClosed

@@ -1,8 +1,10 @@
 //! What an agent says and what we say to it, in no protocol's words. Drivers translate.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Choice, Json, RequestId};
+use super::{Answer, Choice, Json, RequestId, Time};
 
 /// One thing an agent said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub enum Said {
     Heartbeat {
         params: Json,
         progress: Progress,
+        /// The same as long as there is no progress.
+        mark: u64,
     },
     TurnEnd {
         stop_reason: String,
@@ -32,6 +36,14 @@ pub enum Said {
     Tool {
         /// Changes something: a file is written, a command is run.
         acts: bool,
+        call: Option<Call>,
+        params: Json,
+    },
+    /// A limit of the service that it depends on keeps it from going on.
+    Limited {
+        /// `usage`, `rate`, or what it calls it.
+        kind: String,
+        resets: Resets,
         params: Json,
     },
     /// What came of something that it was allowed.
@@ -50,6 +62,23 @@ pub enum Said {
         rejection: Rejection,
         fault: Option<Fault>,
     },
+}
+
+/// A tool call, as it is told of more than once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    pub id: String,
+    pub title: String,
+    /// It is under way.
+    pub open: bool,
+}
+
+/// When a limit is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resets {
+    At(Time),
+    After(Duration),
+    Unknown,
 }
 
 /// A request for a clearance.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{SessionId, Time, TurnId};
+use super::{LadderChoice, SessionId, Standing, Time, TurnId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -110,4 +110,14 @@ pub struct SessionRecord {
     pub end_reason: Option<String>,
     /// Why policy does not bind its agent, if it does not.
     pub unenforced: Option<String>,
+    pub watched: Watched,
+}
+
+/// What the watch over a session has come to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watched {
+    /// Where its agent stands, if that says more than its phase.
+    pub standing: Option<Standing>,
+    pub ladder: LadderChoice,
+    pub snoozed_until: Option<Time>,
 }

@@ -34,6 +34,12 @@ impl Time {
         Self(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
 
+    /// How long ago that was; nothing if it is still to come.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
     #[must_use]
     pub const fn minus_millis(self, millis: i64) -> Self {
         Self(self.0 - millis)

@@ -1,12 +1,17 @@
 //! The driver of our own protocol (`docs/PROTOCOL.md`).
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
 use serde_json::value::RawValue;
 
 use super::Driver;
-use crate::domain::{Ask, Fault, FaultCode, Json, Line, Outbound, Progress, Rejection, RequestId, Said};
+use crate::domain::{
+    Ask, Call, Fault, FaultCode, Json, Line, Outbound, Progress, Rejection, RequestId, Resets, Said, Time,
+};
 use crate::wire::excerpt;
 use crate::wire::framing::Frame;
-use crate::wire::intercom::{self as wire, Bad, Inbound, Step};
+use crate::wire::intercom::{self as wire, Bad, Inbound, Step, ToolUpdate};
 
 /// Tools that change something.
 const ACTS: &[&str] = &["edit", "delete", "move", "execute"];
@@ -62,9 +67,11 @@ impl Driver for Intercom {
 fn said(message: Inbound<'_>, text: &str) -> Said {
     match message {
         Inbound::StatusUpdate { params } => Said::Status { params: Json::raw(params) },
-        Inbound::Heartbeat { progress, params } => {
-            Said::Heartbeat { progress: sum(&progress), params: params.map_or_else(empty, Json::raw) }
-        }
+        Inbound::Heartbeat { progress, raw, params } => Said::Heartbeat {
+            progress: sum(&progress),
+            mark: mark(raw),
+            params: params.map_or_else(empty, Json::raw),
+        },
         Inbound::ClearanceRequest { id, known, params } => Said::Clearance(Ask {
             request: id,
             title: known.title.into_owned(),
@@ -90,9 +97,19 @@ fn said(message: Inbound<'_>, text: &str) -> Said {
             params: params.map_or_else(empty, Json::raw),
             message: whole(text),
         },
-        Inbound::ToolUpdate { tool, params } => Said::Tool {
-            acts: tool.as_deref().is_some_and(|tool| ACTS.contains(&tool)),
+        Inbound::ToolUpdate { known, params } => Said::Tool {
+            acts: known.tool.as_deref().is_some_and(|tool| ACTS.contains(&tool)),
+            call: call(known),
             params: Json::raw(params),
+        },
+        Inbound::ServiceLimit { known, params } => Said::Limited {
+            kind: known.kind.map_or_else(|| "service".to_owned(), Into::into),
+            resets: match (known.resets_at.as_deref().and_then(Time::parse), known.retry_after_seconds) {
+                (Some(at), _) => Resets::At(at),
+                (None, Some(seconds)) => Resets::After(Duration::from_secs(seconds)),
+                (None, None) => Resets::Unknown,
+            },
+            params: params.map_or_else(empty, Json::raw),
         },
         Inbound::ClearanceOutcome { request, outcome, params } => {
             Said::Outcome { request, outcome: outcome.into_owned(), params: Json::raw(params) }
@@ -152,6 +169,20 @@ fn sum(progress: &[Step<'_>]) -> Progress {
     } else {
         Progress::Open
     }
+}
+
+/// Stands for the whole of it, as it came.
+fn mark(progress: Option<&RawValue>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    progress.map(RawValue::get).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What says how it stands with a call is worth remembering; calls without a name of their own go by their title.
+fn call(known: ToolUpdate<'_>) -> Option<Call> {
+    let open = matches!(&*known.status?, "pending" | "in_progress");
+    let title = known.title.into_owned();
+    Some(Call { id: known.call.map_or_else(|| title.clone(), Into::into), title, open })
 }
 
 fn empty() -> Json {

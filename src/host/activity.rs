@@ -1,6 +1,6 @@
 //! Whether an agent is doing anything at all, as its processes show it: their CPU, their I/O, their connections.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 
@@ -16,6 +16,7 @@ use super::tree::{Below, walk};
 const SETTLING_SECONDS: u64 = 10;
 /// Of each process; who holds more is not looked at further.
 const MAX_OPEN_FILES: usize = 1024;
+const MAX_CHILDREN: usize = 8;
 const MAX_NAME_CHARS: usize = 60;
 const MAX_NAME_ARGUMENTS: usize = 3;
 const MAX_COMMAND_LINE_BYTES: u64 = 4096;
@@ -25,7 +26,7 @@ const SHELLS: &[&str] = &["sh", "ash", "bash", "dash", "fish", "ksh", "zsh"];
 ///
 /// The counters grow while the tree lives, with few exceptions: a closed connection takes its bytes with it, and a process
 /// that nobody waits for takes all that it did. So a counter that fell has changed as well: something was done.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activity {
     /// Of all processes, also of those that have ended and were waited for.
     pub cpu_millis: u64,
@@ -38,14 +39,14 @@ pub struct Activity {
     pub connections: Option<u32>,
     /// The name of a process that is stopped or traced, the nearest to the agent if there are many.
     pub stopped: Option<String>,
-    /// What the agent most likely waits for.
-    pub child: Option<Child>,
+    /// What it has started, what it most likely waits for first; at most [`MAX_CHILDREN`].
+    pub children: Vec<Child>,
     /// That are alive, the agent included.
     pub processes: u32,
 }
 
-/// A process that an agent has started: of those that did not start together with the agent, or else of all, the nearest
-/// below it, and of these the oldest. Of a shell that only runs one command, the command.
+/// A process that the agent has started, or a part of it: what started together with it. Those parts come last, then the
+/// oldest comes first. Of a shell that only runs one command, the command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Child {
     /// Its program and the words that follow, up to the first that may be an option, a secret or a script.
@@ -77,7 +78,7 @@ fn of_tree(root: i32) -> Option<Activity> {
             .iter()
             .find(|it| matches!(it.stat.state, 'T' | 't'))
             .map(|it| printable(&it.stat.name)),
-        child: child(&living, root),
+        children: children(&living, root),
         processes: u32::try_from(living.len()).unwrap_or(u32::MAX),
     })
 }
@@ -122,39 +123,48 @@ fn sockets(pid: i32) -> Option<Vec<u64>> {
     Some(links.collect())
 }
 
-fn child(living: &[Below], root: i32) -> Option<Child> {
-    let chosen = choose(living, root, |it| {
-        SHELLS.contains(&it.stat.name.as_str()) && runs_a_command(&arguments(it.pid))
-    })?;
-    Some(Child {
+fn children(living: &[Below], root: i32) -> Vec<Child> {
+    let is_wrapper =
+        |it: &Below| SHELLS.contains(&it.stat.name.as_str()) && runs_a_command(&arguments(it.pid));
+    let Some(uptime) = uptime_millis() else { return Vec::new() };
+    let chosen = choose(living, root, is_wrapper);
+    let child = |chosen: &Below| Child {
         name: name(&arguments(chosen.pid), &chosen.stat.name),
-        age_millis: uptime_millis()?.saturating_sub(millis(chosen.stat.started)),
-    })
+        age_millis: uptime.saturating_sub(millis(chosen.stat.started)),
+    };
+    chosen.into_iter().map(child).collect()
 }
 
 /// See [`Child`]. The agent is the first that the root has started; its other children are orphans that it took in.
-fn choose(living: &[Below], root: i32, is_wrapper: impl Fn(&Below) -> bool) -> Option<&Below> {
-    let agent = living.iter().filter(|it| it.stat.parent == root).min_by_key(|it| it.stat.started)?;
+fn choose(living: &[Below], root: i32, is_wrapper: impl Fn(&Below) -> bool) -> Vec<&Below> {
+    let agent = living.iter().filter(|it| it.stat.parent == root).min_by_key(|it| it.stat.started);
+    let Some(agent) = agent else { return Vec::new() };
     let settled = agent.stat.started.saturating_add(SETTLING_SECONDS * ticks_per_second());
-    let mut depths = HashMap::from([(agent.pid, 0)]);
-    let mut chosen = living
-        .iter()
-        .filter_map(|it| {
-            let depth = depths.get(&it.stat.parent)? + 1;
-            depths.insert(it.pid, depth);
-            Some(((it.stat.started < settled, depth, it.stat.started), it))
-        })
-        .min_by_key(|(rank, _)| *rank)
-        .map(|(_, it)| it)?;
-    // Each step goes down; as many as there are processes are enough, whatever changed while we looked.
-    for _ in living {
-        let mut below = living.iter().filter(|it| it.stat.parent == chosen.pid);
-        match (below.next(), below.next()) {
-            (Some(only), None) if is_wrapper(chosen) => chosen = only,
-            _ => break,
+    // What a part of the agent starts, the agent starts. Parents come before their children.
+    let mut parts = HashSet::from([agent.pid]);
+    let mut found: Vec<&Below> = Vec::new();
+    for it in living.iter().filter(|it| it.pid != agent.pid) {
+        if parts.contains(&it.stat.parent) {
+            found.push(it);
+            if it.stat.started < settled {
+                parts.insert(it.pid);
+            }
         }
     }
-    Some(chosen)
+    found.sort_by_key(|it| (it.stat.started < settled, it.stat.started));
+    found.truncate(MAX_CHILDREN);
+    for chosen in &mut found {
+        // Each step goes down; as many as there are processes are enough, whatever changed while we looked.
+        for _ in living {
+            let mut below = living.iter().filter(|it| it.stat.parent == chosen.pid);
+            match (below.next(), below.next()) {
+                (Some(only), None) if is_wrapper(chosen) => *chosen = only,
+                _ => break,
+            }
+        }
+    }
+    found.dedup_by_key(|it| it.pid);
+    found
 }
 
 /// Whether this is a shell's `-c`, also as in `bash --norc -lc`.

@@ -12,16 +12,18 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::commit::{self, Todo, step};
+use super::commit::{self, Todo};
 use super::handle::{Arrival, CommandError, Desk, Done, Handle, Message, OnItsWay, Stopped};
+use super::stall::Vigil;
 use super::state::{Effect, Gone, How, Input, Judge, Refused, State};
 use crate::domain::{Ask, Delivery, Entry, Outbound, Said, Time};
 use crate::driver::Driver;
 use crate::failpoint;
-use crate::host::{Departure, Keep, Ladder, News, Process, Spec};
+use crate::host::{Keep, Ladder, News, Process, Spec};
 use crate::store::{Outgoing, Store, StoreError, Write};
 use crate::wire::framing::{Frame, Framer};
 
+mod life;
 mod rejections;
 mod unrecorded;
 
@@ -48,6 +50,8 @@ pub struct Plan {
     pub launch: String,
     /// Whether to, after the machine was restarted.
     pub resume_after_reboot: bool,
+    /// How its next generation, with this number, is started.
+    pub again: Arc<dyn Fn(u32) -> Plan + Send + Sync>,
 }
 
 impl std::fmt::Debug for Plan {
@@ -63,6 +67,10 @@ pub enum Beginning {
     New(Input),
     /// With a process that an earlier daemon started.
     Found(Box<Found>),
+    /// With one that an earlier daemon started and that cannot be found any more.
+    Lost(String),
+    /// Without one, and there will be one again.
+    Resting,
 }
 
 /// A process that was found, and how far the log goes.
@@ -213,6 +221,8 @@ impl Actor {
                     }
                 },
                 Beginning::Found(found) => self.take_up(*found).await,
+                Beginning::Lost(reason) => self.lost(reason).await,
+                Beginning::Resting => self.answer_start(Ok(())),
             }
             let leave = self.leave.clone();
             while !self.state.is_ended() && !self.abandoned && !leave.is_cancelled() {
@@ -223,35 +233,6 @@ impl Actor {
         self.farewell()
     }
 
-    /// Goes on where an earlier daemon stopped.
-    async fn take_up(&mut self, found: Found) {
-        self.desk.publish(found.process.observer());
-        (self.consumed, self.committed) = (found.consumed, found.consumed);
-        let pid = found.process.identity.pid;
-        self.process = Some(found.process);
-        // It may have been started and not recorded.
-        if self.state.pid().is_none() {
-            self.absorb(vec![Input::Spawned { pid }], None).await;
-        }
-        // What is not known to have arrived is sent again: it is taken once.
-        let mut settled = Vec::new();
-        if let Some(process) = &self.process {
-            for (n, message) in found.outbox {
-                match process.arrived(n) {
-                    None => process.send(n, message),
-                    Some(true) => settled.push((n, None)),
-                    Some(false) => {} // its end says why
-                }
-            }
-        }
-        self.settle(settled).await;
-        // It may have been told to stop and died before it told the shim, which heeds the first time only.
-        if let Some(how) = self.state.stopping() {
-            self.perform(vec![Todo::Stop(how)]);
-        }
-        self.answer_start(Ok(()));
-    }
-
     /// One thing that happens.
     async fn turn(&mut self) {
         if !self.unrecorded.is_empty() {
@@ -260,6 +241,10 @@ impl Actor {
         if let Some(news) = self.unheard.pop_front() {
             return self.heard(news).await;
         }
+        if self.process.is_none() && self.state.resting().is_some() {
+            return self.rest().await;
+        }
+        let due = self.state.next_due(Time::now(), &self.vigil());
         let Some(process) = &mut self.process else {
             // Unreachable by construction; ending beats hanging.
             let reason = "the process was lost".to_owned();
@@ -273,6 +258,7 @@ impl Actor {
             Some(message) = self.desk.inbox.recv() => self.serve(message).await,
             Some(news) = process.news.recv() => self.heard(news).await,
             () = until(self.state.next_expiry()) => self.absorb(vec![Input::Expire], None).await,
+            () = until(due) => self.look().await,
             () = std::future::ready(()), if may_read && self.more => self.digest().await,
             Some(chunk) = process.output.recv(), if may_read => {
                 self.buf.extend_from_slice(&chunk);
@@ -311,7 +297,7 @@ impl Actor {
     async fn command(&mut self, input: Input) -> Result<Done, CommandError> {
         let before = self.state.clone();
         let mut effects = self.unrecorded.clone();
-        step(&mut self.state, input, &mut effects)?;
+        self.step(input, &mut effects)?;
         let prompt = effects.iter().find_map(|effect| match effect {
             Effect::Ledger(Entry::PromptAdded(prompt)) => Some(prompt.id),
             _ => None,
@@ -382,42 +368,6 @@ impl Actor {
         }
     }
 
-    /// The process is gone: what it had said before is made into events first.
-    async fn exited(&mut self, departure: Departure) {
-        while let Some(chunk) = match &mut self.process {
-            Some(process) => process.output.recv().await,
-            None => None,
-        } {
-            self.buf.extend_from_slice(&chunk);
-            self.more = true;
-            while self.more {
-                self.digest().await;
-            }
-        }
-        loop {
-            let before = self.buf.len();
-            let frames: Vec<_> = std::iter::from_fn(|| self.plan.framer.finish(&mut self.buf)).collect();
-            if frames.is_empty() {
-                break;
-            }
-            self.consumed += std::mem::take(&mut self.held) + (before - self.buf.len()) as u64;
-            let said = frames.into_iter().filter_map(|frame| self.decode(frame));
-            let inputs: Vec<Input> = said.map(|said| Input::Said(Box::new(said))).collect();
-            self.absorb(inputs, Some(self.consumed)).await;
-        }
-        let Departure { exit, reason, steps, killed, stderr_tail, written } = departure;
-        // What was in its pipe by then has arrived, whether we were told or not.
-        self.settle(self.state.under_way(written).map(|n| (n, None)).collect()).await;
-        self.stopped = Stopped { steps: steps.clone(), killed, unrecorded: false };
-        failpoint::visit("exit.heard");
-        let gone = Gone { exit, reason, steps, killed, stderr_tail };
-        self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![Outgoing::Cleared]).await;
-        failpoint::visit("exit.committed");
-        if let Some(process) = self.process.take() {
-            process.bury();
-        }
-    }
-
     /// Makes a bounded number of messages in `buf` into events.
     async fn digest(&mut self) {
         let mut inputs = Vec::new();
@@ -475,6 +425,15 @@ impl Actor {
         }
     }
 
+    fn vigil(&self) -> Arc<Vigil> {
+        self.plan.judge.vigil(&self.state.about)
+    }
+
+    fn step(&mut self, input: Input, effects: &mut Vec<Effect>) -> Result<(), Refused> {
+        let vigil = self.vigil();
+        commit::step(&mut self.state, &vigil, input, effects)
+    }
+
     fn decode(&mut self, frame: Frame) -> Option<Said> {
         self.plan.driver.decode(frame)
     }
@@ -487,8 +446,9 @@ impl Actor {
     async fn absorb_with(&mut self, inputs: Vec<Input>, consumed: Option<u64>, outgoing: Vec<Outgoing>) {
         let mut effects = std::mem::take(&mut self.unrecorded);
         effects.reserve(inputs.len() + 4);
+        let vigil = self.vigil();
         for input in inputs {
-            if let Err(refused) = step(&mut self.state, input, &mut effects) {
+            if let Err(refused) = commit::step(&mut self.state, &vigil, input, &mut effects) {
                 tracing::error!(%refused, "what happened was refused");
             }
         }
@@ -548,32 +508,6 @@ impl Actor {
                     process.stop(Ladder { interrupt, ..self.plan.ladder.clone() });
                 }
                 Todo::Stop(How::Kill) => process.kill(),
-            }
-        }
-    }
-
-    async fn spawn(&mut self) {
-        let spawned = match self.plan.spec.clone() {
-            Err(cause) => Err(cause),
-            Ok(spec) => Process::spawn(spec, &self.plan.keep, self.plan.startup_timeout)
-                .await
-                .map_err(|error| error.to_string()),
-        };
-        match spawned {
-            Ok(process) => {
-                let pid = process.identity.pid;
-                tracing::info!(pid, "the agent runs");
-                self.desk.publish(process.observer());
-                self.process = Some(process);
-                failpoint::visit("process.spawned");
-                self.absorb(vec![Input::Spawned { pid }], Some(0)).await;
-                failpoint::visit("spawned.committed");
-                self.answer_start(Ok(()));
-            }
-            Err(cause) => {
-                tracing::warn!(?cause, "the agent could not be started");
-                self.absorb(vec![Input::SpawnFailed { cause: cause.clone() }], None).await;
-                self.answer_start(Err(StartError::SpawnFailed(cause)));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! From effects to one write of the store and what is done after it is committed.
 
+use super::stall::Vigil;
 use super::state::{Cx, Effect, How, Input, Refused, State};
 use crate::domain::{Kind, Outbound, Time, id};
 use crate::store::{Outgoing, Snapshot, Write};
@@ -12,9 +13,14 @@ pub(super) enum Todo {
 }
 
 /// One step with the world's clock and randomness.
-pub(super) fn step(state: &mut State, input: Input, effects: &mut Vec<Effect>) -> Result<(), Refused> {
+pub(super) fn step(
+    state: &mut State,
+    vigil: &Vigil,
+    input: Input,
+    effects: &mut Vec<Effect>,
+) -> Result<(), Refused> {
     let mut seed = id::seed;
-    let mut cx = Cx { now: Time::now(), seed: &mut seed };
+    let mut cx = Cx { now: Time::now(), seed: &mut seed, vigil };
     state.step(&mut cx, input, effects)
 }
 

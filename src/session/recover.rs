@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::commit::{prepare, step};
 use super::handle::CommandError;
+use super::stall::Vigil;
 use super::state::{Gone, Input, State};
 use crate::store::{Outgoing, Store, StoreError};
 
@@ -11,7 +12,7 @@ use crate::store::{Outgoing, Store, StoreError};
 pub async fn bury(store: &Store, mut state: State, reason: &str) -> Result<(), StoreError> {
     let mut effects = Vec::new();
     let gone = Gone { reason: reason.to_owned(), ..Gone::default() };
-    if step(&mut state, Input::Exited(Box::new(gone)), &mut effects).is_err() {
+    if step(&mut state, &Vigil::off(), Input::Exited(Box::new(gone)), &mut effects).is_err() {
         return Ok(()); // it had ended before
     }
     let (mut write, _) = prepare(&mut state, effects, |_| Vec::new());
@@ -22,7 +23,7 @@ pub async fn bury(store: &Store, mut state: State, reason: &str) -> Result<(), S
 /// A change to a session that has no process. The caller sees to it that nobody starts one meanwhile.
 pub async fn amend(store: &Store, mut state: State, input: Input) -> Result<(), CommandError> {
     let mut effects = Vec::new();
-    step(&mut state, input, &mut effects)?;
+    step(&mut state, &Vigil::off(), input, &mut effects)?;
     let (write, _) = prepare(&mut state, effects, |_| Vec::new());
     Ok(store.write(Arc::new(write)).await?)
 }

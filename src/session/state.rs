@@ -4,9 +4,11 @@
 //!            Launch            Spawned                 Stop              Exited
 //!  created ─────────► starting ───────► running ─────────────► stopping ─────────► ended
 //!                        │                 │ Exited                                  │
-//!                        └─ SpawnFailed ───┴────────────────► ended ◄────────────────┘
-//!                                                               │ Resume: next generation
-//!                                                               └────────► starting
+//!                        └─ SpawnFailed ───┴──┬─────────────► ended ◄────────────────┘
+//!                        ▲                    │                 │ Resume: next generation
+//!                        │ Restart            ▼                 │
+//!                        ├───────────────── resting ──► parked ─┤
+//!                        └──────────────────────────────────────┘
 //!
 //!  running, as people see it:  waiting  something is open for an operator to decide
 //!                              working  a turn runs
@@ -18,15 +20,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::stall::{Vigil, Watch};
 use crate::domain::id::Seed;
 use crate::domain::{
-    Answer, Ask, ClearanceId, Entry, Exit, Fact, Json, Kind, Outbound, PromptId, QuestionId, RequestId, Risk,
-    Ruling, SessionId, Time, Turn, TurnId, Verdict,
+    Answer, Ask, ClearanceId, Entry, Exit, Fact, Json, Kind, LadderChoice, Outbound, PromptId, QuestionId,
+    RequestId, Risk, Ruling, SessionId, Standing, Time, Turn, TurnId, Verdict,
 };
+use crate::host::Activity;
 
 mod agent;
 mod operator;
@@ -34,6 +39,7 @@ mod process;
 #[cfg(test)]
 mod tests;
 mod view;
+mod watch;
 
 /// Outgoing messages on their way to the agent. At the limit we stop reading from it: it must take some first.
 const MAX_IN_FLIGHT: usize = 256;
@@ -85,6 +91,17 @@ pub struct State {
     /// What it did although it never has.
     #[serde(default)]
     unenforced: Option<String>,
+    #[serde(default)]
+    watch: Watch,
+    /// Where its agent stands, if that says more than the phase.
+    #[serde(default)]
+    standing: Option<Standing>,
+    /// When its process was, or will be, started again by us.
+    #[serde(default)]
+    restarts: VecDeque<Time>,
+    /// What it was asked last and has not finished.
+    #[serde(default)]
+    unfinished: Option<PromptId>,
     /// Something in here has changed since the last snapshot.
     #[serde(skip)]
     dirty: bool,
@@ -127,6 +144,9 @@ impl Default for Assessed {
 pub trait Judge: Send + Sync {
     fn assess(&self, about: &About, ask: &Ask) -> Assessed;
 
+    /// How sessions like this one are watched, as of now.
+    fn vigil(&self, about: &About) -> Arc<Vigil>;
+
     /// What holds for a request that cannot be assessed: the worst.
     fn unassessed(&self) -> Assessed;
 }
@@ -136,14 +156,36 @@ enum Stage {
     Created,
     Starting,
     Running,
-    Stopping { how: How, by: String },
-    Ended { reason: String, at: Time },
+    Stopping {
+        how: How,
+        by: String,
+        /// To be started again.
+        #[serde(default)]
+        again: bool,
+    },
+    /// It has no process, and will have one again at this time.
+    Resting {
+        reason: String,
+        at: Time,
+        attempt: u32,
+    },
+    Parked {
+        reason: String,
+        at: Time,
+    },
+    Ended {
+        reason: String,
+        at: Time,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Queued {
     id: PromptId,
     text: String,
+    /// Not of a person.
+    #[serde(default)]
+    ours: bool,
 }
 
 /// What an outgoing message is about, so that we know whom to tell when it has arrived.
@@ -174,9 +216,14 @@ pub enum Input {
         by: String,
         command: String,
         prompt: Option<String>,
+        ladder: LadderChoice,
     },
     Resume {
         by: String,
+    },
+    /// It has rested long enough. With what it was asked last, if that is to be repeated.
+    Restart {
+        prompt: Option<String>,
     },
     // from the host
     Spawned {
@@ -199,6 +246,8 @@ pub enum Input {
     Asked(Box<Ask>, Box<Assessed>),
     // from the clock
     Expire,
+    /// A look at what its processes do, where that can be seen.
+    Watch(Option<Box<Activity>>),
     // from operators
     Prompt {
         text: String,
@@ -229,6 +278,15 @@ pub enum Input {
     },
     Interrupt {
         reason: String,
+        by: String,
+    },
+    /// No steps of the ladder until then.
+    Snooze {
+        until: Option<Time>,
+        by: String,
+    },
+    Ladder {
+        choice: LadderChoice,
         by: String,
     },
     Stop {
@@ -263,6 +321,8 @@ pub enum Effect {
 pub enum Refused {
     #[error("the session has ended")]
     Ended,
+    #[error("the session is parked: it is resumed first")]
+    Parked,
     #[error("the session is stopping")]
     Stopping,
     #[error("the agent is still starting")]
@@ -287,6 +347,8 @@ pub enum Refused {
 pub struct Cx<'a> {
     pub now: Time,
     pub seed: &'a mut dyn FnMut() -> Seed,
+    /// How sessions like this one are watched.
+    pub vigil: &'a Vigil,
 }
 
 impl std::fmt::Debug for Cx<'_> {
@@ -309,9 +371,13 @@ struct Out<'a, 'c> {
     effects: &'a mut Vec<Effect>,
 }
 
-impl Out<'_, '_> {
+impl<'c> Out<'_, 'c> {
     fn now(&self) -> Time {
         self.cx.now
+    }
+
+    fn vigil(&self) -> &'c Vigil {
+        self.cx.vigil
     }
 
     fn seed(&mut self) -> Seed {
@@ -349,6 +415,10 @@ impl State {
             decided: VecDeque::new(),
             asked: false,
             unenforced: None,
+            watch: Watch::default(),
+            standing: None,
+            restarts: VecDeque::new(),
+            unfinished: None,
             dirty: true,
         }
     }
@@ -356,36 +426,28 @@ impl State {
     /// Appends to `effects`; on `Err` nothing has changed.
     pub fn step(&mut self, cx: &mut Cx<'_>, input: Input, effects: &mut Vec<Effect>) -> Result<(), Refused> {
         let out = &mut Out { cx, effects };
+        // What comes often says itself when there is something to be kept.
+        let often = matches!(input, Input::Said(_) | Input::Asked(..) | Input::Watch(_));
         match input {
-            Input::Said(said) => {
-                self.said(*said, out);
-                return Ok(());
-            }
-            Input::Asked(ask, assessed) => {
-                self.asked(*ask, *assessed, out);
-                return Ok(());
-            }
+            Input::Said(said) => self.said(*said, out),
+            Input::Asked(ask, assessed) => self.asked(*ask, *assessed, out),
+            Input::Watch(activity) => self.watched(activity.map(|activity| *activity), out),
             Input::Expire => self.expire(out),
-            Input::Launch { by, command, prompt } => self.launch(by, &command, prompt, out)?,
+            Input::Launch { by, command, prompt, ladder } => {
+                self.watch.choice = ladder;
+                self.launch(by, &command, prompt, out)?;
+            }
             Input::Resume { by } => self.resume(&by, out)?,
+            Input::Restart { prompt } => self.restart(prompt, out),
             Input::Spawned { pid } => self.spawned(pid, out),
             Input::SpawnFailed { cause } => self.spawn_failed(&cause, out),
             Input::Delivered { n } => self.settle(n, None, out),
             Input::Undelivered { n, cause } => self.settle(n, Some(&cause), out),
             Input::Exited(gone) => self.exited(*gone, out),
-            Input::Prompt { text, by } => self.prompt(text, by, out)?,
-            Input::TakeBack { prompt, by } => self.take_back(prompt, &by, out)?,
-            Input::Decide { clearance, verdict, reason, option, by, via } => {
-                self.decide(clearance, verdict, Words { reason, option, by, via }, out)?;
-            }
-            Input::Answer { question, answer, instruction, by } => {
-                self.answer(question, answer, instruction, by, out)?;
-            }
-            Input::Nudge { message, by } => self.nudge(message, &by, out)?,
-            Input::Interrupt { reason, by } => self.interrupt(reason, &by, out)?,
-            Input::Stop { how, by } => self.stop(how, by, out)?,
+            input => self.operator(input, out)?,
         }
-        self.dirty = true;
+        self.watch.waits(self.has_open(), out.now());
+        self.dirty |= !often;
         Ok(())
     }
 
@@ -402,7 +464,24 @@ impl State {
     }
 
     pub fn is_ended(&self) -> bool {
-        matches!(self.stage, Stage::Ended { .. })
+        matches!(self.stage, Stage::Ended { .. } | Stage::Parked { .. })
+    }
+
+    fn has_open(&self) -> bool {
+        !self.clearances.is_empty() || !self.questions.is_empty()
+    }
+
+    /// When its process is to be started again, if it has none and is.
+    pub fn resting(&self) -> Option<Time> {
+        match self.stage {
+            Stage::Resting { at, .. } => Some(at),
+            _ => None,
+        }
+    }
+
+    /// What it was asked last and has not finished.
+    pub fn unfinished(&self) -> Option<PromptId> {
+        self.unfinished
     }
 
     /// Whether more may be read from the agent now, or it has to wait (its output stays in its pipe).
@@ -454,6 +533,7 @@ impl State {
 
     fn end_turn(&mut self, stop_reason: &str, out: &mut Out<'_, '_>) {
         let Some(turn) = self.turn.take() else { return };
+        self.turn_over();
         let data = serde_json::json!({ "turn": turn.id, "stop_reason": stop_reason });
         out.record(Kind::TurnEnded, Json::of(&data));
         self.dirty = true;
@@ -468,6 +548,7 @@ impl State {
             params: &'a Json,
         }
         let turn = self.turn.take().map(|turn| turn.id);
+        self.turn_over();
         out.record(Kind::TurnEnded, Json::of(&Ended { turn, stop_reason, params }));
         self.dirty |= turn.is_some();
     }
@@ -486,8 +567,9 @@ impl State {
     fn steerable(&self) -> Result<(), Refused> {
         match self.stage {
             Stage::Ended { .. } => Err(Refused::Ended),
+            Stage::Parked { .. } => Err(Refused::Parked),
             Stage::Stopping { .. } => Err(Refused::Stopping),
-            Stage::Created | Stage::Starting | Stage::Running => Ok(()),
+            Stage::Created | Stage::Starting | Stage::Running | Stage::Resting { .. } => Ok(()),
         }
     }
 }

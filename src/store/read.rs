@@ -5,14 +5,14 @@ use std::str::FromStr;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{Store, StoreError};
-use crate::domain::{Event, Exit, Json, Phase, SessionId, SessionRecord, Time, Turn};
+use crate::domain::{Event, Exit, Json, Phase, SessionId, SessionRecord, Time, Turn, Watched};
 
 /// A page of events holds at most this much data, so that a thousand huge lines do not fill the memory.
 const MAX_PAGE_BYTES: usize = 4 << 20;
 
 const SESSION: &str = "s.id, s.name, s.agent, s.protocol, s.workspace, s.phase, s.why, s.pid, s.generation, s.turn,
     s.turn_started_at, s.pending_clearances, s.pending_questions, s.queue, s.stderr_tail, s.created_at, s.started_at,
-    s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.unenforced, s.key FROM sessions s";
+    s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.unenforced, s.watched, s.key FROM sessions s";
 
 /// A look-up by what a person typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Store {
         limit: usize,
     ) -> Result<Page<SessionRecord>, StoreError> {
         self.read(move |connection| {
-            let scope = if all { "1" } else { "s.phase NOT IN ('ended', 'parked')" };
+            let scope = if all { "1" } else { "s.phase <> 'ended'" };
             let sql = format!("SELECT {SESSION} WHERE {scope} AND s.key < ?1 ORDER BY s.key DESC LIMIT ?2");
             let found =
                 rows(connection, &sql, params![before.unwrap_or(i64::MAX), signed(limit + 1)], session)?;
@@ -314,6 +314,10 @@ fn session(row: &Row<'_>) -> Result<(SessionRecord, i64), StoreError> {
         exit: (code.is_some() || signal.is_some()).then_some(Exit { code, signal }),
         end_reason: row.get(20)?,
         unenforced: row.get(21)?,
+        watched: match row.get::<_, Option<String>>(22)? {
+            None => Watched::default(),
+            Some(json) => serde_json::from_str(&json).map_err(|_| corrupt())?,
+        },
     };
-    Ok((record, row.get(22)?))
+    Ok((record, row.get(23)?))
 }

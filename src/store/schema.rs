@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::StoreError;
 
 /// The schema this program writes.
-pub const VERSION: i64 = 2;
+pub const VERSION: i64 = 3;
 
 const FOREIGN: &str = "not an intercom database";
 const DAMAGED: &str = "damaged: restore a backup";
@@ -208,6 +208,10 @@ const MIGRATIONS: &[&str] = &["
         name TEXT PRIMARY KEY,
         seq INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
+", "
+    -- How its agent stands, its ladder: JSON, `NULL` before anything was known.
+    ALTER TABLE sessions ADD COLUMN watched TEXT;
+    CREATE INDEX sessions_shown ON sessions (key) WHERE phase <> 'ended';
 "];
 
 /// Opens the database for writing, created 0600 if it is new, and migrates it.

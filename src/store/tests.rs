@@ -41,6 +41,7 @@ fn record(id: SessionId) -> SessionRecord {
         exit: None,
         end_reason: None,
         unenforced: None,
+        watched: crate::domain::Watched::default(),
     }
 }
 

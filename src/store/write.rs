@@ -116,16 +116,19 @@ impl Snapshot {
             .prepare_cached(
                 "INSERT INTO sessions (id, name, agent, protocol, workspace, phase, why, pid, generation, turn,
                      turn_started_at, pending_clearances, pending_questions, queue, stderr_tail, created_at,
-                     started_at, ended_at, exit_code, exit_signal, end_reason, unenforced, launch, state)
+                     started_at, ended_at, exit_code, exit_signal, end_reason, unenforced, watched, launch,
+                     state)
                  VALUES (:id, :name, :agent, :protocol, :workspace, :phase, :why, :pid, :generation, :turn,
                      :turn_started_at, :pending_clearances, :pending_questions, :queue, :stderr_tail, :created_at,
-                     :started_at, :ended_at, :exit_code, :exit_signal, :end_reason, :unenforced, coalesce(:launch, '{}'),
+                     :started_at, :ended_at, :exit_code, :exit_signal, :end_reason, :unenforced, :watched,
+                     coalesce(:launch, '{}'),
                      :state)
                  ON CONFLICT (id) DO UPDATE SET phase = :phase, why = :why, pid = :pid, generation = :generation,
                      turn = :turn, turn_started_at = :turn_started_at, pending_clearances = :pending_clearances,
                      pending_questions = :pending_questions, queue = :queue, stderr_tail = :stderr_tail,
                      started_at = :started_at, ended_at = :ended_at, exit_code = :exit_code,
-                     exit_signal = :exit_signal, end_reason = :end_reason, unenforced = :unenforced, launch = coalesce(:launch, launch),
+                     exit_signal = :exit_signal, end_reason = :end_reason, unenforced = :unenforced,
+                     watched = :watched, launch = coalesce(:launch, launch),
                      state = :state",
             )?
             .execute(named_params! {
@@ -151,6 +154,7 @@ impl Snapshot {
                 ":exit_signal": r.exit.as_ref().and_then(|exit| exit.signal),
                 ":end_reason": r.end_reason,
                 ":unenforced": r.unenforced,
+                ":watched": serde_json::to_string(&r.watched).expect("it has string keys only"),
                 ":launch": self.launch,
                 ":state": self.state,
             })?;

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::vigil::Vigils;
 use crate::config::Config;
 use crate::domain::{Ask, Clearance, Grant, GrantId, Outcome, Risk, Ruling, Time, Verdict, hex};
 use crate::policy::{self, Resolved, Rule, Rules, Subject};
-use crate::session::{About, Assessed, Judge};
+use crate::session::{About, Assessed, Judge, Vigil};
 
 /// What is in force now. Cloneable; clones share it, so that a reload reaches every session.
 #[derive(Debug, Clone)]
@@ -18,6 +19,7 @@ pub struct InForce {
     rules: Rules,
     pub loaded_at: Time,
     grants: Vec<(Grant, Rules)>,
+    vigils: Vigils,
 }
 
 impl InForce {
@@ -28,7 +30,8 @@ impl InForce {
             tracing::error!(%error, "rules that cannot be used: people are asked about everything");
             Rules::default()
         });
-        Self { config, rules, loaded_at, grants }
+        let vigils = Vigils::new(&config);
+        Self { config, rules, loaded_at, grants, vigils }
     }
 
     /// How a request of this risk is decided. The clock never approves what takes several people, the machine itself, or
@@ -175,6 +178,10 @@ impl Bench {
 }
 
 impl Judge for Bench {
+    fn vigil(&self, about: &About) -> Arc<Vigil> {
+        self.in_force().vigils.of(about.agent.as_deref())
+    }
+
     fn assess(&self, about: &About, ask: &Ask) -> Assessed {
         let now = self.in_force();
         let request = policy::resolve(of_ask(about, ask));

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Place, Seat, Supervisor};
 use crate::config::{AgentProfile, DEMO_AGENT, Framing, PromptDelivery};
-use crate::domain::{SessionId, SessionRecord, Time};
+use crate::domain::{LadderChoice, SessionId, SessionRecord, Time};
 use crate::driver::intercom::Intercom;
 use crate::host::{Keep, Ladder, Limits, RunAs, Spec, agent_environment, resolve_program};
 use crate::session::actor::Beginning;
@@ -30,6 +30,7 @@ pub struct StartRequest {
     pub prompt: Option<String>,
     pub name: Option<String>,
     pub env: BTreeMap<String, String>,
+    pub ladder: LadderChoice,
     pub by: String,
 }
 
@@ -56,7 +57,7 @@ pub enum StartRefused {
 }
 
 /// How a session is started again later.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Launch {
     agent: Option<String>,
     command: Option<String>,
@@ -88,8 +89,12 @@ impl Supervisor {
         let plan = self.plan(&launch, &profile, &state.about, state.generation());
         self.reserve(id, state.about.name.as_deref())?;
         // The command line without what follows: arguments may hold what is nobody's business.
-        let first =
-            Input::Launch { by: request.by.clone(), command: profile.command, prompt: request.prompt };
+        let first = Input::Launch {
+            by: request.by.clone(),
+            command: profile.command,
+            prompt: request.prompt,
+            ladder: request.ladder,
+        };
         let result = self.host(state, plan, Beginning::New(first)).await;
         outcome(id, result)
     }
@@ -233,8 +238,13 @@ impl Supervisor {
         let corrupt = StoreError::Corrupt { what: "a session's launch" };
         let launch: Launch = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
         // A profile that is no longer there leaves its running agent with the defaults.
-        let profile = self.profile(&launch).unwrap_or_default();
-        Ok(self.plan(&launch, &profile, &state.about, state.generation()))
+        Ok(self.plan_next(&launch, &state.about, state.generation()))
+    }
+
+    /// A profile that is no longer there cannot be started again; its spec says so.
+    fn plan_next(&self, launch: &Launch, about: &About, generation: u32) -> Plan {
+        let profile = self.profile(launch).unwrap_or_default();
+        self.plan(launch, &profile, about, generation)
     }
 
     /// Somebody who can read neither what we keep nor how we are set up.
@@ -283,7 +293,9 @@ impl Supervisor {
             Framing::Lsp => Framer::lsp(max_length),
         };
         let waits = profile.stop_waits(&config.stop);
+        let (supervisor, next, who) = (self.clone(), launch.clone(), about.clone());
         Plan {
+            again: Arc::new(move |generation| supervisor.plan_next(&next, &who, generation)),
             spec,
             // Room for a few of the longest messages, whatever is configured: one that does not fit would wait for ever.
             keep: self.keep(about.id, generation, 4 * max_length as u64),

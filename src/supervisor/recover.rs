@@ -5,9 +5,8 @@ use futures_util::stream::{self, StreamExt};
 use super::Supervisor;
 use crate::domain::SessionId;
 use crate::host::{self, Process};
-use crate::session::StartError;
 use crate::session::actor::{Beginning, Found as FoundProcess};
-use crate::session::recover::bury;
+use crate::session::{CommandError, Plan, StartError, State};
 use crate::store::{Found, StoreError};
 
 /// How many sessions are looked for at the same time.
@@ -55,26 +54,32 @@ impl Supervisor {
     async fn recover_one(&self, id: SessionId) -> Result<bool, StoreError> {
         let (stored, state) = self.stored(id).await?;
         let plan = self.plan_again(&stored, &state)?;
+        if state.resting().is_some() {
+            return self.take_up(state, plan, Beginning::Resting).await.map(|()| true);
+        }
         let process = match Process::find(&id.to_string(), &plan.keep, stored.consumed).await {
             Ok(process) => process,
             Err(lost) => {
                 tracing::warn!(session.id = %id, %lost, "a session was lost");
-                bury(self.store(), state, &format!("lost: {lost}")).await?;
-                return Ok(false);
+                let lost = Beginning::Lost(format!("lost: {lost}"));
+                return self.take_up(state, plan, lost).await.map(|()| false);
             }
         };
         let alive = process.is_alive();
         let again = !alive && plan.resume_after_reboot;
         let found = FoundProcess { process, consumed: stored.consumed, outbox: stored.outbox };
-        match self.host(state, plan, Beginning::Found(Box::new(found))).await {
-            Ok(()) => {
-                if again {
-                    self.resume_after_reboot(id);
-                }
-                Ok(alive)
-            }
-            Err(StartError::Command(crate::session::CommandError::Store(error))) => Err(error),
-            Err(_) => Ok(false),
+        self.take_up(state, plan, Beginning::Found(Box::new(found))).await?;
+        if again {
+            self.resume_after_reboot(id);
+        }
+        Ok(alive)
+    }
+
+    async fn take_up(&self, state: State, plan: Plan, beginning: Beginning) -> Result<(), StoreError> {
+        match self.host(state, plan, beginning).await {
+            Err(StartError::Command(CommandError::Store(error))) => Err(error),
+            // It is in the registry, or its end is in the log.
+            _ => Ok(()),
         }
     }
 

@@ -16,9 +16,10 @@ pub enum Inbound<'a> {
     ClearanceRequest { id: RequestId, known: ClearanceRequest<'a>, params: &'a RawValue },
     StatusUpdate { params: &'a RawValue },
     PromptForward { id: RequestId, known: PromptForward<'a>, params: &'a RawValue },
-    Heartbeat { progress: Vec<Step<'a>>, params: Option<&'a RawValue> },
+    Heartbeat { progress: Vec<Step<'a>>, raw: Option<&'a RawValue>, params: Option<&'a RawValue> },
     TurnEnd { stop_reason: Option<Cow<'a, str>>, params: Option<&'a RawValue> },
-    ToolUpdate { tool: Option<Cow<'a, str>>, params: &'a RawValue },
+    ToolUpdate { known: ToolUpdate<'a>, params: &'a RawValue },
+    ServiceLimit { known: ServiceLimit<'a>, params: Option<&'a RawValue> },
     ClearanceOutcome { request: RequestId, outcome: Cow<'a, str>, params: &'a RawValue },
     Unknown { method: String, id: Option<RequestId> },
 }
@@ -38,6 +39,22 @@ pub struct ClearanceRequest<'a> {
 pub struct PromptForward<'a> {
     pub text: Cow<'a, str>,
     pub sort: Option<Cow<'a, str>>,
+}
+
+#[derive(Debug)]
+pub struct ToolUpdate<'a> {
+    pub title: Cow<'a, str>,
+    pub tool: Option<Cow<'a, str>>,
+    /// The same for every message about one call.
+    pub call: Option<Cow<'a, str>>,
+    pub status: Option<Cow<'a, str>>,
+}
+
+#[derive(Debug)]
+pub struct ServiceLimit<'a> {
+    pub kind: Option<Cow<'a, str>>,
+    pub resets_at: Option<Cow<'a, str>>,
+    pub retry_after_seconds: Option<u64>,
 }
 
 /// One step of a heartbeat's progress; `None` where the agent sent something else.
@@ -110,6 +127,7 @@ pub fn parse(text: &str) -> Result<Inbound<'_>, Bad> {
         }
         "tool/update" => tool(id.as_ref(), params),
         "clearance/outcome" => outcome(id, params),
+        "service/limit" => limit(id.as_ref(), params),
         _ => Ok(Inbound::Unknown { method: method.into_owned(), id }),
     }
 }
@@ -145,6 +163,16 @@ struct Params<'a> {
     request: Option<&'a RawValue>,
     #[serde(borrow)]
     outcome: Option<&'a RawValue>,
+    #[serde(borrow)]
+    call: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    resets_at: Option<&'a RawValue>,
+    #[serde(borrow)]
+    retry_after_seconds: Option<&'a RawValue>,
 }
 
 impl<'a> Params<'a> {
@@ -204,9 +232,32 @@ fn question(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<
 fn tool<'a>(id: Option<&RequestId>, params: Option<&'a RawValue>) -> Result<Inbound<'a>, Bad> {
     const METHOD: &str = "tool/update";
     let fields = Params::new(METHOD, id, params)?;
-    string(METHOD, "title", required(METHOD, "title", fields.title, id)?, id)?;
-    let tool = optional(METHOD, "tool", fields.tool, id)?;
-    Ok(Inbound::ToolUpdate { tool, params: params.expect("a title was found in it") })
+    let known = ToolUpdate {
+        title: string(METHOD, "title", required(METHOD, "title", fields.title, id)?, id)?,
+        tool: optional(METHOD, "tool", fields.tool, id)?,
+        call: optional(METHOD, "call", fields.call, id)?,
+        status: optional(METHOD, "status", fields.status, id)?,
+    };
+    Ok(Inbound::ToolUpdate { known, params: params.expect("a title was found in it") })
+}
+
+fn limit<'a>(id: Option<&RequestId>, params: Option<&'a RawValue>) -> Result<Inbound<'a>, Bad> {
+    const METHOD: &str = "service/limit";
+    let fields = Params::new(METHOD, id, params)?;
+    let seconds = fields.retry_after_seconds.map(|raw| {
+        serde_json::from_str(raw.get()).map_err(|_| Bad::Invalid {
+            method: Some(METHOD.to_owned()),
+            field: "retry_after_seconds",
+            wanted: "a whole number",
+            id: id.cloned(),
+        })
+    });
+    let known = ServiceLimit {
+        kind: optional(METHOD, "kind", fields.kind, id)?,
+        resets_at: optional(METHOD, "resets_at", fields.resets_at, id)?,
+        retry_after_seconds: seconds.transpose()?,
+    };
+    Ok(Inbound::ServiceLimit { known, params })
 }
 
 fn outcome(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
@@ -231,7 +282,7 @@ fn heartbeat(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound
     }
     let fields = Params::new(METHOD, id.as_ref(), params)?;
     let Some(progress) = fields.progress else {
-        return Ok(Inbound::Heartbeat { progress: Vec::new(), params });
+        return Ok(Inbound::Heartbeat { progress: Vec::new(), raw: None, params });
     };
     let Ok(steps) = serde_json::from_str::<Vec<&RawValue>>(progress.get()) else {
         return Err(Bad::Invalid {
@@ -245,7 +296,7 @@ fn heartbeat(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound
         let known = step.get().starts_with('{').then(|| serde_json::from_str::<Known<'_>>(step.get()).ok());
         Step { status: known.flatten().and_then(|known| known.status).map(|raw| loose_string(raw.get())) }
     });
-    Ok(Inbound::Heartbeat { progress: steps.collect(), params })
+    Ok(Inbound::Heartbeat { progress: steps.collect(), raw: Some(progress), params })
 }
 
 fn missing(method: &str, field: &'static str, id: Option<&RequestId>) -> Bad {

@@ -18,6 +18,7 @@ mod process;
 mod protocol_doc;
 mod serve;
 mod sessions;
+mod stalls;
 mod survive;
 mod trees;
 mod webhook;

@@ -97,7 +97,9 @@ impl From<CommandError> for ApiError {
             CommandError::Store(error) => error.into(),
             CommandError::Overloaded => Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", message),
             CommandError::Refused(refused) => match refused {
-                Refused::Ended => Self::conflict("ended", message).hint("`intercom resume` starts it again"),
+                Refused::Ended | Refused::Parked => {
+                    Self::conflict("ended", message).hint("`intercom resume` starts it again")
+                }
                 Refused::Stopping => Self::conflict("ended", message),
                 Refused::Approved(_) => Self::conflict("already_approved", message),
                 Refused::Starting => Self::conflict("starting", message),

@@ -13,6 +13,7 @@ use super::access::By;
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, limit, the};
 use super::view::{self, List, SessionView};
+use super::watch::parse_ladder;
 use crate::config::Protocol;
 use crate::domain::{Delivery, Phase, SessionId, SessionRecord};
 use crate::session::{How, Input};
@@ -53,6 +54,8 @@ pub(super) struct Start {
     name: Option<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
+    /// What is done when it is stuck: `on` (as configured), `off`, or its own steps with commas between them.
+    ladder: Option<String>,
 }
 
 pub(super) async fn start(
@@ -75,6 +78,7 @@ pub(super) async fn start(
         prompt: start.prompt,
         name: start.name,
         env: start.env,
+        ladder: start.ladder.as_deref().map(parse_ladder).transpose()?.unwrap_or_default(),
         by,
     };
     let id = api.supervisor().start(request).await?;
@@ -211,7 +215,7 @@ impl Api {
         the("session", typed, self.store().session(typed.to_owned()).await?)
     }
 
-    async fn view(&self, id: SessionId) -> Result<SessionView, ApiError> {
+    pub(super) async fn view(&self, id: SessionId) -> Result<SessionView, ApiError> {
         let record = self.session(&id.to_string()).await?;
         Ok(view::session(record, self.supervisor().observer(id).as_ref()))
     }

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::watch::{self, StandingView};
 use crate::domain::{
     AuditRow, Choice, Clearance, Event, Prompt, PromptState, Question, Role, Ruling, SessionRecord, Time,
     Token,
@@ -57,6 +58,8 @@ pub(super) struct SessionView {
     exit: Option<ExitView>,
     /// Why policy cannot be shown to bind its agent; `null` while it can.
     unenforced: Option<String>,
+    /// How its agent stands; `null` without one that runs.
+    standing: Option<StandingView>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -105,6 +108,8 @@ pub(super) fn session(record: SessionRecord, live: Option<&Observer>) -> Session
 pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) -> SessionView {
     // What was kept on disk goes a moment before the one who looks at it.
     let live = live.filter(|_| record.phase.is_live());
+    let now = Time::now();
+    let (why, standing) = (watch::why(&record, now), watch::standing(&record, now));
     let exit = record.end_reason.map(|reason| {
         let exit = record.exit.unwrap_or_default();
         ExitView { code: exit.code, signal: exit.signal, reason: Some(reason) }
@@ -116,7 +121,8 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
         protocol: record.protocol,
         workspace: record.workspace.display().to_string(),
         phase: record.phase.as_str(),
-        why: record.why,
+        why,
+        standing,
         pid: record.pid,
         generation: record.generation,
         turn: record

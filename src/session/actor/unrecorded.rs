@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::Actor;
 use crate::host::News;
-use crate::session::commit::{Todo, step};
+use crate::session::commit::Todo;
 use crate::session::handle::{CommandError, Message, Stopped};
 use crate::session::state::{Effect, How, Input};
 use crate::store::StoreError;
@@ -25,7 +25,7 @@ impl Actor {
             return;
         }
         let mut effects = Vec::new();
-        if let Err(refused) = step(&mut self.state, Input::Stop { how, by }, &mut effects) {
+        if let Err(refused) = self.step(Input::Stop { how, by }, &mut effects) {
             reply.send(Err(refused.into())).ok(); // as above
             return;
         }

@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::{Assessed, Carries, Out, Stage, State, Terms, Words};
 use crate::domain::{
-    Ask, Choice, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json, Kind,
-    Line, Outbound, Outcome, Progress, Question, QuestionId, QuestionStatus, Rejection, RequestId, Risk,
-    Ruling, Said, Verdict,
+    Ask, Call, Choice, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json,
+    Kind, Line, Outbound, Outcome, Progress, Question, QuestionId, QuestionStatus, Rejection, RequestId,
+    Risk, Ruling, Said, Verdict,
 };
 
 // What agents sent is passed through as it came; a `serde_json::Value` in between would sort keys and round numbers.
@@ -53,6 +53,8 @@ struct Unknown<'a> {
 impl State {
     /// A request for a clearance, with what was found out about it.
     pub(super) fn asked(&mut self, ask: Ask, assessed: Assessed, out: &mut Out<'_, '_>) {
+        self.alive("output", out);
+        self.watch.unlimited();
         self.speaks(out);
         self.open_clearance(ask, assessed, out);
     }
@@ -66,27 +68,40 @@ impl State {
     }
 
     pub(super) fn said(&mut self, said: Said, out: &mut Out<'_, '_>) {
+        match &said {
+            Said::Heartbeat { mark, .. } => self.beats(*mark, out),
+            _ => self.alive("output", out),
+        }
         // Banners and noise are no work; the first usable message is.
         if !matches!(said, Said::Rejected { .. } | Said::Unknown { .. }) {
             self.speaks(out);
         }
         match said {
             Said::Status { params } => out.record(Kind::Status, params),
-            Said::Heartbeat { params, progress } => {
+            Said::Heartbeat { params, progress, mark: _ } => {
                 out.record(Kind::Heartbeat, params);
                 if progress == Progress::Completed {
                     self.end_turn("completed", out);
                 }
                 self.prompt_with_heartbeat(out);
             }
+            Said::Limited { kind, resets, params } => self.limited(&kind, resets, &params, out),
             Said::Clearance(ask) => self.open_clearance(ask, Assessed::default(), out),
             Said::Question { request, text, sort, params, line } => {
                 if self.is_open(&request) {
                     return self.duplicate(request, line, "prompt/forward", out);
                 }
+                self.watch.unlimited();
                 self.open_question(request, text, sort, &params, out);
             }
-            Said::Tool { acts, params } => self.tool(acts, params, out),
+            Said::Tool { acts, call, params } => {
+                self.watch.unlimited();
+                if let Some(Call { id, title, open }) = call {
+                    self.watch.tool(&id, &title, open, out.now());
+                    self.dirty = true;
+                }
+                self.tool(acts, params, out);
+            }
             Said::Outcome { request, outcome, params } => self.outcome(&request, outcome, &params, out),
             // Nothing ends, but nothing that was said is lost.
             Said::TurnEnd { message, .. } if self.turn.is_none() => {

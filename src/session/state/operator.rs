@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Carries, Effect, How, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Terms, Words};
+use super::{Carries, Effect, How, Input, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Terms, Words};
 use crate::domain::{
     Answer, ClearanceId, ClearanceStatus, Delivery, Entry, Json, Kind, Outbound, Prompt, PromptId,
     PromptState, QuestionId, RequestId, Verdict,
@@ -12,7 +12,54 @@ use crate::domain::{
 const MAX_DECIDED: usize = 256;
 
 impl State {
+    /// Whatever a person does begins the ladder anew.
+    pub(super) fn operator(&mut self, input: Input, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+        let by = match input {
+            Input::Prompt { text, by } => {
+                self.prompt(text, by.clone(), out)?;
+                self.watch.unlimited();
+                by
+            }
+            Input::TakeBack { prompt, by } => return self.take_back(prompt, &by, out),
+            Input::Decide { clearance, verdict, reason, option, by, via } => {
+                let words = Words { reason, option, by: by.clone(), via };
+                self.decide(clearance, verdict, words, out)?;
+                by
+            }
+            Input::Answer { question, answer, instruction, by } => {
+                self.answer(question, answer, instruction, by.clone(), out)?;
+                by
+            }
+            Input::Nudge { message, by } => {
+                self.nudge(message, &by, out)?;
+                by
+            }
+            Input::Interrupt { reason, by } => {
+                self.interrupt(reason, &by, out)?;
+                by
+            }
+            Input::Snooze { until, by } => return self.snooze(until, &by, out),
+            Input::Ladder { choice, by } => return self.choose_ladder(choice, &by, out),
+            Input::Stop { how, by } => return self.stop(how, by, out),
+            // The others are not of operators.
+            _ => return Ok(()),
+        };
+        self.acted(&by, out);
+        Ok(())
+    }
+
     pub(super) fn prompt(&mut self, text: String, by: String, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+        self.put(text, by, false, out)
+    }
+
+    /// `ours` is not of a person: it begins no clock anew.
+    pub(super) fn put(
+        &mut self,
+        text: String,
+        by: String,
+        ours: bool,
+        out: &mut Out<'_, '_>,
+    ) -> Result<(), Refused> {
         self.steerable()?;
         if self.queue.len() >= self.about.max_queued_prompts {
             return Err(Refused::QueueFull(self.queue.len()));
@@ -29,7 +76,12 @@ impl State {
             at,
             delivered_at: None,
         })));
-        self.queue.push_back(Queued { id, text });
+        let queued = Queued { id, text, ours };
+        if ours {
+            self.queue.push_front(queued);
+        } else {
+            self.queue.push_back(queued);
+        }
         self.flush_prompts(out);
         Ok(())
     }
@@ -46,8 +98,12 @@ impl State {
     }
 
     pub(super) fn send_queued_prompt(&mut self, out: &mut Out<'_, '_>) {
-        let Some(Queued { id, text }) = self.queue.pop_front() else { return };
+        let Some(Queued { id, text, ours }) = self.queue.pop_front() else { return };
         let at = out.now();
+        if !ours {
+            self.watch.heard(at);
+        }
+        self.unfinished = Some(id);
         out.ledger(Entry::PromptChanged { id, state: PromptState::Sending, at });
         self.begin_turn("prompt", out);
         self.send(Outbound::Prompt { text }, Carries::Prompt(id), out);
@@ -217,14 +273,18 @@ impl State {
     pub(super) fn stop(&mut self, how: How, by: String, out: &mut Out<'_, '_>) -> Result<(), Refused> {
         match &self.stage {
             Stage::Ended { .. } => return Err(Refused::Ended),
-            // Once on its way, only a kill is news.
-            Stage::Stopping { how: How::Kill, .. } => return Ok(()),
-            Stage::Stopping { how: How::Stop, .. } if how == How::Stop => return Ok(()),
-            Stage::Created | Stage::Starting | Stage::Running | Stage::Stopping { .. } => {}
+            // Once on its way, only a kill is news, and that it is not to come back.
+            Stage::Stopping { how: How::Kill, again: false, .. } => return Ok(()),
+            Stage::Stopping { how: How::Stop, again: false, .. } if how == How::Stop => return Ok(()),
+            _ => {}
         }
         out.record(Kind::SessionStopping, Json::of(&json!({ "how": how, "by": by })));
+        if matches!(self.stage, Stage::Resting { .. } | Stage::Parked { .. }) {
+            self.end(format!("stopped by {by}"), out); // there is no process
+            return Ok(());
+        }
         out.effects.push(Effect::Stop { how });
-        self.stage = Stage::Stopping { how, by };
+        self.stage = Stage::Stopping { how, by, again: false };
         Ok(())
     }
 

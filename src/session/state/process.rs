@@ -2,8 +2,10 @@
 
 use serde_json::json;
 
+use super::watch::BY;
 use super::{Effect, Gone, How, Out, Refused, Stage, State};
-use crate::domain::{ClearanceStatus, Delivery, Entry, Json, Kind, QuestionStatus};
+use crate::domain::{ClearanceStatus, Delivery, Entry, Json, Kind, QuestionStatus, span};
+use crate::session::restart::{self, Ended, Next};
 
 impl State {
     /// A first prompt waits in the queue until the process runs.
@@ -33,16 +35,34 @@ impl State {
         if !self.is_ended() {
             return Err(Refused::Running);
         }
+        self.restarts.clear();
+        self.watch.reset(out.now());
+        self.next_generation();
+        out.record(Kind::SessionResumed, Json::of(&json!({ "generation": self.generation, "by": by })));
+        out.effects.push(Effect::Spawn);
+        Ok(())
+    }
+
+    fn next_generation(&mut self) {
         self.generation += 1;
         self.spoke = false;
         self.next_n = 1;
         self.exit = None;
         self.decided.clear(); // request ids begin anew
         self.stderr_tail.clear();
+        self.standing = None;
         self.stage = Stage::Starting;
-        out.record(Kind::SessionResumed, Json::of(&json!({ "generation": self.generation, "by": by })));
+    }
+
+    /// The same, by ourselves, after a rest. Its first prompt is what it was asked last, if that is to be repeated.
+    pub(super) fn restart(&mut self, prompt: Option<String>, out: &mut Out<'_, '_>) {
+        if !matches!(self.stage, Stage::Resting { .. }) {
+            return;
+        }
+        self.next_generation();
+        // A queue that is full is told of by what is in it.
+        prompt.map(|text| self.put(text, BY.to_owned(), true, out)).transpose().ok();
         out.effects.push(Effect::Spawn);
-        Ok(())
     }
 
     pub(super) fn spawned(&mut self, pid: i32, out: &mut Out<'_, '_>) {
@@ -56,24 +76,32 @@ impl State {
             // Our own protocol has no handshake: an agent is ready as soon as it runs.
             self.stage = Stage::Running;
             out.record(Kind::AgentReady, Json::of(&json!({ "generation": self.generation })));
+            self.watch.anew(out.now());
             self.flush_prompts(out);
+            self.started_again(out);
         }
     }
 
     pub(super) fn spawn_failed(&mut self, cause: &str, out: &mut Out<'_, '_>) {
         let reason = format!("spawn failed: {cause}");
+        let again = self.restarts.back().is_some_and(|at| *at <= out.now()) && self.generation > 1;
         self.fail_in_flight(&reason, out);
-        self.end(reason, out);
+        if again {
+            self.go_on(reason, Ended::ToRestart, out);
+        } else {
+            self.end(reason, out);
+        }
     }
 
     pub(super) fn exited(&mut self, gone: Gone, out: &mut Out<'_, '_>) {
-        if self.is_ended() {
+        if self.is_ended() || matches!(self.stage, Stage::Resting { .. }) {
             return;
         }
-        let reason = match &self.stage {
-            Stage::Stopping { how: How::Stop, by } => format!("stopped by {by}"),
-            Stage::Stopping { how: How::Kill, by } => format!("killed by {by}"),
-            _ => gone.reason.clone(),
+        let (reason, ended) = match &self.stage {
+            Stage::Stopping { again: true, .. } => ("it was stuck".to_owned(), Some(Ended::ToRestart)),
+            Stage::Stopping { how: How::Stop, by, .. } => (format!("stopped by {by}"), None),
+            Stage::Stopping { how: How::Kill, by, .. } => (format!("killed by {by}"), None),
+            _ => (gone.reason.clone(), Some(Ended::Itself(&gone.exit))),
         };
         self.fail_in_flight(&reason, out);
         out.record(
@@ -83,9 +111,44 @@ impl State {
                 "stderr_tail": gone.stderr_tail, "generation": self.generation,
             })),
         );
-        self.exit = Some(gone.exit);
+        self.exit = Some(gone.exit.clone());
         self.stderr_tail = gone.stderr_tail;
-        self.end(reason, out);
+        match ended {
+            None => self.end(reason, out),
+            Some(ended) => self.go_on(reason, ended, out),
+        }
+    }
+
+    /// It has ended by itself, or was ended to be started again: the end, the next life, or neither.
+    fn go_on(&mut self, reason: String, ended: Ended<'_>, out: &mut Out<'_, '_>) {
+        let (now, terms) = (out.now(), &out.vigil().restart);
+        let jitter = out.seed()[0];
+        match restart::next(terms, &self.restarts, ended, now, jitter) {
+            Next::End => self.end(reason, out),
+            Next::Again(at, attempt) => {
+                self.let_go(out);
+                out.record(
+                    Kind::AgentRestarting,
+                    Json::of(&json!({
+                        "at": at.to_string(), "wait_ms": at.since(now).as_millis(), "attempt": attempt,
+                        "of": terms.budget, "reason": reason, "generation": self.generation + 1,
+                    })),
+                );
+                self.restarts.retain(|before| now.since(*before) < terms.window);
+                self.restarts.push_back(at);
+                self.stage = Stage::Resting { reason, at, attempt };
+            }
+            Next::Park => {
+                self.let_go(out);
+                let (window, times) = (span(terms.window), terms.budget);
+                let reason = format!("{reason}, and was started again {times} times within {window} before");
+                out.record(
+                    Kind::SessionParked,
+                    Json::of(&json!({ "reason": reason, "stderr_tail": self.stderr_tail })),
+                );
+                self.stage = Stage::Parked { reason, at: now };
+            }
+        }
     }
 
     /// Nothing may be sent from here on, not even what a settled message made room for.
@@ -97,10 +160,17 @@ impl State {
         }
     }
 
-    fn end(&mut self, reason: String, out: &mut Out<'_, '_>) {
+    /// What went with the process.
+    fn let_go(&mut self, out: &mut Out<'_, '_>) {
+        let unfinished = self.unfinished.filter(|_| self.turn.is_some());
         self.withdraw_open(out);
         self.end_turn("exited", out);
-        self.pid = None;
+        self.unfinished = unfinished;
+        (self.pid, self.standing) = (None, None);
+    }
+
+    pub(super) fn end(&mut self, reason: String, out: &mut Out<'_, '_>) {
+        self.let_go(out);
         out.record(Kind::SessionEnded, Json::of(&json!({ "reason": reason })));
         self.stage = Stage::Ended { reason, at: out.now() };
     }

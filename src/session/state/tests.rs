@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod decisions;
+mod stalls;
 use crate::domain::{Ask, Fault, FaultCode, Line, Outcome, Phase, Progress, PromptState, Rejection, Said};
 
 /// A session with a clock and ids of its own.
@@ -14,6 +15,7 @@ struct World {
     state: State,
     time: i64,
     seeds: u64,
+    vigil: Vigil,
 }
 
 impl World {
@@ -33,7 +35,7 @@ impl World {
             max_queued_prompts: 5,
         };
         change(&mut about);
-        Self { state: State::new(about), time: 0, seeds: 0 }
+        Self { state: State::new(about), time: 0, seeds: 0, vigil: Vigil::off() }
     }
 
     fn running() -> Self {
@@ -43,7 +45,12 @@ impl World {
     }
 
     fn launch(&mut self) {
-        self.go(Input::Launch { by: "ana".into(), command: "agent".into(), prompt: None });
+        self.go(Input::Launch {
+            by: "ana".into(),
+            command: "agent".into(),
+            prompt: None,
+            ladder: LadderChoice::Configured,
+        });
         self.go(Input::Spawned { pid: 42 });
     }
 
@@ -56,7 +63,7 @@ impl World {
             seed[2..].copy_from_slice(&seeds.to_be_bytes());
             seed
         };
-        let mut cx = Cx { now: Time::from_millis(self.time), seed: &mut seed };
+        let mut cx = Cx { now: Time::from_millis(self.time), seed: &mut seed, vigil: &self.vigil };
         let mut effects = Vec::new();
         self.state.step(&mut cx, input, &mut effects).map(|()| effects)
     }
@@ -139,7 +146,7 @@ fn status() -> Said {
 }
 
 fn heartbeat(progress: Progress) -> Said {
-    Said::Heartbeat { params: Json::trusted("{}"), progress }
+    Said::Heartbeat { params: Json::trusted("{}"), progress, mark: 0 }
 }
 
 fn turn_end() -> Said {
@@ -181,7 +188,12 @@ fn gone() -> Input {
 fn a_session_starts_works_waits_and_ends() {
     let mut world = World::new();
     assert_eq!(world.state.phase(), Phase::Created);
-    let launch = Input::Launch { by: "ana".into(), command: "agent".into(), prompt: Some("go".into()) };
+    let launch = Input::Launch {
+        by: "ana".into(),
+        command: "agent".into(),
+        prompt: Some("go".into()),
+        ladder: LadderChoice::Configured,
+    };
     assert_eq!(world.kinds(launch), ["session.created", "prompt.queued"]);
     assert_eq!(world.state.phase(), Phase::Starting);
     let effects = world.go(Input::Spawned { pid: 42 });
@@ -330,7 +342,12 @@ fn a_resumed_session_counts_from_one_again_and_sends_what_waited() {
 #[test]
 fn what_needs_a_running_agent_is_refused_while_it_starts_and_a_prompt_waits() {
     let mut world = World::new();
-    world.go(Input::Launch { by: "ana".into(), command: "agent".into(), prompt: None });
+    world.go(Input::Launch {
+        by: "ana".into(),
+        command: "agent".into(),
+        prompt: None,
+        ladder: LadderChoice::Configured,
+    });
     let nudge = Input::Nudge { message: "go".into(), by: "ana".into() };
     assert_eq!(world.try_go(nudge), Err(Refused::Starting));
     let interrupt = Input::Interrupt { reason: "no".into(), by: "ana".into() };

@@ -7,8 +7,9 @@ impl State {
     pub fn phase(&self) -> Phase {
         match self.stage {
             Stage::Created => Phase::Created,
-            Stage::Starting => Phase::Starting,
-            Stage::Running if !self.clearances.is_empty() || !self.questions.is_empty() => Phase::Waiting,
+            Stage::Starting | Stage::Resting { .. } => Phase::Starting,
+            Stage::Parked { .. } => Phase::Parked,
+            Stage::Running if self.has_open() => Phase::Waiting,
             Stage::Running if self.turn.is_some() => Phase::Working,
             Stage::Running => Phase::Idle,
             Stage::Stopping { .. } => Phase::Stopping,
@@ -21,8 +22,13 @@ impl State {
         match &self.stage {
             Stage::Created => "not started yet".to_owned(),
             Stage::Starting => "the agent's process is starting".to_owned(),
+            Stage::Resting { reason, attempt, .. } => {
+                let exit = self.exit.as_ref().map(|exit| format!(" ({exit})")).unwrap_or_default();
+                format!("to be started again, attempt {attempt}: {reason}{exit}")
+            }
+            Stage::Stopping { again: true, .. } => "being stopped to be started again".to_owned(),
             Stage::Stopping { by, .. } => format!("being stopped by {by}"),
-            Stage::Ended { reason, .. } => match &self.exit {
+            Stage::Ended { reason, .. } | Stage::Parked { reason, .. } => match &self.exit {
                 Some(exit) => format!("{reason} ({exit})"),
                 None => reason.clone(),
             },
@@ -35,7 +41,7 @@ impl State {
         }
     }
 
-    fn open_in_words(&self) -> String {
+    pub(super) fn open_in_words(&self) -> String {
         let count = |n: usize, what: &str| match n {
             0 => None,
             1 => Some(format!("1 {what}")),
@@ -48,7 +54,7 @@ impl State {
     pub fn record(&self) -> SessionRecord {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let (ended_at, end_reason) = match &self.stage {
-            Stage::Ended { reason, at } => (Some(*at), Some(reason.clone())),
+            Stage::Ended { reason, at } | Stage::Parked { reason, at } => (Some(*at), Some(reason.clone())),
             _ => (None, None),
         };
         SessionRecord {
@@ -72,6 +78,7 @@ impl State {
             exit: self.exit.clone(),
             end_reason,
             unenforced: self.unenforced.clone(),
+            watched: self.watched_over(),
         }
     }
 }

@@ -114,7 +114,7 @@ fn the_agent_says_what_came_of_it() {
 
 #[test]
 fn an_agent_that_acts_and_never_asks_is_marked_until_it_does() {
-    let tool = |acts| Said::Tool { acts, params: Json::trusted("{}") };
+    let tool = |acts| Said::Tool { acts, call: None, params: Json::trusted("{}") };
     let mut world = World::running();
     world.say(tool(false));
     assert_eq!(world.state.record().unenforced, None);

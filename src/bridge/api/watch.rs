@@ -1,0 +1,118 @@
+//! The watch over a session: how its agent stands, its ladder, and peace from it for a while.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Api;
+use super::access::By;
+use super::error::ApiError;
+use super::extract::Body;
+use super::view::SessionView;
+use crate::domain::{LadderChoice, Phase, SessionRecord, Situation, Time, parse_duration};
+use crate::session::Input;
+
+/// How an agent stands.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct StandingView {
+    /// `working`, `waiting_for_you`, `waiting_for_service`, `idle`, `quiet`, `stuck` or `gone`.
+    state: &'static str,
+    /// Of what takes its time: since when nothing has happened.
+    since: Option<String>,
+    /// A tool or a process that runs in its name.
+    running: Option<RunningView>,
+    /// What was done about it: "nudged 1/2".
+    done: Option<String>,
+    /// When the limit of its service is over.
+    until: Option<String>,
+    /// `on`, `off`, or its own steps with commas between them.
+    ladder: String,
+    snoozed_until: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct RunningView {
+    name: String,
+    since: String,
+}
+
+/// `None` without a process.
+pub(super) fn standing(record: &SessionRecord, now: Time) -> Option<StandingView> {
+    let watched = &record.watched;
+    let by_phase = match record.phase {
+        Phase::Working => Situation::Working,
+        Phase::Waiting => Situation::WaitingForYou,
+        Phase::Idle => Situation::Idle,
+        Phase::Created | Phase::Starting | Phase::Stopping | Phase::Parked | Phase::Ended => return None,
+    };
+    let standing = watched.standing.as_ref();
+    let running = standing.and_then(|standing| standing.running.clone());
+    Some(StandingView {
+        state: standing.map_or(by_phase, |standing| standing.state).as_str(),
+        since: standing.map(|standing| standing.since.to_string()),
+        running: running.map(|running| RunningView { name: running.name, since: running.since.to_string() }),
+        done: standing.and_then(|standing| standing.done.clone()),
+        until: standing.and_then(|standing| standing.until).map(|until| until.to_string()),
+        ladder: watched.ladder.to_string(),
+        snoozed_until: watched.snoozed_until.filter(|until| *until > now).map(|until| until.to_string()),
+    })
+}
+
+/// Why it is in its phase, or how its agent stands if that says more.
+pub(super) fn why(record: &SessionRecord, now: Time) -> String {
+    let standing = record.watched.standing.as_ref();
+    let standing = standing.filter(|_| matches!(record.phase, Phase::Working | Phase::Idle));
+    standing.map_or_else(|| record.why.clone(), |standing| standing.sentence(now))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Snooze {
+    /// A time such as `30m`; `off` ends it.
+    r#for: String,
+}
+
+pub(super) async fn snooze(
+    State(api): State<Api>,
+    By(by): By,
+    Path(id): Path<String>,
+    Body(snooze): Body<Snooze>,
+) -> Result<Json<SessionView>, ApiError> {
+    let record = api.session(&id).await?;
+    let until = match snooze.r#for.as_str() {
+        "off" => None,
+        text => {
+            let length = parse_duration(text).filter(|length| !length.is_zero());
+            let length = length.ok_or_else(|| {
+                ApiError::bad_request("for: must be a time such as `90s`, `30m` or `2h`, or `off`")
+            })?;
+            Some(Time::now().plus(length))
+        }
+    };
+    api.supervisor().command(record.id, Input::Snooze { until, by }).await?;
+    Ok(Json(api.view(record.id).await?))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ladder {
+    /// `on` (as configured), `off`, or steps with commas between them: `alert,nudge,escalate`.
+    ladder: String,
+}
+
+pub(super) async fn ladder(
+    State(api): State<Api>,
+    By(by): By,
+    Path(id): Path<String>,
+    Body(ladder): Body<Ladder>,
+) -> Result<Json<SessionView>, ApiError> {
+    let record = api.session(&id).await?;
+    let choice = parse_ladder(&ladder.ladder)?;
+    api.supervisor().command(record.id, Input::Ladder { choice, by }).await?;
+    Ok(Json(api.view(record.id).await?))
+}
+
+pub(super) fn parse_ladder(text: &str) -> Result<LadderChoice, ApiError> {
+    LadderChoice::parse(text).map_err(|why| ApiError::bad_request(format!("ladder: {why}")))
+}

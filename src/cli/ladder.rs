@@ -1,0 +1,46 @@
+//! `intercom ladder`: what is done about a session that is stuck.
+
+use serde_json::json;
+
+use super::Context;
+use super::model::Session;
+use super::text::clean;
+use super::url::url;
+
+/// Show or change what is done about a session that is stuck
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The steps are alert, nudge, interrupt, restart and escalate; `[stall]` in the configuration has those of everybody.
+
+Examples:
+  intercom ladder shop                          shows it
+  intercom ladder shop off                      nothing is done
+  intercom ladder shop alert,nudge,escalate     its own steps
+  intercom ladder shop on                       as configured")]
+pub(super) struct Args {
+    /// A session
+    #[arg(value_name = "SES", value_parser = super::id())]
+    session: String,
+    /// `on`, `off`, or steps with commas between them
+    #[arg(value_name = "on|off|STEPS")]
+    ladder: Option<String>,
+}
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    let answer = match args.ladder {
+        None => cx.client.get(&url(&["sessions", &args.session], &[])).await?,
+        Some(ladder) => {
+            let path = url(&["sessions", &args.session, "ladder"], &[]);
+            cx.client.post(&path, &json!({ "ladder": ladder })).await?
+        }
+    };
+    let session: Session = answer.parse()?;
+    cx.answer(&answer, || {
+        let ladder = session.standing.and_then(|standing| standing.ladder);
+        Ok(match ladder.as_deref() {
+            None => format!("{} has no process to watch", clean(&args.session)),
+            Some("on") => "on, as configured in [stall]".to_owned(),
+            Some(ladder) => clean(ladder),
+        })
+    })
+}

@@ -1,0 +1,34 @@
+//! `intercom snooze`: peace from the ladder for a while.
+
+use serde_json::json;
+
+use super::Context;
+use super::model::Session;
+use super::text::clean;
+use super::time::date_time;
+use super::url::url;
+
+/// Take no steps about a session that seems stuck, for a while
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A session
+    #[arg(value_name = "SES", value_parser = super::id())]
+    session: String,
+    /// How long, such as `30m` or `2h`; `off` ends it
+    #[arg(value_name = "TIME")]
+    time: String,
+}
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    let path = url(&["sessions", &args.session, "snooze"], &[]);
+    let answer = cx.client.post(&path, &json!({ "for": args.time })).await?;
+    let session: Session = answer.parse()?;
+    let until = session.standing.and_then(|standing| standing.snoozed_until);
+    cx.answer(&answer, || {
+        let session = clean(&args.session);
+        Ok(match until {
+            Some(until) => format!("{session} is left in peace until {} UTC", date_time(&until)),
+            None => format!("{session} is watched again"),
+        })
+    })
+}

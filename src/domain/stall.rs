@@ -1,0 +1,282 @@
+//! How an agent is doing, in words for people; and the steps that are taken when it is stuck.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Time;
+
+/// What an agent is doing, as far as can be told from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Situation {
+    /// It says something, or its processes do something.
+    Working,
+    /// Something is open for a person to decide.
+    WaitingForYou,
+    /// It has reported a limit of the service that it depends on.
+    WaitingForService,
+    /// Its turn is over.
+    Idle,
+    /// In a turn, nothing happens, but not for long.
+    Quiet,
+    /// In a turn, and nothing has happened for too long.
+    Stuck,
+    /// Its process is stopped.
+    Gone,
+}
+
+impl Situation {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Working => "working",
+            Self::WaitingForYou => "waiting_for_you",
+            Self::WaitingForService => "waiting_for_service",
+            Self::Idle => "idle",
+            Self::Quiet => "quiet",
+            Self::Stuck => "stuck",
+            Self::Gone => "gone",
+        }
+    }
+
+    /// Whether something has to be done about it.
+    pub const fn is_stall(self) -> bool {
+        matches!(self, Self::Stuck | Self::Gone)
+    }
+}
+
+/// What runs in its name: a tool that it told of, or a process below it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Running {
+    pub name: String,
+    pub since: Time,
+}
+
+/// Where an agent stands, and why. Times, not lengths: it is put in words when somebody looks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    pub state: Situation,
+    pub since: Time,
+    /// Why, as far as that does not change with time: "nothing said, nothing runs".
+    pub why: String,
+    pub running: Option<Running>,
+    /// What was done about it: "nudged 1/2".
+    pub done: Option<String>,
+    /// When it ends by itself: the limit of its service.
+    pub until: Option<Time>,
+    pub snoozed_until: Option<Time>,
+    /// No steps are taken.
+    pub ladder_off: bool,
+}
+
+impl Standing {
+    /// "stuck 7m: cargo test running 6m, no CPU; nudged 1/2"
+    pub fn sentence(&self, now: Time) -> String {
+        let mut text = match self.state {
+            Situation::Working => "working".to_owned(),
+            Situation::WaitingForYou => "waiting for you".to_owned(),
+            Situation::WaitingForService => "waiting for its service".to_owned(),
+            Situation::Idle => "idle".to_owned(),
+            Situation::Quiet => format!("quiet {}", span(now.since(self.since))),
+            Situation::Stuck => format!("stuck {}", span(now.since(self.since))),
+            Situation::Gone => format!("gone {}", span(now.since(self.since))),
+        };
+        let running = self.running.as_ref();
+        let running =
+            running.map(|running| format!("{} running {}", running.name, span(now.since(running.since))));
+        let why = Some(self.why.clone()).filter(|why| !why.is_empty());
+        let until = self.until.map(|until| match until.since(now) {
+            left if left.is_zero() => "due now".to_owned(),
+            left => format!("over in {}", span(left)),
+        });
+        let reasons: Vec<String> = [running, why, until].into_iter().flatten().collect();
+        if !reasons.is_empty() {
+            text = format!("{text}: {}", reasons.join(", "));
+        }
+        let snoozed = self.snoozed_until.filter(|until| *until > now);
+        let snoozed = snoozed.map(|until| format!("snoozed for {}", span(until.since(now))));
+        let off = (self.ladder_off && self.state.is_stall()).then(|| "its ladder is off".to_owned());
+        for note in [self.done.clone(), snoozed, off].into_iter().flatten() {
+            text = format!("{text}; {note}");
+        }
+        text
+    }
+}
+
+/// A length of time as people say it: `40s`, `7m`, `2h5m`, `3d`.
+pub fn span(length: Duration) -> String {
+    match length.as_secs() {
+        seconds @ ..60 => format!("{seconds}s"),
+        seconds @ ..3600 => format!("{}m", seconds / 60),
+        seconds @ ..86_400 => match (seconds / 3600, seconds / 60 % 60) {
+            (hours, 0) => format!("{hours}h"),
+            (hours, minutes) => format!("{hours}h{minutes}m"),
+        },
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// One step that is taken about a stuck agent, gentlest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rung {
+    /// People are told; the agent is not.
+    Alert,
+    /// The agent is asked to go on; a second time with what is known.
+    Nudge,
+    /// Its turn is interrupted, and it is prompted to go on.
+    Interrupt,
+    /// Its process is ended and started again.
+    Restart,
+    /// People are told that nothing has helped.
+    Escalate,
+}
+
+impl Rung {
+    pub const ALL: &[Self] = &[Self::Alert, Self::Nudge, Self::Interrupt, Self::Restart, Self::Escalate];
+    /// What is done unless something else is configured.
+    pub const LADDER: &[Self] =
+        &[Self::Alert, Self::Nudge, Self::Nudge, Self::Interrupt, Self::Restart, Self::Escalate];
+    /// More would never be climbed.
+    pub const MOST: usize = 20;
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Alert => "alert",
+            Self::Nudge => "nudge",
+            Self::Interrupt => "interrupt",
+            Self::Restart => "restart",
+            Self::Escalate => "escalate",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|rung| rung.as_str() == text)
+    }
+
+    /// A ladder that ends with people: nothing waits unseen.
+    pub fn ladder(words: &[impl AsRef<str>]) -> Result<Vec<Self>, String> {
+        let known = || Self::ALL.iter().map(|rung| rung.as_str()).collect::<Vec<_>>().join(", ");
+        let rungs: Vec<Self> = words
+            .iter()
+            .map(|word| {
+                let word = word.as_ref();
+                Self::parse(word).ok_or_else(|| format!("{word:?} is no step; there is {}", known()))
+            })
+            .collect::<Result<_, _>>()?;
+        match rungs.last() {
+            Some(last) if *last != Self::Escalate => {
+                Err("its last step must be \"escalate\": somebody has to hear of it".to_owned())
+            }
+            _ if rungs.iter().filter(|rung| **rung == Self::Escalate).count() > 1 => {
+                Err("\"escalate\" is the last step and comes once".to_owned())
+            }
+            _ if rungs.len() > Self::MOST => Err(format!("there are more than {} steps", Self::MOST)),
+            _ => Ok(rungs),
+        }
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Which ladder a session climbs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LadderChoice {
+    /// The one of its profile, or of everybody.
+    #[default]
+    Configured,
+    /// None.
+    Off,
+    /// Its own.
+    Own(Vec<Rung>),
+}
+
+impl LadderChoice {
+    /// `on`, `off`, or steps with commas between them.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "on" => Ok(Self::Configured),
+            "off" => Ok(Self::Off),
+            steps => {
+                let words: Vec<&str> = steps.split(',').map(str::trim).collect();
+                Rung::ladder(&words).map(Self::Own)
+            }
+        }
+    }
+}
+
+impl fmt::Display for LadderChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Configured => f.write_str("on"),
+            Self::Off => f.write_str("off"),
+            Self::Own(rungs) => {
+                f.write_str(&rungs.iter().map(|rung| rung.as_str()).collect::<Vec<_>>().join(","))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standing_is_a_sentence() {
+        let now = Time::from_millis(1_000_000_000);
+        let ago = |minutes: i64| now.minus_millis(minutes * 60_000);
+        let stuck = Standing {
+            state: Situation::Stuck,
+            since: ago(7),
+            why: "no CPU".to_owned(),
+            running: Some(Running { name: "cargo test".to_owned(), since: ago(6) }),
+            done: Some("nudged 1/2".to_owned()),
+            until: None,
+            snoozed_until: None,
+            ladder_off: false,
+        };
+        assert_eq!(stuck.sentence(now), "stuck 7m: cargo test running 6m, no CPU; nudged 1/2");
+        let snoozed = Standing { snoozed_until: Some(now.plus(Duration::from_mins(30))), ..stuck.clone() };
+        assert_eq!(
+            snoozed.sentence(now),
+            "stuck 7m: cargo test running 6m, no CPU; nudged 1/2; snoozed for 30m"
+        );
+        let limited = Standing {
+            state: Situation::WaitingForService,
+            why: "usage limit".to_owned(),
+            running: None,
+            done: None,
+            until: Some(now.plus(Duration::from_mins(125))),
+            ..stuck
+        };
+        assert_eq!(limited.sentence(now), "waiting for its service: usage limit, over in 2h5m");
+    }
+
+    #[test]
+    fn a_ladder_ends_with_people() {
+        assert_eq!(Rung::ladder(&["nudge", "escalate"]), Ok(vec![Rung::Nudge, Rung::Escalate]));
+        assert_eq!(Rung::ladder(&[""; 0]), Ok(Vec::new()));
+        for bad in [&["nudge"][..], &["escalate", "nudge"], &["shout", "escalate"], &["escalate", "escalate"]]
+        {
+            assert!(Rung::ladder(bad).is_err(), "{bad:?}");
+        }
+        assert!(
+            Rung::ladder(Rung::LADDER.iter().map(|rung| rung.as_str()).collect::<Vec<_>>().as_slice())
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_choice_reads_back_as_itself() {
+        for text in ["on", "off", "alert,nudge,escalate"] {
+            assert_eq!(LadderChoice::parse(text).unwrap().to_string(), text);
+        }
+        assert!(LadderChoice::parse("").is_err() && LadderChoice::parse("none").is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! Whether a process that has ended is started again, and when. Pure.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{Exit, Time};
+
+/// When a process is started again by itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    #[default]
+    Never,
+    /// After an exit code that is not 0, a signal, or a loss.
+    OnFailure,
+    Always,
+}
+
+/// How processes are started again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    pub policy: Policy,
+    /// So often within `window`; then the session is parked.
+    pub budget: u32,
+    pub window: Duration,
+    pub first_wait: Duration,
+    pub longest_wait: Duration,
+    /// Gives it again what it was asked last.
+    pub repeat_prompt: bool,
+}
+
+impl Terms {
+    pub fn never() -> Self {
+        Self {
+            policy: Policy::Never,
+            budget: 0,
+            window: Duration::ZERO,
+            first_wait: Duration::ZERO,
+            longest_wait: Duration::ZERO,
+            repeat_prompt: false,
+        }
+    }
+}
+
+/// Why it has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended<'a> {
+    /// By itself, or it was lost (no status).
+    Itself(&'a Exit),
+    /// We ended it, to start it again.
+    ToRestart,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    End,
+    /// Again at this time; the how manieth within the window.
+    Again(Time, u32),
+    /// It was started again too often.
+    Park,
+}
+
+/// What comes after an end, given when it was started again before. `jitter` is anything.
+pub fn next(terms: &Terms, before: &VecDeque<Time>, ended: Ended<'_>, now: Time, jitter: u8) -> Next {
+    let again = match (ended, terms.policy) {
+        (Ended::ToRestart, _) | (_, Policy::Always) => true,
+        (Ended::Itself(exit), Policy::OnFailure) => exit.code != Some(0),
+        (Ended::Itself(_), Policy::Never) => false,
+    };
+    if !again {
+        return Next::End;
+    }
+    let lately = before.iter().filter(|at| now.since(**at) < terms.window && **at <= now).count();
+    let lately = u32::try_from(lately).unwrap_or(u32::MAX);
+    if lately >= terms.budget {
+        return Next::Park;
+    }
+    Next::Again(now.plus(wait(terms, lately, jitter)), lately + 1)
+}
+
+/// Twice as long each time; somewhere between half of it and all of it, so that many do not come back at once.
+fn wait(terms: &Terms, lately: u32, jitter: u8) -> Duration {
+    let doubled = 1_u32.checked_shl(lately).map_or(Duration::MAX, |n| terms.first_wait.saturating_mul(n));
+    let full = doubled.min(terms.longest_wait);
+    full / 2 + (full / 2).mul_f64(f64::from(jitter) / f64::from(u8::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn terms(policy: Policy) -> Terms {
+        Terms {
+            policy,
+            budget: 3,
+            window: Duration::from_mins(10),
+            first_wait: Duration::from_secs(1),
+            longest_wait: Duration::from_mins(1),
+            repeat_prompt: false,
+        }
+    }
+
+    #[test]
+    fn the_policy_decides_what_is_started_again() {
+        let (fine, bad) = (Exit { code: Some(0), signal: None }, Exit { code: Some(1), signal: None });
+        let (killed, lost) = (Exit { code: None, signal: Some(9) }, Exit::default());
+        for (policy, exit, again) in [
+            (Policy::Never, &bad, false),
+            (Policy::OnFailure, &fine, false),
+            (Policy::OnFailure, &bad, true),
+            (Policy::OnFailure, &killed, true),
+            (Policy::OnFailure, &lost, true),
+            (Policy::Always, &fine, true),
+        ] {
+            let next = next(&terms(policy), &VecDeque::new(), Ended::Itself(exit), Time::from_millis(0), 0);
+            assert_eq!(matches!(next, Next::Again(..)), again, "{policy:?} {exit}");
+        }
+        let forced =
+            next(&terms(Policy::Never), &VecDeque::new(), Ended::ToRestart, Time::from_millis(0), 255);
+        assert_eq!(forced, Next::Again(Time::from_millis(1000), 1));
+    }
+
+    proptest! {
+        /// A process that always dies at once is parked, whatever the jitter, and its waits grow.
+        #[test]
+        fn the_budget_ends_it(jitters in prop::collection::vec(any::<u8>(), 4)) {
+            let (terms, mut before, mut now) = (terms(Policy::Always), VecDeque::new(), Time::from_millis(0));
+            let mut waits = Vec::new();
+            for jitter in jitters {
+                match next(&terms, &before, Ended::ToRestart, now, jitter) {
+                    Next::Again(at, attempt) => {
+                        prop_assert_eq!(attempt as usize, before.len() + 1);
+                        waits.push(at.since(now));
+                        before.push_back(at);
+                        now = at;
+                    }
+                    Next::Park => break,
+                    Next::End => prop_assert!(false, "it is always started again"),
+                }
+            }
+            prop_assert_eq!(waits.len(), 3);
+            for (at, wait) in waits.iter().enumerate() {
+                let full = Duration::from_secs(1 << at);
+                prop_assert!(*wait >= full / 2 && *wait <= full);
+            }
+            // Later it may try again.
+            let later = now.plus(terms.window);
+            prop_assert!(matches!(next(&terms, &before, Ended::ToRestart, later, 0), Next::Again(_, 1)));
+        }
+    }
+}

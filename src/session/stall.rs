@@ -1,0 +1,437 @@
+//! Knowing why an agent is quiet: what it said, what its processes do, and what follows from both. Pure.
+//!
+//! ```text
+//!   talk    the last output, progress, or word of a person; heartbeats count, but not for ever
+//!   stir    the last look that found its processes at work: CPU, I/O, network
+//!
+//!   waiting for you       something is open                       (never a stall)
+//!   waiting for service   it told of a limit that is not over yet (never a stall)
+//!   idle                  no turn
+//!   working               talk or stir a moment ago
+//!   quiet                 neither, for a while
+//!   stuck                 neither, past the threshold; or stir without talk past a longer one
+//!   gone                  a process of it is stopped
+//! ```
+//!
+//! [`ladder`] decides what is done about the last two. Everything here is part of the session's snapshot, so that the
+//! time spent quiet counts across restarts of the daemon.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{LadderChoice, Rung, Running, Situation, Standing, Time};
+use crate::host::Activity;
+
+mod ladder;
+#[cfg(test)]
+mod tests;
+
+pub(super) use ladder::{Episode, Move, Performed};
+
+/// Tools that are remembered as open; what begins beyond it is not named to people.
+const MAX_TOOLS: usize = 64;
+/// Looked at this often when nothing is due.
+const IDLE_PACE: Duration = Duration::from_mins(1);
+/// A moment: less than this is not worth a word.
+const MOMENT: Duration = Duration::from_secs(30);
+/// Looks closer together than this say nothing about activity.
+const SHORTEST_PACE: Duration = Duration::from_millis(250);
+const LONGEST_PACE: Duration = Duration::from_secs(30);
+/// From here on processes are at work, per second: an idle event loop with its timers stays below.
+const BUSY_CPU_MILLIS: u64 = 20;
+const BUSY_IO_BYTES: u64 = 16 * 1024;
+const BUSY_NET_BYTES: u64 = 16;
+/// The system's clock for processes ticks, and ours does not.
+const TICK_MILLIS: i64 = 1000;
+/// A limit whose end is not told is asked about again after this.
+const UNTOLD_LIMIT: Duration = Duration::from_mins(15);
+/// How often in a row an agent is told that its limit is over.
+const MAX_RESUMES: u32 = 10;
+
+/// How sessions are watched: thresholds, the ladder, restarts. `None` is never.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vigil {
+    pub ladder: Vec<Rung>,
+    /// Nothing said, nothing runs.
+    pub silent_after: Option<Duration>,
+    /// A tool or a process runs, with no CPU, I/O or network activity.
+    pub no_cpu_after: Option<Duration>,
+    /// Its processes are busy, but it says nothing.
+    pub busy_after: Option<Duration>,
+    /// Heartbeats without progress count as life this long.
+    pub heartbeats_count_for: Option<Duration>,
+    /// A process of it is stopped.
+    pub stopped_after: Option<Duration>,
+    /// How long a step may take to work before the next.
+    pub verify: Duration,
+    /// Something waits for people.
+    pub remind_after: Option<Duration>,
+    pub nudge_text: String,
+    pub reprompt_text: String,
+    /// Tells the agent to go on when its limit is over, if that is not further away than this.
+    pub resume_after_limit: Option<Duration>,
+    pub resume_text: String,
+    pub restart: super::restart::Terms,
+}
+
+impl Vigil {
+    /// Nothing is watched and nothing restarted.
+    pub fn off() -> Self {
+        Self {
+            ladder: Vec::new(),
+            silent_after: None,
+            no_cpu_after: None,
+            busy_after: None,
+            heartbeats_count_for: None,
+            stopped_after: None,
+            verify: MOMENT,
+            remind_after: None,
+            nudge_text: String::new(),
+            reprompt_text: String::new(),
+            resume_after_limit: None,
+            resume_text: String::new(),
+            restart: super::restart::Terms::never(),
+        }
+    }
+
+    /// How often a quiet agent is looked at.
+    fn pace(&self) -> Duration {
+        let thresholds = [self.silent_after, self.no_cpu_after, self.stopped_after, Some(self.verify)];
+        let shortest = thresholds.into_iter().flatten().min().unwrap_or(LONGEST_PACE);
+        (shortest / 8).clamp(SHORTEST_PACE, LONGEST_PACE)
+    }
+}
+
+/// What the session is doing, by its own state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    pub now: Time,
+    /// Of its process.
+    pub started: Time,
+    /// Since when a turn runs.
+    pub turn: Option<Time>,
+    /// Something is open for a person.
+    pub open: bool,
+}
+
+/// A limit of its service that an agent told of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    pub kind: String,
+    pub since: Time,
+    pub until: Time,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Look {
+    at: Time,
+    activity: Activity,
+    /// It was compared with an earlier one.
+    measured: bool,
+}
+
+/// What is known of how an agent is doing. Part of the session's snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watch {
+    said: Option<Time>,
+    beat: Option<Time>,
+    /// Stands for the progress of the last heartbeat.
+    progress: Option<u64>,
+    stirred: Option<Time>,
+    /// Since when a process of it is seen stopped.
+    stopped: Option<Time>,
+    tools: BTreeMap<String, Running>,
+    look: Option<Look>,
+    /// When it was classified last.
+    #[serde(skip)]
+    looked: Option<Time>,
+    /// How long the snapshot has not been told of it.
+    #[serde(skip)]
+    kept: Option<Time>,
+    pub(super) limit: Option<Limit>,
+    /// How often in a row it was told that a limit was over.
+    resumes: u32,
+    waiting: Option<Time>,
+    reminders: u32,
+    pub(super) snoozed_until: Option<Time>,
+    pub(super) choice: LadderChoice,
+    episode: Option<Episode>,
+    relapse: Option<ladder::Relapse>,
+}
+
+impl Watch {
+    /// The agent said something, or a person did: the clock begins anew.
+    pub(super) fn heard(&mut self, now: Time) {
+        self.said = Some(now);
+    }
+
+    pub(super) fn beat(&mut self, progress: u64, now: Time) {
+        self.beat = Some(now);
+        if self.progress.replace(progress) != Some(progress) {
+            self.heard(now);
+        }
+    }
+
+    /// A tool call that it told of begins, goes on, or is over.
+    pub(super) fn tool(&mut self, id: &str, name: &str, open: bool, now: Time) {
+        if !open {
+            self.tools.remove(id);
+        } else if self.tools.len() < MAX_TOOLS || self.tools.contains_key(id) {
+            let running = || Running { name: name.to_owned(), since: now };
+            self.tools.entry(id.to_owned()).or_insert_with(running);
+        }
+    }
+
+    /// What ran in the turn runs no longer.
+    pub(super) fn turn_over(&mut self) {
+        self.tools.clear();
+        self.relapse = None;
+    }
+
+    /// A new process: nothing is known of it.
+    pub(super) fn anew(&mut self, now: Time) {
+        let Self { snoozed_until, choice, episode, relapse, resumes, .. } = std::mem::take(self);
+        *self = Self { resumes, snoozed_until, choice, episode, relapse, ..Self::default() };
+        self.heard(now);
+    }
+
+    pub(super) fn limited(&mut self, kind: &str, until: Option<Time>, now: Time) {
+        let until = until.unwrap_or_else(|| now.plus(UNTOLD_LIMIT));
+        self.limit = Some(Limit { kind: kind.to_owned(), since: now, until });
+    }
+
+    /// It does something that takes its service.
+    pub(super) fn unlimited(&mut self) {
+        self.limit = None;
+        self.resumes = 0;
+    }
+
+    /// What its processes have done, as of now. `None` where that cannot be seen.
+    pub(super) fn look(&mut self, activity: Option<Activity>, now: Time, vigil: &Vigil) {
+        let Some(activity) = activity else {
+            (self.look, self.stopped) = (None, None);
+            return;
+        };
+        match &activity.stopped {
+            None => self.stopped = None,
+            Some(_) => {
+                self.stopped.get_or_insert(now);
+            }
+        }
+        // What it did while it still talked says nothing about what it does now.
+        let talk = self.talk(vigil);
+        let before = self.look.take().filter(|look| talk.is_none_or(|talk| look.at > talk) && look.at < now);
+        if let Some(before) = &before
+            && now.since(before.at) < SHORTEST_PACE
+        {
+            self.look = Some(before.clone());
+            return;
+        }
+        if before.as_ref().is_some_and(|before| stirs(&before.activity, &activity, now.since(before.at))) {
+            self.stirred = Some(now);
+        }
+        self.look = Some(Look { at: now, activity, measured: before.is_some() });
+    }
+
+    pub(super) fn last_talk(&self, vigil: &Vigil) -> Option<Time> {
+        self.talk(vigil)
+    }
+
+    /// The last sign of life that it gave by itself, or a word of a person.
+    fn talk(&self, vigil: &Vigil) -> Option<Time> {
+        let said = self.said?;
+        let beats = self.beat.map(|beat| match vigil.heartbeats_count_for {
+            None => beat,
+            Some(long) => beat.min(said.plus(long)),
+        });
+        Some(said.max(beats.unwrap_or(said)))
+    }
+
+    /// What runs: a tool that it told of, or the first process that began in this turn.
+    fn running(&self, setting: &Setting) -> Option<Running> {
+        let told = self.tools.values().min_by_key(|tool| tool.since).cloned();
+        told.or_else(|| {
+            let (look, turn) = (self.look.as_ref()?, setting.turn?.minus_millis(TICK_MILLIS));
+            let began = |age: u64| look.at.minus_millis(i64::try_from(age).unwrap_or(i64::MAX));
+            let children = look.activity.children.iter();
+            let children =
+                children.map(|child| Running { name: child.name.clone(), since: began(child.age_millis) });
+            children.into_iter().find(|child| child.since >= turn)
+        })
+    }
+
+    /// Where it stands, and why.
+    pub(super) fn standing(&self, setting: &Setting, vigil: &Vigil) -> Standing {
+        let Setting { now, started, turn, open } = *setting;
+        let standing = |state, since| Standing {
+            state,
+            since,
+            why: String::new(),
+            running: None,
+            done: None,
+            until: None,
+            snoozed_until: self.snoozed_until.filter(|until| *until > now),
+            ladder_off: self.rungs(vigil).is_empty(),
+        };
+        if open {
+            return standing(Situation::WaitingForYou, self.waiting.unwrap_or(now));
+        }
+        if let (Some(since), Some(after)) = (self.stopped, vigil.stopped_after)
+            && now.since(since.max(self.talk(vigil).unwrap_or(since))) >= after
+        {
+            let name = self.look.as_ref().and_then(|look| look.activity.stopped.clone()).unwrap_or_default();
+            let (why, done) = (format!("{name} is stopped by a signal"), self.done(vigil));
+            return Standing { why, done, ..standing(Situation::Gone, since) };
+        }
+        if let Some(limit) = &self.limit {
+            let (why, until) = (format!("{} limit", limit.kind), Some(limit.until));
+            return Standing { why, until, ..standing(Situation::WaitingForService, limit.since) };
+        }
+        let Some(turn) = turn else { return standing(Situation::Idle, started) };
+        let talk = self.talk(vigil).unwrap_or(turn);
+        let running = self.running(setting);
+        let stirred = self.stirred.filter(|stirred| *stirred > talk);
+        let busy = stirred.is_some() && stirred == self.look.as_ref().map(|look| look.at);
+        let too_long = vigil.busy_after.is_some_and(|after| now.since(talk) >= after);
+        let life = if too_long { talk } else { stirred.unwrap_or(talk) };
+        let silence = now.since(life);
+        // Without a look at its processes, something that it said to be running may be at work.
+        let blind = self.look.is_none();
+        let threshold = match &running {
+            Some(_) if blind => vigil.busy_after,
+            Some(_) => vigil.no_cpu_after,
+            None => vigil.silent_after,
+        };
+        // Two looks are needed to know that nothing happens in between.
+        let sure = self.look.as_ref().is_none_or(|look| look.measured);
+        let state = if too_long || (sure && !busy && threshold.is_some_and(|after| silence >= after)) {
+            Situation::Stuck
+        } else if busy || silence < MOMENT.min(threshold.unwrap_or(MOMENT) / 2) {
+            Situation::Working
+        } else {
+            Situation::Quiet
+        };
+        let why = self.reason(busy, running.is_some(), state);
+        let done = if state == Situation::Stuck { self.done(vigil) } else { None };
+        let since = if state == Situation::Working { turn } else { life };
+        Standing { why, running, done, ..standing(state, since) }
+    }
+
+    fn reason(&self, busy: bool, running: bool, state: Situation) -> String {
+        let Some(look) = &self.look else { return "nothing said, its activity cannot be seen".to_owned() };
+        let connections = match look.activity.connections {
+            Some(0) | None => None,
+            Some(1) => Some("1 connection without traffic".to_owned()),
+            Some(n) => Some(format!("{n} connections without traffic")),
+        };
+        match (busy, running) {
+            (true, _) if state == Situation::Stuck => "busy, but nothing said".to_owned(),
+            (true, _) => "busy".to_owned(),
+            (false, true) => connections.map_or_else(|| "no CPU".to_owned(), |c| format!("no CPU, {c}")),
+            (false, false) => {
+                format!("nothing said, {}", connections.unwrap_or_else(|| "nothing runs".to_owned()))
+            }
+        }
+    }
+
+    /// When it is to be looked at again.
+    pub(super) fn next(&self, setting: &Setting, vigil: &Vigil) -> Option<Time> {
+        let Setting { now, started, turn, open } = *setting;
+        if open {
+            return self.reminder_due(vigil).filter(|_| !self.is_snoozed(now));
+        }
+        let last =
+            self.look.as_ref().map_or(started, |look| look.at).max(self.talk(vigil).unwrap_or(started));
+        let watched = !self.rungs(vigil).is_empty() || turn.is_some();
+        let pace = match turn {
+            Some(_) if self.limit.is_none() && !self.is_exhausted(vigil) => vigil.pace(),
+            _ if self.stopped.is_some() => vigil.pace(),
+            _ => IDLE_PACE,
+        };
+        let sample = watched.then(|| last.plus(pace));
+        let limit = self.limit.as_ref().map(|limit| limit.until);
+        let climb = self.episode.as_ref().and_then(|episode| episode.due(self.rungs(vigil)));
+        // What was due at the last look was dealt with then. A clock that was set back begins anew.
+        let looked = self.looked.filter(|looked| *looked <= now);
+        let fresh = |time: &Time| looked.is_none_or(|looked| *time > looked);
+        [sample, limit, climb, self.snoozed_until].into_iter().flatten().filter(fresh).min()
+    }
+
+    /// It was classified.
+    pub(super) fn looked(&mut self, now: Time) {
+        self.looked = Some(now);
+    }
+
+    /// Whether the snapshot should be told of what has changed a little.
+    pub(super) fn is_stale(&mut self, now: Time, bearable: Duration) -> bool {
+        let stale = self.kept.is_none_or(|kept| now.since(kept) >= bearable || kept > now);
+        if stale {
+            self.kept = Some(now);
+        }
+        stale
+    }
+
+    pub(super) fn is_snoozed(&self, now: Time) -> bool {
+        self.snoozed_until.is_some_and(|until| until > now)
+    }
+
+    /// Something is open for a person, or nothing is any more.
+    pub(super) fn waits(&mut self, open: bool, now: Time) {
+        if !open {
+            (self.waiting, self.reminders) = (None, 0);
+        } else if self.waiting.is_none() {
+            self.waiting = Some(now);
+        }
+    }
+
+    /// Each reminder comes twice as late as the one before.
+    fn reminder_due(&self, vigil: &Vigil) -> Option<Time> {
+        let after = vigil.remind_after?.saturating_mul(1_u32.checked_shl(self.reminders).unwrap_or(u32::MAX));
+        Some(self.waiting?.plus(after))
+    }
+
+    /// Since when people are waited for, if they are to be reminded of it now.
+    pub(super) fn reminder(&mut self, now: Time, vigil: &Vigil) -> Option<Time> {
+        if self.is_snoozed(now) || self.reminder_due(vigil)? > now {
+            return None;
+        }
+        self.reminders += 1;
+        self.waiting
+    }
+
+    /// The limit that is over now, and whether the agent is told so.
+    pub(super) fn limit_over(&mut self, now: Time, vigil: &Vigil) -> Option<(Limit, bool)> {
+        if self.limit.as_ref()?.until > now {
+            return None;
+        }
+        let limit = self.limit.take()?;
+        let resume = self.resumes(&limit, vigil) && !self.is_snoozed(now) && !self.rungs(vigil).is_empty();
+        self.resumes += u32::from(resume);
+        self.heard(now);
+        Some((limit, resume))
+    }
+
+    /// Whether the agent will be told to go on.
+    pub(super) fn resumes(&self, limit: &Limit, vigil: &Vigil) -> bool {
+        let near = vigil.resume_after_limit.is_some_and(|most| limit.until.since(limit.since) <= most);
+        near && self.resumes < MAX_RESUMES
+    }
+}
+
+/// Whether processes were at work between two looks.
+fn stirs(before: &Activity, after: &Activity, elapsed: Duration) -> bool {
+    let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+    let rises = |before: Option<u64>, after: Option<u64>, per_second: u64| match (before, after) {
+        // What falls belongs to processes or connections that have ended: something has happened.
+        (Some(before), Some(after)) if after < before => true,
+        (Some(before), Some(after)) => {
+            (after - before).saturating_mul(1000) >= per_second.saturating_mul(millis).max(1)
+        }
+        _ => false,
+    };
+    rises(Some(before.cpu_millis), Some(after.cpu_millis), BUSY_CPU_MILLIS)
+        || rises(before.io_bytes, after.io_bytes, BUSY_IO_BYTES)
+        || rises(before.net_bytes, after.net_bytes, BUSY_NET_BYTES)
+}

@@ -1,0 +1,299 @@
+//! The watch over an agent: what it gives as signs of life, and what is done when there are none.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Carries, Effect, How, Out, Refused, Stage, State};
+use crate::domain::{
+    Json, Kind, LadderChoice, Outbound, Resets, Rung, Situation, Standing, Time, Watched, span,
+};
+use crate::host::Activity;
+use crate::session::stall::{Move, Performed, Setting, Vigil};
+
+/// Who does what nobody has asked for.
+pub(super) const BY: &str = "intercom";
+/// By so much the snapshot may lag behind the signs of life of an agent that talks…
+const TALK_LAG: Duration = Duration::from_secs(1);
+/// … and of one that is only busy.
+const STIR_LAG: Duration = Duration::from_mins(1);
+/// Processes are as old as they were, give or take the system's ticks.
+const SAME_START: Duration = Duration::from_secs(5);
+
+impl State {
+    /// The agent gives a sign of life.
+    pub(super) fn alive(&mut self, by: &str, out: &mut Out<'_, '_>) {
+        self.watch.heard(out.now());
+        self.back_to_life(by, out);
+    }
+
+    /// Heartbeats are signs of life too, but without progress not for ever.
+    pub(super) fn beats(&mut self, mark: u64, out: &mut Out<'_, '_>) {
+        let now = out.now();
+        self.watch.beat(mark, now);
+        if self.watch.last_talk(out.vigil()) == Some(now) {
+            self.back_to_life("heartbeat", out);
+        }
+    }
+
+    fn back_to_life(&mut self, by: &str, out: &mut Out<'_, '_>) {
+        let now = out.now();
+        if let Some(recovered) = self.watch.recover(now) {
+            let after = recovered.after;
+            let took = span(now.since(after.at));
+            let data = json!({
+                "after": after.name(), "seconds": now.since(after.at).as_secs(), "by": by,
+                "quiet_since": recovered.since.to_string(),
+                "summary": format!("recovered after {}, {took} after, by {by}", after.name()),
+            });
+            out.record(Kind::StallRecovered, Json::of(&data));
+            self.dirty = true;
+        }
+        if self.watch.limit.is_none() && self.standing.take().is_some() {
+            self.dirty = true;
+        }
+        self.dirty |= self.watch.is_stale(now, TALK_LAG);
+    }
+
+    /// A person did something.
+    pub(super) fn acted(&mut self, by: &str, out: &mut Out<'_, '_>) {
+        if self.watch.reset(out.now()) {
+            out.record(Kind::StallReset, Json::of(&json!({ "by": by })));
+        }
+        if self.watch.limit.is_none() {
+            self.standing = None;
+        }
+    }
+
+    pub(super) fn turn_over(&mut self) {
+        self.watch.turn_over();
+        self.unfinished = None;
+    }
+
+    pub(super) fn limited(&mut self, kind: &str, resets: Resets, params: &Json, out: &mut Out<'_, '_>) {
+        #[derive(Serialize)]
+        struct Limited<'a> {
+            limit: &'a str,
+            until: String,
+            resumes: bool,
+            params: &'a Json,
+        }
+        let (now, vigil) = (out.now(), out.vigil());
+        let until = match resets {
+            Resets::At(at) => Some(at),
+            Resets::After(wait) => Some(now.plus(wait)),
+            Resets::Unknown => None,
+        };
+        self.watch.limited(kind, until, now);
+        if let Some(limit) = &self.watch.limit {
+            let (until, resumes) = (limit.until.to_string(), self.watch.resumes(limit, vigil));
+            out.record(Kind::StallLimited, Json::of(&Limited { limit: kind, until, resumes, params }));
+        }
+        self.standing = Some(self.watch.standing(&self.setting(now), vigil));
+        self.dirty = true;
+    }
+
+    fn setting(&self, now: Time) -> Setting {
+        Setting {
+            now,
+            started: self.started_at.unwrap_or(self.about.created_at),
+            turn: self.turn.as_ref().map(|turn| turn.started_at),
+            open: self.has_open(),
+        }
+    }
+
+    /// When something is due by the clock: a look at the agent, a reminder, a step, an expiry.
+    pub fn next_due(&self, now: Time, vigil: &Vigil) -> Option<Time> {
+        match self.stage {
+            Stage::Running => self.watch.next(&self.setting(now), vigil),
+            Stage::Resting { at, .. } => Some(at),
+            _ => None,
+        }
+    }
+
+    /// A look at what its processes do, and what follows.
+    pub(super) fn watched(&mut self, activity: Option<Activity>, out: &mut Out<'_, '_>) {
+        let (now, vigil) = (out.now(), out.vigil());
+        if self.stage != Stage::Running {
+            return;
+        }
+        if let Some(since) = self.watch.reminder(now, vigil) {
+            let data = json!({ "waiting_for": self.open_in_words(), "since": since.to_string() });
+            out.record(Kind::StallReminder, Json::of(&data));
+            self.dirty = true;
+        }
+        if let Some((limit, resume)) = self.watch.limit_over(now, vigil) {
+            out.record(Kind::StallLimitOver, Json::of(&json!({ "limit": limit.kind, "resumed": resume })));
+            if resume {
+                self.tell_to_go_on(&vigil.resume_text, out);
+            }
+            self.dirty = true;
+        }
+        self.watch.look(activity, now, vigil);
+        self.watch.looked(now);
+        let setting = self.setting(now);
+        let standing = self.watch.standing(&setting, vigil);
+        if standing.state.is_stall() {
+            for taken in self.watch.climb(&standing, now, vigil) {
+                self.take_step(taken, &standing, out);
+            }
+        } else if self.watch.episode().is_some() {
+            self.back_to_life("activity", out);
+        }
+        if self.stage == Stage::Running {
+            self.publish(self.watch.standing(&self.setting(now), vigil));
+        }
+        self.dirty |= self.watch.is_stale(now, STIR_LAG);
+    }
+
+    /// What people see changes only if there is something new in it.
+    fn publish(&mut self, mut standing: Standing) {
+        let says_more = match standing.state {
+            Situation::Quiet | Situation::Stuck | Situation::Gone | Situation::WaitingForService => true,
+            Situation::Working => standing.why == "busy",
+            Situation::WaitingForYou | Situation::Idle => false,
+        };
+        let before = self.standing.as_ref().and_then(|before| before.running.as_ref());
+        if let (Some(before), Some(running)) = (before, &mut standing.running) {
+            let apart = running.since.since(before.since).max(before.since.since(running.since));
+            if before.name == running.name && apart < SAME_START {
+                running.since = before.since;
+            }
+        }
+        let standing = says_more.then_some(standing);
+        if standing != self.standing {
+            self.standing = standing;
+            self.dirty = true;
+        }
+    }
+
+    fn take_step(&mut self, step: Move, standing: &Standing, out: &mut Out<'_, '_>) {
+        let now = out.now();
+        self.dirty = true;
+        match step {
+            Move::Failed(last) => {
+                let data = json!({
+                    "step": last.rung, "name": last.name(), "seconds": now.since(last.at).as_secs(),
+                    "why": standing.sentence(now),
+                });
+                out.record(Kind::StallFailed, Json::of(&data));
+            }
+            Move::Take(step, number, of) => {
+                record_step(&step, (number, of), standing, out);
+                self.perform(step, standing, out);
+            }
+        }
+    }
+
+    /// What cannot be sent has not helped: that is told when the next step is due.
+    fn perform(&mut self, step: Performed, standing: &Standing, out: &mut Out<'_, '_>) {
+        let vigil = out.vigil();
+        match step.rung {
+            Rung::Alert | Rung::Escalate => {}
+            Rung::Nudge => {
+                let message = match step.attempt {
+                    1 => vigil.nudge_text.clone(),
+                    _ => format!("{} ({})", vigil.nudge_text, standing.sentence(out.now())),
+                };
+                self.nudge(message, BY, out).ok(); // as above
+            }
+            Rung::Interrupt => {
+                let reason = standing.sentence(out.now());
+                if self.interrupt(reason, BY, out).is_ok() {
+                    self.put(vigil.reprompt_text.clone(), BY.to_owned(), true, out).ok(); // as above
+                }
+            }
+            Rung::Restart => {
+                let data = json!({ "how": How::Stop, "by": BY, "again": true });
+                out.record(Kind::SessionStopping, Json::of(&data));
+                out.effects.push(Effect::Stop { how: How::Stop });
+                self.stage = Stage::Stopping { how: How::Stop, by: BY.to_owned(), again: true };
+            }
+        }
+    }
+
+    /// In a turn it is nudged, otherwise prompted.
+    fn tell_to_go_on(&mut self, text: &str, out: &mut Out<'_, '_>) {
+        if self.turn.is_none() {
+            self.put(text.to_owned(), BY.to_owned(), true, out).ok(); // with a full queue it has enough to do
+        } else if self.running().is_ok() {
+            out.record(Kind::Nudge, Json::of(&json!({ "message": text, "by": BY })));
+            self.send(Outbound::Nudge { message: text.to_owned() }, Carries::Nudge, out);
+        }
+    }
+
+    /// After a restart because of a stall: it works on, or people have to tell it what to do.
+    pub(super) fn started_again(&mut self, out: &mut Out<'_, '_>) {
+        let (now, vigil) = (out.now(), out.vigil());
+        let Some(since) = self.watch.episode().map(|episode| episode.since) else { return };
+        if self.turn.is_some() || !self.queue.is_empty() {
+            return self.watch.postpone(now, vigil);
+        }
+        if let Some((step, of)) = self.watch.give_up(now, vigil) {
+            let standing = Standing {
+                state: Situation::Idle,
+                since,
+                why: "started again, and waits to be told what to do".to_owned(),
+                running: None,
+                done: None,
+                until: None,
+                snoozed_until: None,
+                ladder_off: false,
+            };
+            record_step(&step, (of, of), &standing, out);
+        }
+    }
+
+    pub(super) fn snooze(
+        &mut self,
+        until: Option<Time>,
+        by: &str,
+        out: &mut Out<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.steerable()?;
+        let at = until.map(|until| until.to_string());
+        out.record(Kind::StallSnoozed, Json::of(&json!({ "until": at, "by": by })));
+        self.watch.snooze(until);
+        self.restand(out);
+        Ok(())
+    }
+
+    pub(super) fn choose_ladder(
+        &mut self,
+        choice: LadderChoice,
+        by: &str,
+        out: &mut Out<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.steerable()?;
+        out.record(Kind::StallLadder, Json::of(&json!({ "ladder": choice.to_string(), "by": by })));
+        self.watch.choose(choice);
+        self.restand(out);
+        Ok(())
+    }
+
+    /// What people see is up to date at once.
+    fn restand(&mut self, out: &Out<'_, '_>) {
+        if self.standing.is_some() {
+            self.publish(self.watch.standing(&self.setting(out.now()), out.vigil()));
+        }
+    }
+
+    pub(super) fn watched_over(&self) -> Watched {
+        Watched {
+            standing: self.standing.clone(),
+            ladder: self.watch.choice.clone(),
+            snoozed_until: self.watch.snoozed_until,
+        }
+    }
+}
+
+fn record_step(step: &Performed, (number, of): (usize, usize), standing: &Standing, out: &mut Out<'_, '_>) {
+    let now = out.now();
+    let data = json!({
+        "step": step.rung, "name": step.name(), "number": number, "of": of,
+        "state": standing.state, "quiet_since": standing.since.to_string(),
+        "quiet_seconds": now.since(standing.since).as_secs(), "why": standing.sentence(now),
+    });
+    out.record(Kind::StallStep, Json::of(&data));
+}

@@ -1,0 +1,59 @@
+//! How sessions are watched, from the configuration.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::config::{AgentProfile, Config, RestartPolicy};
+use crate::session::Vigil;
+use crate::session::restart::{Policy, Terms};
+
+/// For each profile, and for everybody else.
+#[derive(Debug, Clone)]
+pub(super) struct Vigils {
+    profiles: BTreeMap<String, Arc<Vigil>>,
+    general: Arc<Vigil>,
+}
+
+impl Vigils {
+    pub(super) fn new(config: &Config) -> Self {
+        let of = |profile: &AgentProfile| Arc::new(vigil(config, profile));
+        Self {
+            profiles: config.agents.iter().map(|(name, profile)| (name.clone(), of(profile))).collect(),
+            general: of(&AgentProfile::default()),
+        }
+    }
+
+    pub(super) fn of(&self, agent: Option<&str>) -> Arc<Vigil> {
+        Arc::clone(agent.and_then(|name| self.profiles.get(name)).unwrap_or(&self.general))
+    }
+}
+
+fn vigil(config: &Config, profile: &AgentProfile) -> Vigil {
+    let (stall, restart) = (profile.stall.over(&config.stall), profile.restart.over(&config.restart));
+    Vigil {
+        ladder: stall.ladder.0,
+        silent_after: stall.silent_after.0,
+        no_cpu_after: stall.no_cpu_after.0,
+        busy_after: stall.busy_after.0,
+        heartbeats_count_for: stall.heartbeats_count_for.0,
+        stopped_after: stall.stopped_after.0,
+        verify: stall.verify.0,
+        remind_after: stall.remind_after.0,
+        nudge_text: stall.nudge_text,
+        reprompt_text: stall.reprompt_text,
+        resume_after_limit: stall.resume_after_limit.0,
+        resume_text: stall.resume_text,
+        restart: Terms {
+            policy: match restart.policy {
+                RestartPolicy::Never => Policy::Never,
+                RestartPolicy::OnFailure => Policy::OnFailure,
+                RestartPolicy::Always => Policy::Always,
+            },
+            budget: restart.budget,
+            window: restart.window.0,
+            first_wait: restart.first_wait.0,
+            longest_wait: restart.longest_wait.0,
+            repeat_prompt: restart.repeat_prompt,
+        },
+    }
+}
