@@ -1,11 +1,14 @@
 //! A fleet of agents: started, left by a daemon that is killed, found again, stopped, and what each of them takes.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 
 use crate::daemon::{Build, Daemon};
 use crate::report::Report;
+
+/// Several looks at each agent.
+const WATCHED: Duration = Duration::from_mins(1);
 
 pub(crate) fn round(build: &Build, agents: usize, report: &mut Report) -> anyhow::Result<()> {
     let name = &build.name;
@@ -22,6 +25,12 @@ pub(crate) fn round(build: &Build, agents: usize, report: &mut Report) -> anyhow
         memory,
         "< 1024",
     );
+
+    // They have said something, and are in a turn: each is looked at to see whether it is stuck.
+    let (before, began) = (daemon.cpu_seconds()?, Instant::now());
+    std::thread::sleep(WATCHED);
+    let busy = (daemon.cpu_seconds()? - before) / began.elapsed().as_secs_f64() * 100.0;
+    report.add_target(format!("watching {agents} quiet agents{name}"), "% of a core", busy, "< 2");
 
     daemon.kill()?;
     let started = Instant::now();

@@ -454,6 +454,9 @@ impl Actor {
         }
         self.warn(&effects);
         let (write, todo) = self.write(effects, outgoing, consumed);
+        if write.is_empty() {
+            return; // a look that found nothing new
+        }
         let write = Arc::new(write);
         let mut delay = RETRY_FIRST;
         while let Err(error) = self.store.write(Arc::clone(&write)).await {

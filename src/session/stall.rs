@@ -98,7 +98,7 @@ impl Vigil {
 
     /// How often a quiet agent is looked at.
     fn pace(&self) -> Duration {
-        let thresholds = [self.silent_after, self.no_cpu_after, self.stopped_after, Some(self.verify)];
+        let thresholds = [self.silent_after, self.no_cpu_after, Some(self.verify)];
         let shortest = thresholds.into_iter().flatten().min().unwrap_or(LONGEST_PACE);
         (shortest / 8).clamp(SHORTEST_PACE, LONGEST_PACE)
     }

@@ -45,6 +45,16 @@ pub struct Snapshot {
 }
 
 impl Write {
+    /// Nothing would change.
+    pub fn is_empty(&self) -> bool {
+        let Self { facts, ledger, outgoing, snapshot, consumed, .. } = self;
+        facts.is_empty()
+            && ledger.is_empty()
+            && outgoing.is_empty()
+            && snapshot.is_none()
+            && consumed.is_none()
+    }
+
     pub(super) fn apply(&self, connection: &Connection, next: &mut u64) -> Result<(), StoreError> {
         let begins =
             self.generation == 1 && self.snapshot.as_ref().is_some_and(|snapshot| snapshot.launch.is_some());

@@ -61,6 +61,8 @@ const ENDPOINTS: &[(&str, &str, Option<&str>)] = &[
     ("DELETE", "/api/v1/prompts/none-such", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/nudge", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/interrupt", Some("operator")),
+    ("POST", "/api/v1/sessions/none-such/snooze", Some("operator")),
+    ("POST", "/api/v1/sessions/none-such/ladder", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/stop", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/kill", Some("admin")),
     ("POST", "/api/v1/sessions/none-such/resume", Some("admin")),

@@ -104,6 +104,8 @@ fn every_answer_is_as_described() {
     described.call("DELETE", "/prompts/{id}", prompt["id"].as_str().unwrap(), "", None);
     described.call("POST", "/sessions/{id}/nudge", &id, "", Some(&json!({})));
     described.call("POST", "/sessions/{id}/interrupt", &id, "", Some(&json!({})));
+    described.call("POST", "/sessions/{id}/snooze", &id, "", Some(&json!({ "for": "1m" })));
+    described.call("POST", "/sessions/{id}/ladder", &id, "", Some(&json!({ "ladder": "off" })));
     described.call("POST", "/policy/test", "", "", Some(&json!({ "rules": "[[rule]]\nthen = \"allow\"" })));
     described.call("POST", "/policy/test", "", "", Some(&json!({ "rules": "[[rule]]\nthen = \"perhaps\"" })));
     described.call("DELETE", "/grants/{id}", "grt_0000000000000000", "", None);

@@ -83,7 +83,10 @@ fn who_ignores_everything_is_climbed_to_the_end_once() {
         event["data"]["step"] == "escalate" && event["seq"].as_u64() > first["seq"].as_u64()
     });
     let events = daemon.so_far(&session);
-    assert_eq!(steps(&events), ["alert", "nudge 1", "nudge 2", "interrupt", "restart", "escalate", "escalate"]);
+    assert_eq!(
+        steps(&events),
+        ["alert", "nudge 1", "nudge 2", "interrupt", "restart", "escalate", "escalate"]
+    );
     let failed = of_kind(&events, "stall.failed");
     let failed: Vec<&str> = failed.iter().map(|event| event["data"]["name"].as_str().unwrap()).collect();
     assert_eq!(failed, ["nudge 1", "nudge 2", "interrupt"]);
