@@ -71,6 +71,10 @@ impl RequestId {
         Self(serde_json::Value::from(text).to_string().into_boxed_str())
     }
 
+    pub fn number(number: u64) -> Self {
+        Self(number.to_string().into_boxed_str())
+    }
+
     /// As it stands in JSON: a string has its quotes.
     pub fn as_json(&self) -> &str {
         &self.0

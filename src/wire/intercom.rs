@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::unquote;
 use crate::domain::RequestId;
 
 /// What an agent may send.
@@ -112,7 +113,7 @@ pub fn parse(text: &str) -> Result<Inbound<'_>, Bad> {
         })?),
     };
     let Some(method) = method else { return Err(Bad::Missing { method: None, field: "method", id }) };
-    let Some(method) = borrow(method.get()) else {
+    let Some(method) = unquote(method.get()) else {
         return Err(Bad::Invalid { method: None, field: "method", wanted: "a string", id });
     };
     match &*method {
@@ -322,7 +323,7 @@ fn string<'a>(
     raw: &'a str,
     id: Option<&RequestId>,
 ) -> Result<Cow<'a, str>, Bad> {
-    borrow(raw).ok_or_else(|| not_a_string(method, field, id.cloned()))
+    unquote(raw).ok_or_else(|| not_a_string(method, field, id.cloned()))
 }
 
 fn optional<'a>(
@@ -336,16 +337,7 @@ fn optional<'a>(
 
 /// A string's text; anything else as it stands.
 fn loose_string(raw: &str) -> Cow<'_, str> {
-    borrow(raw).unwrap_or(Cow::Borrowed(raw))
-}
-
-/// The text of a JSON string, borrowed where nothing in it is escaped.
-fn borrow(raw: &str) -> Option<Cow<'_, str>> {
-    let inner = raw.strip_prefix('"')?;
-    if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
-        return inner.strip_suffix('"').map(Cow::Borrowed);
-    }
-    serde_json::from_str::<String>(raw).ok().map(Cow::Owned)
+    unquote(raw).unwrap_or(Cow::Borrowed(raw))
 }
 
 /// What we send to an agent.
