@@ -73,6 +73,6 @@ mod tests {
         assert_eq!(new.parent(), Some(Path::new("/b")));
         assert!(new.to_str().unwrap().starts_with("/b/intercom.db."));
         let answer = Answer { status: 200, body: r#"{"path": "/b/x.new", "bytes": 5}"#.to_owned() };
-        assert_eq!(renamed(&answer, Path::new("/b/x")).unwrap(), r#"{"bytes":5,"path":"/b/x"}"#);
+        assert_eq!(renamed(&answer, Path::new("/b/x")).unwrap(), r#"{"path":"/b/x","bytes":5}"#);
     }
 }

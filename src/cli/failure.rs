@@ -144,7 +144,7 @@ mod tests {
         let body = r#"{"error":{"code":"ended","message":"it ended","hint":null},"session":1}"#;
         assert_eq!(as_json(&Refusal::new(409, body.to_owned()).into()), body);
         let ours = as_json(&Failure::usage("no").hint("yes").into());
-        assert_eq!(ours, r#"{"error":{"code":"usage","hint":"yes","message":"no"}}"#);
+        assert_eq!(ours, r#"{"error":{"code":"usage","message":"no","hint":"yes"}}"#);
         let odd = as_json(&Refusal::new(502, "oh".to_owned()).into());
         assert!(odd.contains(r#""code":"failed""#) && odd.contains("status 502: oh"), "{odd}");
     }

@@ -16,7 +16,7 @@ pub(super) struct ApiError {
     message: String,
     hint: Option<String>,
     /// Beside `error` in the body.
-    extra: Option<(&'static str, Value)>,
+    extra: Option<(&'static str, Box<Value>)>,
 }
 
 impl ApiError {
@@ -62,7 +62,7 @@ impl ApiError {
     }
 
     pub(super) fn with(mut self, key: &'static str, value: Value) -> Self {
-        self.extra = Some((key, value));
+        self.extra = Some((key, Box::new(value)));
         self
     }
 }
@@ -72,7 +72,7 @@ impl IntoResponse for ApiError {
         let error = json!({ "code": self.code, "message": self.message, "hint": self.hint });
         let mut body = json!({ "error": error });
         if let Some((key, value)) = self.extra {
-            body[key] = value;
+            body[key] = *value;
         }
         (self.status, Json(body)).into_response()
     }

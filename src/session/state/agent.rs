@@ -9,7 +9,7 @@ use crate::domain::{
     Risk, Ruling, Said, Verdict,
 };
 
-// What agents sent is passed through as it came; a `serde_json::Value` in between would sort keys and round numbers.
+// What agents sent is passed through as it came; a `serde_json::Value` in between would round numbers.
 
 #[derive(Serialize)]
 struct Request<'a> {
