@@ -1,5 +1,6 @@
 //! Bytes to messages and back: framing and protocols. Nothing here does I/O or keeps session state.
 
+pub mod acp;
 pub mod diff;
 pub mod framing;
 pub mod intercom;

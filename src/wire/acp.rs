@@ -1,0 +1,153 @@
+//! The Agent Client Protocol, version 1, from the side that hosts agents.
+//!
+//! ```text
+//!  agent ──line──► jsonrpc::parse ──┬─ answer  ──► answer::{Initialized, SessionStarted, PromptDone}, trouble::Failure
+//!                                   ├─ request ──► request::Request ──► permission::Card
+//!                                   └─ update  ──► update::Update ──► tool::ToolCall, …
+//!  agent ◄──line── send
+//! ```
+//!
+//! Only what we act on is read, and leniently: a field of another type counts as absent, an unknown variant is just a
+//! word, and whatever came stays beside it as raw JSON. What we send is made of the schema's own types.
+
+pub mod answer;
+pub mod permission;
+pub mod request;
+pub mod send;
+#[cfg(test)]
+mod tests;
+pub mod tool;
+pub mod trouble;
+pub mod update;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::unquote;
+
+/// The version that we speak. An agent may answer with another one.
+pub const VERSION: u64 = 1;
+
+/// The names of the methods.
+pub mod method {
+    use agent_client_protocol_schema::v1::{
+        AGENT_METHOD_NAMES as AGENT, CLIENT_METHOD_NAMES as CLIENT, PROTOCOL_LEVEL_METHOD_NAMES as BOTH,
+    };
+
+    pub const INITIALIZE: &str = AGENT.initialize;
+    pub const AUTHENTICATE: &str = AGENT.authenticate;
+    pub const SESSION_NEW: &str = AGENT.session_new;
+    pub const SESSION_LOAD: &str = AGENT.session_load;
+    pub const SESSION_RESUME: &str = AGENT.session_resume;
+    pub const SESSION_LIST: &str = AGENT.session_list;
+    pub const SESSION_CLOSE: &str = AGENT.session_close;
+    pub const SESSION_PROMPT: &str = AGENT.session_prompt;
+    pub const SESSION_CANCEL: &str = AGENT.session_cancel;
+    pub const SESSION_SET_MODE: &str = AGENT.session_set_mode;
+    pub const SESSION_SET_CONFIG_OPTION: &str = AGENT.session_set_config_option;
+    /// No longer in the schema: models have become config options. Older agents know nothing else.
+    pub const SESSION_SET_MODEL: &str = "session/set_model";
+
+    pub const SESSION_UPDATE: &str = CLIENT.session_update;
+    pub const REQUEST_PERMISSION: &str = CLIENT.session_request_permission;
+    pub const READ_TEXT_FILE: &str = CLIENT.fs_read_text_file;
+    pub const WRITE_TEXT_FILE: &str = CLIENT.fs_write_text_file;
+    pub const TERMINAL_CREATE: &str = CLIENT.terminal_create;
+    pub const TERMINAL_OUTPUT: &str = CLIENT.terminal_output;
+    pub const TERMINAL_WAIT: &str = CLIENT.terminal_wait_for_exit;
+    pub const TERMINAL_KILL: &str = CLIENT.terminal_kill;
+    pub const TERMINAL_RELEASE: &str = CLIENT.terminal_release;
+    pub const ELICITATION_CREATE: &str = CLIENT.elicitation_create;
+    pub const ELICITATION_COMPLETE: &str = CLIENT.elicitation_complete;
+
+    pub const CANCEL_REQUEST: &str = BOTH.cancel_request;
+}
+
+/// A number that counts something; `None` for any other value.
+fn count(raw: Option<&RawValue>) -> Option<u64> {
+    raw.and_then(|raw| raw.get().parse().ok())
+}
+
+fn string(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
+    raw.and_then(|raw| unquote(raw.get()))
+}
+
+fn owned(raw: Option<&RawValue>) -> Option<String> {
+    string(raw).map(Cow::into_owned)
+}
+
+fn list(raw: Option<&RawValue>) -> Vec<&RawValue> {
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+}
+
+fn flag(raw: Option<&RawValue>) -> bool {
+    raw.is_some_and(|raw| raw.get() == "true")
+}
+
+/// A capability is an object, empty or not; `true` will do.
+fn capable(raw: Option<&RawValue>) -> bool {
+    flag(raw) || raw.is_some_and(|raw| raw.get().starts_with('{'))
+}
+
+/// The fields of these names, as raw JSON; one that is `null` is not there. `None` if this is no object, or names one
+/// of them twice.
+fn pick<'a, const N: usize>(raw: &'a RawValue, names: [&str; N]) -> Option<[Option<&'a RawValue>; N]> {
+    let mut from = serde_json::Deserializer::from_str(raw.get());
+    raw.get().starts_with('{').then(|| from.deserialize_map(Pick(names)).ok()).flatten()
+}
+
+/// Like [`pick`], for what need not be there.
+fn inside<'a, const N: usize>(raw: Option<&'a RawValue>, names: [&str; N]) -> [Option<&'a RawValue>; N] {
+    raw.and_then(|raw| pick(raw, names)).unwrap_or([None; N])
+}
+
+struct Pick<'n, const N: usize>([&'n str; N]);
+
+impl<'de, const N: usize> Visitor<'de> for Pick<'_, N> {
+    type Value = [Option<&'de RawValue>; N];
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = [None; N];
+        while let Some(place) = map.next_key_seed(Place(&self.0))? {
+            match place {
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+                Some(place) if found[place].is_some() => return Err(A::Error::custom("named twice")),
+                Some(place) => found[place] = Some(map.next_value::<&RawValue>()?),
+            }
+        }
+        Ok(found.map(|value| value.filter(|value| value.get() != "null")))
+    }
+}
+
+/// Which of these names a key is.
+struct Place<'n>(&'n [&'n str]);
+
+impl<'de> DeserializeSeed<'de> for Place<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Place<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(self.0.iter().position(|name| *name == key))
+    }
+}

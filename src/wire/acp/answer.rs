@@ -1,0 +1,268 @@
+//! What agents answer to our requests.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{capable, count, flag, inside, list, owned, pick, string};
+
+/// What an agent can do. Kept with the session, so that it is known after a restart of ours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each stands for a capability of its own")]
+pub struct Can {
+    pub load: bool,
+    pub resume: bool,
+    pub list: bool,
+    pub close: bool,
+    pub image: bool,
+    pub audio: bool,
+    pub embedded_context: bool,
+    /// Takes words during a turn, by an extension.
+    pub steer: bool,
+}
+
+/// The answer to `initialize`.
+#[derive(Debug)]
+pub struct Initialized<'a> {
+    pub version: Option<u64>,
+    pub name: Option<Cow<'a, str>>,
+    pub agent_version: Option<Cow<'a, str>>,
+    pub can: Can,
+    pub capabilities: Option<&'a RawValue>,
+    pub auth_methods: Vec<AuthMethod>,
+}
+
+impl<'a> Initialized<'a> {
+    /// `None` if it is no object.
+    pub fn read(result: &'a RawValue) -> Option<Self> {
+        let [version, capabilities, info, auth, meta] =
+            pick(result, ["protocolVersion", "agentCapabilities", "agentInfo", "authMethods", "_meta"])?;
+        let [name, title, agent_version] = inside(info, ["name", "title", "version"]);
+        let mut can = Can::read(capabilities);
+        can.steer |= steers(meta);
+        Some(Self {
+            version: count(version),
+            name: string(title).or_else(|| string(name)),
+            agent_version: string(agent_version),
+            can,
+            capabilities,
+            auth_methods: list(auth).into_iter().filter_map(AuthMethod::read).collect(),
+        })
+    }
+}
+
+impl Can {
+    fn read(capabilities: Option<&RawValue>) -> Self {
+        let [load, session, prompt, meta] =
+            inside(capabilities, ["loadSession", "sessionCapabilities", "promptCapabilities", "_meta"]);
+        let [resume, list, close] = inside(session, ["resume", "list", "close"]);
+        let [image, audio, embedded_context] = inside(prompt, ["image", "audio", "embeddedContext"]);
+        Self {
+            load: flag(load),
+            resume: capable(resume),
+            list: capable(list),
+            close: capable(close),
+            image: flag(image),
+            audio: flag(audio),
+            embedded_context: flag(embedded_context),
+            steer: steers(meta),
+        }
+    }
+}
+
+/// As Claude and Codex advertise it, beside the capabilities rather than among them.
+fn steers(meta: Option<&RawValue>) -> bool {
+    let [steering] = inside(meta, ["steering"]);
+    let [supported] = inside(steering, ["supported"]);
+    flag(supported)
+}
+
+/// A way to log in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthMethod {
+    pub id: String,
+    pub name: String,
+    pub description: Option<String>,
+    /// What to run in a terminal, where the agent says so.
+    pub command: Option<String>,
+    /// The variables to set, where the agent says so.
+    pub variables: Vec<String>,
+}
+
+impl AuthMethod {
+    fn read(raw: &RawValue) -> Option<Self> {
+        let [id, name, description, variables, meta] =
+            pick(raw, ["id", "name", "description", "vars", "_meta"])?;
+        let id = owned(id)?;
+        let [terminal] = inside(meta, ["terminal-auth"]);
+        let [program, args] = inside(terminal, ["command", "args"]);
+        let args = list(args).into_iter().map(|arg| string(Some(arg)));
+        let words: Option<Vec<_>> = std::iter::once(string(program)).chain(args).collect();
+        let variable = |raw| owned(inside(Some(raw), ["name"])[0]);
+        Some(Self {
+            name: owned(name).unwrap_or_else(|| id.clone()),
+            description: owned(description),
+            command: words.map(|words| words.join(" ")),
+            variables: list(variables).into_iter().filter_map(variable).collect(),
+            id,
+        })
+    }
+}
+
+/// The answer to `session/new`, `session/load` or `session/resume`; the latter two may be `null` and name no session.
+#[derive(Debug, Default)]
+pub struct SessionStarted<'a> {
+    pub session: Option<Cow<'a, str>>,
+    pub modes: Option<&'a RawValue>,
+    pub models: Option<&'a RawValue>,
+    pub config_options: Option<&'a RawValue>,
+}
+
+impl<'a> SessionStarted<'a> {
+    pub fn read(result: &'a RawValue) -> Self {
+        let [session, modes, old_models, config_options] =
+            inside(Some(result), ["sessionId", "modes", "models", "configOptions"]);
+        Self { session: string(session), modes, models: old_models, config_options }
+    }
+
+    pub fn modes(&self) -> Selection<'a> {
+        Selection::read(inside(self.modes, ["currentModeId", "availableModes"]), "id")
+    }
+
+    /// As older agents tell it; to others the model is one of the config options.
+    pub fn models(&self) -> Selection<'a> {
+        Selection::read(inside(self.models, ["currentModelId", "availableModels"]), "modelId")
+    }
+
+    pub fn config_options(&self) -> Vec<ConfigOption<'a>> {
+        config_options(self.config_options)
+    }
+}
+
+/// What is chosen, and what could be.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Selection<'a> {
+    pub current: Option<Cow<'a, str>>,
+    pub available: Vec<Named<'a>>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Named<'a> {
+    pub id: Cow<'a, str>,
+    pub name: Cow<'a, str>,
+}
+
+impl<'a> Selection<'a> {
+    fn read([current, available]: [Option<&'a RawValue>; 2], id: &str) -> Self {
+        let named = |raw| {
+            let [id, name] = inside(Some(raw), [id, "name"]);
+            let id = string(id)?;
+            Some(Named { name: string(name).unwrap_or_else(|| id.clone()), id })
+        };
+        Self { current: string(current), available: list(available).into_iter().filter_map(named).collect() }
+    }
+}
+
+/// A knob of the session's: a model, a mode, a level of effort.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ConfigOption<'a> {
+    pub id: Cow<'a, str>,
+    /// `mode`, `model`, `thought_level`, …
+    pub category: Option<Cow<'a, str>>,
+    /// `select`, `boolean`, …
+    pub sort: Option<Cow<'a, str>>,
+    /// As raw JSON: a string or a boolean.
+    pub current: Option<&'a str>,
+}
+
+/// Also for what `session/set_config_option` answers and `config_option_update` brings.
+pub fn config_options(raw: Option<&RawValue>) -> Vec<ConfigOption<'_>> {
+    let read = |raw| {
+        let [id, category, sort, current] = inside(Some(raw), ["id", "category", "type", "currentValue"]);
+        Some(ConfigOption {
+            id: string(id)?,
+            category: string(category),
+            sort: string(sort),
+            current: current.map(RawValue::get),
+        })
+    };
+    list(raw).into_iter().filter_map(read).collect()
+}
+
+/// The answer to `session/prompt`.
+#[derive(Debug)]
+pub struct PromptDone<'a> {
+    pub stop_reason: Option<Cow<'a, str>>,
+    pub usage: Option<&'a RawValue>,
+    pub tokens: Option<Tokens>,
+}
+
+/// What a turn has taken, as far as the agent says. What it has cost comes with `usage_update`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tokens {
+    pub input: Option<u64>,
+    pub output: Option<u64>,
+    pub total: Option<u64>,
+}
+
+impl<'a> PromptDone<'a> {
+    /// `None` if it is no object.
+    pub fn read(result: &'a RawValue) -> Option<Self> {
+        let [stop_reason, usage, meta] = pick(result, ["stopReason", "usage", "_meta"])?;
+        let tokens = Tokens::read(inside(usage, ["inputTokens", "outputTokens", "totalTokens"]));
+        Some(Self {
+            stop_reason: string(stop_reason),
+            usage,
+            tokens: tokens.or_else(|| Tokens::of_quota(meta)),
+        })
+    }
+}
+
+impl Tokens {
+    fn read([input, output, total]: [Option<&RawValue>; 3]) -> Option<Self> {
+        let tokens = Self { input: count(input), output: count(output), total: count(total) };
+        (tokens != Self::default()).then_some(tokens)
+    }
+
+    /// What Gemini sends instead of `usage`.
+    fn of_quota(meta: Option<&RawValue>) -> Option<Self> {
+        let [quota] = inside(meta, ["quota"]);
+        let [tokens] = inside(quota, ["token_count"]);
+        Self::read(inside(tokens, ["input_tokens", "output_tokens", "total_tokens"]))
+    }
+}
+
+/// The answer to `session/list`.
+#[derive(Debug)]
+pub struct SessionsListed<'a> {
+    pub sessions: Vec<Listed<'a>>,
+    /// Where the next page begins.
+    pub next: Option<Cow<'a, str>>,
+}
+
+#[derive(Debug)]
+pub struct Listed<'a> {
+    pub session: Cow<'a, str>,
+    pub cwd: Option<Cow<'a, str>>,
+    pub title: Option<Cow<'a, str>>,
+    pub updated_at: Option<Cow<'a, str>>,
+}
+
+impl<'a> SessionsListed<'a> {
+    /// `None` if it is no object.
+    pub fn read(result: &'a RawValue) -> Option<Self> {
+        let [sessions, next] = pick(result, ["sessions", "nextCursor"])?;
+        let listed = |raw| {
+            let [session, cwd, title, updated_at] =
+                inside(Some(raw), ["sessionId", "cwd", "title", "updatedAt"]);
+            Some(Listed {
+                session: string(session)?,
+                cwd: string(cwd),
+                title: string(title),
+                updated_at: string(updated_at),
+            })
+        };
+        Some(Self { sessions: list(sessions).into_iter().filter_map(listed).collect(), next: string(next) })
+    }
+}

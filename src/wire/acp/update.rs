@@ -1,0 +1,116 @@
+//! `session/update`: what an agent tells while it works. All of it goes into the log as it came.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::tool::ToolCall;
+use super::{count, inside, list, string};
+use crate::domain::Progress;
+use crate::wire::unquote;
+
+/// As much as every update is looked at. There are very many of them, so this takes one pass and copies nothing.
+#[derive(Debug)]
+pub struct Update<'a> {
+    pub session: Option<Cow<'a, str>>,
+    /// `agent_message_chunk`, `tool_call`, …; any other word is fine.
+    pub kind: Option<Cow<'a, str>>,
+    params: &'a RawValue,
+}
+
+/// What we act on.
+#[derive(Debug)]
+pub enum Detail<'a> {
+    Tool(ToolCall<'a>),
+    Plan(Progress),
+    Usage(Usage<'a>),
+    /// The mode that the agent is in now.
+    Mode(Cow<'a, str>),
+    /// Its config options, all of them, raw.
+    Config(&'a RawValue),
+    Nothing,
+}
+
+/// How full the context is, and what the session has cost so far: the last one counts, they do not add up.
+#[derive(Debug, PartialEq)]
+pub struct Usage<'a> {
+    pub used: Option<u64>,
+    pub size: Option<u64>,
+    pub cost: Option<Cost<'a>>,
+}
+
+#[derive(Debug, PartialEq)]
+pub struct Cost<'a> {
+    pub amount: f64,
+    pub currency: Option<Cow<'a, str>>,
+}
+
+impl<'a> Update<'a> {
+    /// `None` if it is not an object with an update inside.
+    pub fn look(params: &'a RawValue) -> Option<Self> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params<'a> {
+            #[serde(borrow)]
+            session_id: Option<&'a RawValue>,
+            #[serde(borrow)]
+            update: Inner<'a>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Inner<'a> {
+            #[serde(borrow)]
+            session_update: Option<&'a RawValue>,
+        }
+        // serde would take an array for an object.
+        let object = params.get().starts_with('{');
+        let Params { session_id, update } = object.then(|| serde_json::from_str(params.get()).ok())??;
+        let kind = update.session_update.and_then(|raw| unquote(raw.get()));
+        Some(Self { session: string(session_id), kind, params })
+    }
+
+    pub fn detail(&self) -> Detail<'a> {
+        let [update] = inside(Some(self.params), ["update"]);
+        let detail = match self.kind.as_deref() {
+            Some("tool_call" | "tool_call_update") => update.and_then(ToolCall::read).map(Detail::Tool),
+            Some("plan") => Some(Detail::Plan(progress(update))),
+            Some("plan_update") => Some(Detail::Plan(progress(inside(update, ["plan"])[0]))),
+            Some("usage_update") => Some(Detail::Usage(Usage::read(update))),
+            Some("current_mode_update") => string(inside(update, ["currentModeId"])[0]).map(Detail::Mode),
+            Some("config_option_update") => inside(update, ["configOptions"])[0].map(Detail::Config),
+            _ => None,
+        };
+        detail.unwrap_or(Detail::Nothing)
+    }
+
+    /// The words of a chunk.
+    pub fn text(&self) -> Option<Cow<'a, str>> {
+        let [update] = inside(Some(self.params), ["update"]);
+        let [content] = inside(update, ["content"]);
+        string(inside(content, ["text"])[0])
+    }
+}
+
+fn progress(plan: Option<&RawValue>) -> Progress {
+    let [entries] = inside(plan, ["entries"]);
+    let entries = list(entries);
+    let done = |raw: &&RawValue| string(inside(Some(*raw), ["status"])[0]).as_deref() == Some("completed");
+    if entries.is_empty() {
+        Progress::Empty
+    } else if entries.iter().all(done) {
+        Progress::Completed
+    } else {
+        Progress::Open
+    }
+}
+
+impl<'a> Usage<'a> {
+    fn read(update: Option<&'a RawValue>) -> Self {
+        let [used, size, cost] = inside(update, ["used", "size", "cost"]);
+        let [amount, currency] = inside(cost, ["amount", "currency"]);
+        let amount = amount.and_then(|raw| serde_json::from_str::<f64>(raw.get()).ok());
+        let cost = amount.map(|amount| Cost { amount, currency: string(currency) });
+        Self { used: count(used), size: count(size), cost }
+    }
+}
