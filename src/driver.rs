@@ -1,20 +1,98 @@
 //! Drivers turn an agent's messages into domain terms and back, one file per protocol.
 //!
 //! Sans-I/O: frames in, [`Said`] out; [`Outbound`] in, text out. What is open and what may be sent is the session's
-//! business, not the driver's.
+//! business, not the driver's. What a driver has to remember goes into the session's snapshot.
 
+pub mod acp;
 pub mod intercom;
 
-use std::fmt;
-
-use crate::domain::{Outbound, Said};
+use crate::domain::{Fault, FaultCode, Json, Line, Outbound, Rejection, RequestId, Said};
+use crate::wire::excerpt;
 use crate::wire::framing::Frame;
 
-/// One agent's protocol.
-pub trait Driver: fmt::Debug + Send {
-    /// What the agent said with this frame; `None` for what means nothing (an empty line).
-    fn decode(&mut self, frame: Frame) -> Option<Said>;
+/// One agent's protocol. A copy is where a command goes back to that could not be recorded.
+#[derive(Debug, Clone)]
+pub enum Driver {
+    Intercom,
+    Acp(Box<acp::Acp>),
+}
 
-    /// How to say this to the agent: one message, without framing.
-    fn encode(&mut self, message: &Outbound) -> String;
+impl Driver {
+    /// What the agent said with this frame, if it means anything.
+    pub fn decode(&mut self, frame: Frame, said: &mut Vec<Said>) {
+        let text = match legible(frame) {
+            Ok(text) if text.trim().is_empty() => return,
+            Ok(text) => text,
+            Err(rejected) => return said.push(*rejected),
+        };
+        match self {
+            Self::Intercom => said.push(intercom::decode(&text)),
+            Self::Acp(driver) => driver.decode(&text, said),
+        }
+    }
+
+    /// How to say this to the agent: one message, without framing. `None` if there is nothing to say.
+    pub fn encode(&mut self, message: &Outbound) -> Option<String> {
+        match self {
+            Self::Intercom => intercom::encode(message),
+            Self::Acp(driver) => driver.encode(message),
+        }
+    }
+
+    /// What the next daemon has to know, if that has changed since it was asked for last.
+    pub fn save(&mut self) -> Option<Json> {
+        match self {
+            Self::Intercom => None,
+            Self::Acp(driver) => driver.save(),
+        }
+    }
+
+    /// Goes on where another daemon stopped.
+    pub fn restore(&mut self, saved: Option<&Json>) {
+        if let (Self::Acp(driver), Some(saved)) = (self, saved) {
+            driver.restore(saved);
+        }
+    }
+
+    /// Takes over from an earlier process of the same session what outlives it.
+    pub fn inherit(&mut self, saved: Option<&Json>) {
+        if let (Self::Acp(driver), Some(saved)) = (self, saved) {
+            driver.inherit(saved);
+        }
+    }
+}
+
+/// The text of a frame, or why there is none.
+fn legible(frame: Frame) -> Result<String, Box<Said>> {
+    match frame {
+        Frame::Text(text) => Ok(text),
+        Frame::NotUtf8 { excerpt, bytes } => Err(unreadable("not valid UTF-8", excerpt, bytes)),
+        Frame::BadHeader { excerpt, bytes } => Err(unreadable("no Content-Length header", excerpt, bytes)),
+        Frame::TooLong { excerpt, bytes, request, method } => {
+            let reason = "longer than max_line_length";
+            let fault = request.map(|request| fault(request, FaultCode::TooLong, reason));
+            let rejection = Rejection { reason: reason.to_owned(), excerpt, bytes, method, field: None };
+            Err(Box::new(Said::Rejected { rejection, fault }))
+        }
+    }
+}
+
+fn unreadable(reason: &str, excerpt: String, bytes: u64) -> Box<Said> {
+    let rejection = Rejection { reason: reason.to_owned(), excerpt, bytes, method: None, field: None };
+    Box::new(Said::Rejected { rejection, fault: None })
+}
+
+fn fault(request: RequestId, code: FaultCode, message: &str) -> Fault {
+    Fault { request, code, message: message.to_owned() }
+}
+
+fn line(text: &str) -> Line {
+    Line { excerpt: excerpt(text.as_bytes()), bytes: text.len() as u64 }
+}
+
+/// The whole message as raw JSON: it has just been parsed, so it is valid.
+fn whole(text: &str) -> Json {
+    let raw: &serde_json::value::RawValue =
+        serde_json::from_str(text).expect("the message was parsed before");
+    Json::raw(raw)
 }

@@ -27,6 +27,7 @@ pub(crate) fn round(build: &Build, agents: usize, report: &mut Report) -> anyhow
     );
 
     // They have said something, and are in a turn: each is looked at to see whether it is stuck.
+    std::thread::sleep(WATCHED / 2); // until they are known to be quiet
     let (before, began) = (daemon.cpu_seconds()?, Instant::now());
     std::thread::sleep(WATCHED);
     let busy = (daemon.cpu_seconds()? - before) / began.elapsed().as_secs_f64() * 100.0;

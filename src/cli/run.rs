@@ -29,7 +29,7 @@ pub(super) struct Args {
     #[arg(long, short, value_name = "DIR|NAME")]
     workspace: Option<String>,
     /// The protocol that the agent speaks
-    #[arg(long, value_parser = ["intercom"])]
+    #[arg(long, value_parser = ["intercom", "acp"])]
     protocol: Option<String>,
     /// What you want to call the session
     #[arg(long, short)]

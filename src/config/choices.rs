@@ -95,8 +95,10 @@ choice! {
     /// What an agent speaks.
     Protocol {
         Intercom = "intercom",
+        /// The Agent Client Protocol.
+        Acp = "acp",
     }
-    not yet: ["acp"]
+    not yet: []
 }
 
 choice! {
@@ -204,7 +206,6 @@ mod tests {
     fn a_wrong_word_is_answered_with_the_right_ones() {
         let check = |error: ChoiceError, expect: &str| assert_eq!(error.to_string(), expect);
         check("NDJSON".parse::<Framing>().unwrap_err(), r#""NDJSON" is not known, use "ndjson" or "lsp""#);
-        check("mcp".parse::<Protocol>().unwrap_err(), r#""mcp" is not known, use "intercom""#);
-        check("acp".parse::<Protocol>().unwrap_err(), r#""acp" is not supported yet, use "intercom""#);
+        check("mcp".parse::<Protocol>().unwrap_err(), r#""mcp" is not known, use "intercom" or "acp""#);
     }
 }

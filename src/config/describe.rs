@@ -93,7 +93,7 @@ mod tests {
             "[agents.a]\ncmd = 'x'\n[agents.a.stop]\n'we`ird' = 1",
             concat!(
                 "c.toml:2: agents.a.cmd: unknown key, known keys are description, command, args, env, pass_env, protocol, ",
-                "prompt_delivery, framing, max_line_length, startup_timeout_seconds, stop, limits, stall, restart, run_as, resume_after_reboot",
+                "prompt_delivery, framing, max_line_length, startup_timeout_seconds, stop, limits, stall, restart, auth_method, run_as, resume_after_reboot",
             ),
         );
         check(
@@ -180,8 +180,8 @@ mod tests {
             r#"c.toml:2: acp.framing: "xml" is not known, use "ndjson" or "lsp""#,
         );
         check(
-            "[agents.a]\ncommand = 'x'\nprotocol = 'acp'",
-            r#"c.toml:3: agents.a.protocol: "acp" is not supported yet, use "intercom""#,
+            "[agents.a]\ncommand = 'x'\nprotocol = 'mcp'",
+            r#"c.toml:3: agents.a.protocol: "mcp" is not known, use "intercom" or "acp""#,
         );
         check(
             "[agents.a]\nprompt_delivery = 'later'",

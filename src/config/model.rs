@@ -214,6 +214,8 @@ pub struct AgentProfile {
     pub stall: StallOverrides,
     #[serde(deserialize_with = "table::one")]
     pub restart: RestartOverrides,
+    /// How an ACP agent logs in, where that takes no person.
+    pub auth_method: Option<String>,
     /// A user of the system that it runs as, instead of the daemon's own; takes a daemon that runs as root.
     pub run_as: Option<String>,
     /// Starts the next generation of its sessions after the machine was restarted.
@@ -238,6 +240,7 @@ impl Default for AgentProfile {
             limits: AgentLimits::default(),
             stall: StallOverrides::default(),
             restart: RestartOverrides::default(),
+            auth_method: None,
             run_as: None,
             resume_after_reboot: false,
         }
@@ -250,7 +253,12 @@ impl AgentProfile {
     }
 
     pub fn max_line_length(&self, acp: &Acp) -> usize {
-        self.max_line_length.unwrap_or(acp.max_line_length)
+        // Images come in one line.
+        let usual = match self.protocol {
+            Protocol::Intercom => acp.max_line_length,
+            Protocol::Acp => acp.max_line_length.max(64 * 1024 * 1024),
+        };
+        self.max_line_length.unwrap_or(usual)
     }
 
     pub fn startup_timeout(&self, acp: &Acp) -> Duration {

@@ -140,6 +140,8 @@ pub struct Clearance {
     pub description: Option<String>,
     pub diff: Option<String>,
     pub file_path: Option<String>,
+    /// Other files that it is about.
+    pub more_paths: Vec<String>,
     /// `edit`, `execute`, …, where the agent says so.
     pub tool: Option<String>,
     /// What would be run, where the agent says so.

@@ -26,6 +26,30 @@ pub enum Said {
         /// The same as long as there is no progress.
         mark: u64,
     },
+    /// The agent can be told what to do now.
+    Ready {
+        /// Takes words during a turn without being interrupted.
+        steers: bool,
+        /// What it told about itself.
+        info: Json,
+    },
+    /// The agent cannot be worked with.
+    Unusable {
+        reason: String,
+    },
+    /// To be told to the agent, in the driver's own words.
+    Tell {
+        text: String,
+    },
+    /// A request is taken back by the agent.
+    Withdrawn {
+        request: RequestId,
+        message: Json,
+    },
+    /// Anything else that it tells while it works.
+    Update {
+        params: Json,
+    },
     TurnEnd {
         stop_reason: String,
         params: Json,
@@ -89,8 +113,12 @@ pub struct Ask {
     pub description: Option<String>,
     pub diff: Option<String>,
     pub file_path: Option<String>,
+    /// Other files that it is about.
+    pub more_paths: Vec<String>,
     pub tool: Option<String>,
     pub command: Option<String>,
+    /// Whether agents like this one say how risky something is; if one does and has not, that is a risk of its own.
+    pub claims: bool,
     pub claimed_risk: Option<String>,
     pub options: Vec<Choice>,
     /// Everything the agent sent, known or not.
@@ -139,6 +167,8 @@ pub enum FaultCode {
     InvalidField,
     DuplicateId,
     TooLong,
+    /// It was taken back.
+    Cancelled,
 }
 
 impl FaultCode {
@@ -149,6 +179,7 @@ impl FaultCode {
             Self::InvalidField => "invalid_field",
             Self::DuplicateId => "duplicate_id",
             Self::TooLong => "too_long",
+            Self::Cancelled => "cancelled",
         }
     }
 }
@@ -156,10 +187,33 @@ impl FaultCode {
 /// One thing we say to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outbound {
-    Decision { request: RequestId, approved: bool, reason: Option<String>, option: Option<String> },
-    Answer { request: RequestId, decision: Answer, instruction: Option<String> },
-    Prompt { text: String },
-    Interrupt { reason: String },
-    Nudge { message: String },
+    Decision {
+        request: RequestId,
+        approved: bool,
+        reason: Option<String>,
+        option: Option<String>,
+    },
+    Answer {
+        request: RequestId,
+        decision: Answer,
+        instruction: Option<String>,
+    },
+    Prompt {
+        text: String,
+    },
+    Interrupt {
+        reason: String,
+    },
+    Nudge {
+        message: String,
+    },
     Fault(Fault),
+    /// The first words, of a protocol that has them.
+    Hello,
+    /// A request of the agent's is not answered any more.
+    Cancel {
+        request: RequestId,
+    },
+    /// In the words of the driver itself, which knows what it means.
+    Text(String),
 }

@@ -5,63 +5,42 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::Driver;
-use crate::domain::{
-    Ask, Call, Fault, FaultCode, Json, Line, Outbound, Progress, Rejection, RequestId, Resets, Said, Time,
-};
+use super::{fault, line, whole};
+use crate::domain::{Ask, Call, Fault, FaultCode, Json, Outbound, Progress, Rejection, Resets, Said, Time};
 use crate::wire::excerpt;
-use crate::wire::framing::Frame;
 use crate::wire::intercom::{self as wire, Bad, Inbound, Step, ToolUpdate};
 
 /// Tools that change something.
 const ACTS: &[&str] = &["edit", "delete", "move", "execute"];
 
-#[derive(Debug, Default)]
-pub struct Intercom;
-
-impl Driver for Intercom {
-    fn decode(&mut self, frame: Frame) -> Option<Said> {
-        match frame {
-            Frame::Text(text) if text.trim().is_empty() => None,
-            Frame::Text(text) => Some(match wire::parse(&text) {
-                Ok(message) => said(message, &text),
-                Err(bad) => rejected(bad, &text),
-            }),
-            Frame::NotUtf8 { excerpt, bytes } => Some(unreadable("not valid UTF-8", excerpt, bytes)),
-            Frame::BadHeader { excerpt, bytes } => {
-                Some(unreadable("no Content-Length header", excerpt, bytes))
-            }
-            Frame::TooLong { excerpt, bytes, request, method } => {
-                let reason = "longer than max_line_length";
-                let fault = request.map(|request| fault(request, FaultCode::TooLong, reason));
-                let rejection = Rejection { reason: reason.to_owned(), excerpt, bytes, method, field: None };
-                Some(Said::Rejected { rejection, fault })
-            }
-        }
+pub(super) fn decode(text: &str) -> Said {
+    match wire::parse(text) {
+        Ok(message) => said(message, text),
+        Err(bad) => rejected(bad, text),
     }
+}
 
-    fn encode(&mut self, message: &Outbound) -> String {
-        match message {
-            Outbound::Decision { request, approved, reason, option: _ } => {
-                let status = if *approved { "approved" } else { "rejected" };
-                let answer = wire::Outbound::ClearanceResponse { status, reason: reason.as_deref() };
-                wire::render(&answer, Some(request))
-            }
-            Outbound::Answer { request, decision, instruction } => {
-                let decision = decision.as_str();
-                let answer = wire::Outbound::PromptResponse { decision, instruction: instruction.as_deref() };
-                wire::render(&answer, Some(request))
-            }
-            Outbound::Prompt { text } => wire::render(&wire::Outbound::PromptSend { text }, None),
-            Outbound::Interrupt { reason } => {
-                wire::render(&wire::Outbound::SessionInterrupt { reason }, None)
-            }
-            Outbound::Nudge { message } => wire::render(&wire::Outbound::Nudge { message }, None),
-            Outbound::Fault(Fault { request, code, message }) => {
-                wire::render(&wire::Outbound::Error { code: code.as_str(), message }, Some(request))
-            }
+pub(super) fn encode(message: &Outbound) -> Option<String> {
+    Some(match message {
+        Outbound::Decision { request, approved, reason, option: _ } => {
+            let status = if *approved { "approved" } else { "rejected" };
+            let answer = wire::Outbound::ClearanceResponse { status, reason: reason.as_deref() };
+            wire::render(&answer, Some(request))
         }
-    }
+        Outbound::Answer { request, decision, instruction } => {
+            let decision = decision.as_str();
+            let answer = wire::Outbound::PromptResponse { decision, instruction: instruction.as_deref() };
+            wire::render(&answer, Some(request))
+        }
+        Outbound::Prompt { text } => wire::render(&wire::Outbound::PromptSend { text }, None),
+        Outbound::Interrupt { reason } => wire::render(&wire::Outbound::SessionInterrupt { reason }, None),
+        Outbound::Nudge { message } => wire::render(&wire::Outbound::Nudge { message }, None),
+        Outbound::Fault(Fault { request, code, message }) => {
+            wire::render(&wire::Outbound::Error { code: code.as_str(), message }, Some(request))
+        }
+        // There is no handshake, and nothing is taken back.
+        Outbound::Hello | Outbound::Cancel { .. } | Outbound::Text(_) => return None,
+    })
 }
 
 fn said(message: Inbound<'_>, text: &str) -> Said {
@@ -78,8 +57,10 @@ fn said(message: Inbound<'_>, text: &str) -> Said {
             description: known.description.map(Into::into),
             diff: known.diff.map(Into::into),
             file_path: known.file_path.map(Into::into),
+            more_paths: Vec::new(),
             tool: known.tool.map(Into::into),
             command: known.command.map(Into::into),
+            claims: true,
             claimed_risk: known.risk_level.map(Into::into),
             options: Vec::new(),
             params: Json::raw(params),
@@ -148,19 +129,6 @@ fn rejected(bad: Bad, text: &str) -> Said {
     }
 }
 
-fn line(text: &str) -> Line {
-    Line { excerpt: excerpt(text.as_bytes()), bytes: text.len() as u64 }
-}
-
-fn unreadable(reason: &str, excerpt: String, bytes: u64) -> Said {
-    let rejection = Rejection { reason: reason.to_owned(), excerpt, bytes, method: None, field: None };
-    Said::Rejected { rejection, fault: None }
-}
-
-fn fault(request: RequestId, code: FaultCode, message: &str) -> Fault {
-    Fault { request, code, message: message.to_owned() }
-}
-
 fn sum(progress: &[Step<'_>]) -> Progress {
     if progress.is_empty() {
         Progress::Empty
@@ -187,12 +155,6 @@ fn call(known: ToolUpdate<'_>) -> Option<Call> {
 
 fn empty() -> Json {
     Json::trusted("{}")
-}
-
-/// The whole message as raw JSON: it has just been parsed, so it is valid.
-fn whole(text: &str) -> Json {
-    let raw: &RawValue = serde_json::from_str(text).expect("the message was parsed before");
-    Json::raw(raw)
 }
 
 #[cfg(test)]

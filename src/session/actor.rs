@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::commit::{self, Todo};
+use super::commit::{self, Todo, Voice};
 use super::handle::{Arrival, CommandError, Desk, Done, Handle, Message, OnItsWay, Stopped};
 use super::stall::Vigil;
 use super::state::{Effect, Gone, How, Input, Judge, Refused, State};
@@ -21,7 +21,7 @@ use crate::driver::Driver;
 use crate::failpoint;
 use crate::host::{Keep, Ladder, News, Process, Spec};
 use crate::store::{Outgoing, Store, StoreError, Write};
-use crate::wire::framing::{Frame, Framer};
+use crate::wire::framing::Framer;
 
 mod life;
 mod rejections;
@@ -42,7 +42,7 @@ pub struct Plan {
     pub spec: Result<Spec, String>,
     pub keep: Keep,
     pub framer: Framer,
-    pub driver: Box<dyn Driver>,
+    pub driver: Driver,
     pub ladder: Ladder,
     pub judge: Arc<dyn Judge>,
     pub startup_timeout: Duration,
@@ -104,6 +104,10 @@ async fn until(at: Option<Time>) {
         // Looked at again now and then: the clock may be set, or the machine sleep.
         tokio::time::sleep(Duration::from_millis(left).min(LOOK_AT_CLOCK)).await;
     }
+}
+
+fn voice(plan: &mut Plan) -> Voice<'_> {
+    Voice { framer: &mut plan.framer, driver: &mut plan.driver }
 }
 
 pub type Started = oneshot::Receiver<Result<(), StartError>>;
@@ -207,6 +211,12 @@ impl Actor {
 
     /// Lives as long as the session's process, or until it is told to leave it alone.
     pub async fn run(mut self, beginning: Beginning) -> Farewell {
+        match &beginning {
+            Beginning::New(_) => self.plan.driver.inherit(self.state.driver()),
+            Beginning::Found(_) | Beginning::Lost(_) | Beginning::Resting => {
+                self.plan.driver.restore(self.state.driver());
+            }
+        }
         let span = tracing::info_span!("session", session.id = %self.state.id());
         let life = async {
             match beginning {
@@ -295,7 +305,7 @@ impl Actor {
 
     /// What an operator wants: all of it is committed, or nothing has changed.
     async fn command(&mut self, input: Input) -> Result<Done, CommandError> {
-        let before = self.state.clone();
+        let (before, driver) = (self.state.clone(), self.plan.driver.clone());
         let mut effects = self.unrecorded.clone();
         self.step(input, &mut effects)?;
         let prompt = effects.iter().find_map(|effect| match effect {
@@ -305,7 +315,7 @@ impl Actor {
         let (write, todo) = self.write(effects, Vec::new(), None);
         failpoint::visit("command.stepped");
         if let Err(error) = self.store.write(Arc::new(write)).await {
-            self.state = before;
+            (self.state, self.plan.driver) = (before, driver);
             return Err(match error {
                 StoreError::Conflict(_) => CommandError::Refused(Refused::NotOpen),
                 error => CommandError::Store(error),
@@ -370,7 +380,7 @@ impl Actor {
 
     /// Makes a bounded number of messages in `buf` into events.
     async fn digest(&mut self) {
-        let mut inputs = Vec::new();
+        let (mut inputs, mut said) = (Vec::new(), Vec::new());
         self.more = false;
         loop {
             let before = self.buf.len();
@@ -378,15 +388,16 @@ impl Actor {
             self.held += (before - self.buf.len()) as u64;
             let Some(frame) = frame else { break };
             self.consumed += std::mem::take(&mut self.held);
-            if let Some(said) = self.decode(frame) {
+            self.plan.driver.decode(frame, &mut said);
+            for said in said.drain(..) {
                 inputs.push(match said {
                     Said::Clearance(ask) => self.assessed(ask).await,
                     said => Input::Said(Box::new(said)),
                 });
-                if inputs.len() >= BATCH_ROWS {
-                    self.more = true;
-                    break;
-                }
+            }
+            if inputs.len() >= BATCH_ROWS {
+                self.more = true;
+                break;
             }
         }
         // A message longer than the journal may grow cannot wait for its end. Killed in the middle of it, the next daemon
@@ -432,10 +443,6 @@ impl Actor {
     fn step(&mut self, input: Input, effects: &mut Vec<Effect>) -> Result<(), Refused> {
         let vigil = self.vigil();
         commit::step(&mut self.state, &vigil, input, effects)
-    }
-
-    fn decode(&mut self, frame: Frame) -> Option<Said> {
-        self.plan.driver.decode(frame)
     }
 
     async fn absorb(&mut self, inputs: Vec<Input>, consumed: Option<u64>) {
@@ -488,11 +495,13 @@ impl Actor {
         outgoing: Vec<Outgoing>,
         consumed: Option<u64>,
     ) -> (Write, Vec<Todo>) {
-        let plan = &mut self.plan;
-        let frame = |message: &Outbound| plan.framer.wrap(&plan.driver.encode(message));
-        let (mut write, todo) = commit::prepare(&mut self.state, effects, frame);
+        let (mut write, todo) = commit::prepare(&mut self.state, effects, Some(voice(&mut self.plan)));
         write.outgoing.splice(0..0, outgoing);
         write.consumed = consumed.or(write.consumed);
+        // What a driver remembers goes with how far it has read.
+        if write.snapshot.is_some() && self.state.driver().is_some() {
+            write.consumed.get_or_insert(self.consumed);
+        }
         if let Some(snapshot) = &mut write.snapshot {
             snapshot.launch.clone_from(&self.launch);
         }
@@ -506,8 +515,7 @@ impl Actor {
                 Todo::Send { n, message } => process.send(n, message),
                 Todo::Stop(How::Stop) => {
                     let reason = "the session is being stopped".to_owned();
-                    let text = self.plan.driver.encode(&Outbound::Interrupt { reason });
-                    let interrupt = self.plan.framer.wrap(&text);
+                    let interrupt = voice(&mut self.plan).say(&Outbound::Interrupt { reason });
                     process.stop(Ladder { interrupt, ..self.plan.ladder.clone() });
                 }
                 Todo::Stop(How::Kill) => process.kill(),

@@ -3,13 +3,28 @@
 use super::stall::Vigil;
 use super::state::{Cx, Effect, How, Input, Refused, State};
 use crate::domain::{Kind, Outbound, Time, id};
+use crate::driver::Driver;
 use crate::store::{Outgoing, Snapshot, Write};
+use crate::wire::framing::Framer;
 
 /// What is done after the commit.
 #[derive(Debug)]
 pub(super) enum Todo {
     Send { n: u64, message: Vec<u8> },
     Stop(How),
+}
+
+/// How messages become bytes for one agent.
+pub(super) struct Voice<'a> {
+    pub(super) framer: &'a mut Framer,
+    pub(super) driver: &'a mut Driver,
+}
+
+impl Voice<'_> {
+    /// Nothing at all, if the protocol has no words for it.
+    pub(super) fn say(&mut self, message: &Outbound) -> Vec<u8> {
+        self.driver.encode(message).map(|text| self.framer.wrap(&text)).unwrap_or_default()
+    }
 }
 
 /// One step with the world's clock and randomness.
@@ -28,7 +43,7 @@ pub(super) fn step(
 pub(super) fn prepare(
     state: &mut State,
     effects: Vec<Effect>,
-    mut frame: impl FnMut(&Outbound) -> Vec<u8>,
+    mut voice: Option<Voice<'_>>,
 ) -> (Write, Vec<Todo>) {
     let (mut facts, mut ledger) = (Vec::with_capacity(effects.len()), Vec::new());
     let (mut outgoing, mut todo, mut consumed) = (Vec::new(), Vec::new(), None);
@@ -37,7 +52,7 @@ pub(super) fn prepare(
             Effect::Record(fact) => facts.push(fact),
             Effect::Ledger(entry) => ledger.push(entry),
             Effect::Send { n, message } => {
-                let message = frame(&message);
+                let message = voice.as_mut().map(|voice| voice.say(&message)).unwrap_or_default();
                 outgoing.push(Outgoing::Sent { n, message: message.clone() });
                 todo.push(Todo::Send { n, message });
             }
@@ -51,6 +66,9 @@ pub(super) fn prepare(
         matches!(kind, Kind::Status | Kind::Heartbeat | Kind::Update | Kind::LineRejected | Kind::Unknown)
     };
     let urgent = !facts.iter().all(|fact| bulk(fact.kind));
+    if let Some(saved) = voice.and_then(|voice| voice.driver.save()) {
+        state.set_driver(saved);
+    }
     let snapshot = state.take_dirty().then(|| {
         let json = serde_json::to_string(&*state).expect("a state has string keys only");
         Box::new(Snapshot { record: state.record(), state: json, launch: None })

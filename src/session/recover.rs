@@ -15,7 +15,7 @@ pub async fn bury(store: &Store, mut state: State, reason: &str) -> Result<(), S
     if step(&mut state, &Vigil::off(), Input::Exited(Box::new(gone)), &mut effects).is_err() {
         return Ok(()); // it had ended before
     }
-    let (mut write, _) = prepare(&mut state, effects, |_| Vec::new());
+    let (mut write, _) = prepare(&mut state, effects, None);
     write.outgoing = vec![Outgoing::Cleared];
     store.write(Arc::new(write)).await
 }
@@ -24,6 +24,6 @@ pub async fn bury(store: &Store, mut state: State, reason: &str) -> Result<(), S
 pub async fn amend(store: &Store, mut state: State, input: Input) -> Result<(), CommandError> {
     let mut effects = Vec::new();
     step(&mut state, &Vigil::off(), input, &mut effects)?;
-    let (write, _) = prepare(&mut state, effects, |_| Vec::new());
+    let (write, _) = prepare(&mut state, effects, None);
     Ok(store.write(Arc::new(write)).await?)
 }

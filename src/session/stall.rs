@@ -66,6 +66,8 @@ pub struct Vigil {
     pub stopped_after: Option<Duration>,
     /// How long a step may take to work before the next.
     pub verify: Duration,
+    /// How long it may take to get ready, where that takes some talking.
+    pub startup: Duration,
     /// Something waits for people.
     pub remind_after: Option<Duration>,
     pub nudge_text: String,
@@ -87,6 +89,7 @@ impl Vigil {
             heartbeats_count_for: None,
             stopped_after: None,
             verify: MOMENT,
+            startup: MOMENT,
             remind_after: None,
             nudge_text: String::new(),
             reprompt_text: String::new(),
@@ -96,9 +99,10 @@ impl Vigil {
         }
     }
 
-    /// How often a quiet agent is looked at.
-    fn pace(&self) -> Duration {
-        let thresholds = [self.silent_after, self.no_cpu_after, Some(self.verify)];
+    /// How often a quiet agent is looked at: several times before something is due.
+    fn pace(&self, is_stall: bool) -> Duration {
+        let stopped = self.stopped_after.map(|after| after.saturating_mul(4)); // there is nothing to be measured
+        let thresholds = [self.silent_after, self.no_cpu_after, stopped, is_stall.then_some(self.verify)];
         let shortest = thresholds.into_iter().flatten().min().unwrap_or(LONGEST_PACE);
         (shortest / 8).clamp(SHORTEST_PACE, LONGEST_PACE)
     }
@@ -346,8 +350,10 @@ impl Watch {
             self.look.as_ref().map_or(started, |look| look.at).max(self.talk(vigil).unwrap_or(started));
         let watched = !self.rungs(vigil).is_empty() || turn.is_some();
         let pace = match turn {
-            Some(_) if self.limit.is_none() && !self.is_exhausted(vigil) => vigil.pace(),
-            _ if self.stopped.is_some() => vigil.pace(),
+            Some(_) if self.limit.is_none() && !self.is_exhausted(vigil) => {
+                vigil.pace(self.episode.is_some())
+            }
+            _ if self.stopped.is_some() => vigil.pace(true),
             _ => IDLE_PACE,
         };
         let sample = watched.then(|| last.plus(pace));

@@ -28,18 +28,20 @@ use serde::{Deserialize, Serialize};
 use super::stall::{Vigil, Watch};
 use crate::domain::id::Seed;
 use crate::domain::{
-    Answer, Ask, ClearanceId, Entry, Exit, Fact, Json, Kind, LadderChoice, Outbound, PromptId, QuestionId,
-    RequestId, Risk, Ruling, SessionId, Standing, Time, Turn, TurnId, Verdict,
+    Ask, Choice, ClearanceId, Entry, Exit, Fact, Json, Kind, Outbound, PromptId, QuestionId, RequestId, Risk,
+    Ruling, SessionId, Standing, Time, Turn, TurnId, Verdict,
 };
-use crate::host::Activity;
 
 mod agent;
+mod input;
 mod operator;
 mod process;
 #[cfg(test)]
 mod tests;
 mod view;
 mod watch;
+
+pub use input::{Gone, Input, Refused};
 
 /// Outgoing messages on their way to the agent. At the limit we stop reading from it: it must take some first.
 const MAX_IN_FLIGHT: usize = 256;
@@ -57,11 +59,15 @@ pub struct About {
     pub created_at: Time,
     /// Prompts leave one per heartbeat instead of at once.
     pub prompts_on_heartbeat: bool,
+    /// The agent greets first, takes one prompt at a time, and says itself when its turn is over.
+    #[serde(default)]
+    pub strict: bool,
     pub max_queued_prompts: usize,
 }
 
 /// A session. This is also its snapshot: recovery loads it and does not replay the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is known or not by itself")]
 pub struct State {
     pub about: About,
     stage: Stage,
@@ -74,6 +80,9 @@ pub struct State {
     /// Of those of them that are not simply decided by whoever comes first.
     #[serde(default)]
     terms: BTreeMap<ClearanceId, Terms>,
+    /// The answers that the agent offers, of those where it does.
+    #[serde(default)]
+    choices: BTreeMap<ClearanceId, Vec<Choice>>,
     questions: BTreeMap<QuestionId, RequestId>,
     queue: VecDeque<Queued>,
     next_n: u64,
@@ -91,6 +100,18 @@ pub struct State {
     /// What it did although it never has.
     #[serde(default)]
     unenforced: Option<String>,
+    /// Takes words during a turn.
+    #[serde(default)]
+    steers: bool,
+    /// When it has to be ready, while it is not.
+    #[serde(default)]
+    ready_by: Option<Time>,
+    /// When a turn that was cancelled counts as over, whatever the agent says.
+    #[serde(default)]
+    cancelled_by: Option<Time>,
+    /// What its driver has to remember.
+    #[serde(default)]
+    driver: Option<Json>,
     #[serde(default)]
     watch: Watch,
     /// Where its agent stands, if that says more than the phase.
@@ -112,19 +133,23 @@ pub struct State {
 struct Terms {
     needed: u32,
     approvals: Vec<String>,
+    /// What those who have approved it chose.
+    #[serde(default)]
+    option: Option<String>,
     expires_at: Option<Time>,
     on_expiry: Verdict,
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { needed: 1, approvals: Vec::new(), expires_at: None, on_expiry: Verdict::Deny }
+        Self { needed: 1, approvals: Vec::new(), option: None, expires_at: None, on_expiry: Verdict::Deny }
     }
 }
 
 /// What is known of a request before it is recorded: the risk that we see, what policy says, and how it is decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assessed {
+    pub risk: Risk,
     pub computed: Risk,
     pub why: Vec<String>,
     pub ruling: Option<Ruling>,
@@ -136,7 +161,7 @@ pub struct Assessed {
 
 impl Default for Assessed {
     fn default() -> Self {
-        Self { computed: Risk::Low, why: Vec::new(), ruling: None, needed: 1, limit: None }
+        Self { risk: Risk::Low, computed: Risk::Low, why: Vec::new(), ruling: None, needed: 1, limit: None }
     }
 }
 
@@ -162,6 +187,9 @@ enum Stage {
         /// To be started again.
         #[serde(default)]
         again: bool,
+        /// Why, if nobody asked for it.
+        #[serde(default)]
+        why: Option<String>,
     },
     /// It has no process, and will have one again at this time.
     Resting {
@@ -208,104 +236,6 @@ pub enum How {
     Kill,
 }
 
-/// What can happen to a session.
-#[derive(Debug, Clone)]
-pub enum Input {
-    // from the supervisor
-    Launch {
-        by: String,
-        command: String,
-        prompt: Option<String>,
-        ladder: LadderChoice,
-    },
-    Resume {
-        by: String,
-    },
-    /// It has rested long enough. With what it was asked last, if that is to be repeated.
-    Restart {
-        prompt: Option<String>,
-    },
-    // from the host
-    Spawned {
-        pid: i32,
-    },
-    SpawnFailed {
-        cause: String,
-    },
-    Delivered {
-        n: u64,
-    },
-    Undelivered {
-        n: u64,
-        cause: String,
-    },
-    Exited(Box<Gone>),
-    // from the driver
-    Said(Box<crate::domain::Said>),
-    /// A request for a clearance, with what was found out about it.
-    Asked(Box<Ask>, Box<Assessed>),
-    // from the clock
-    Expire,
-    /// A look at what its processes do, where that can be seen.
-    Watch(Option<Box<Activity>>),
-    // from operators
-    Prompt {
-        text: String,
-        by: String,
-    },
-    TakeBack {
-        prompt: PromptId,
-        by: String,
-    },
-    Decide {
-        clearance: ClearanceId,
-        verdict: Verdict,
-        reason: Option<String>,
-        option: Option<String>,
-        by: String,
-        /// From where.
-        via: String,
-    },
-    Answer {
-        question: QuestionId,
-        answer: Answer,
-        instruction: Option<String>,
-        by: String,
-    },
-    Nudge {
-        message: String,
-        by: String,
-    },
-    Interrupt {
-        reason: String,
-        by: String,
-    },
-    /// No steps of the ladder until then.
-    Snooze {
-        until: Option<Time>,
-        by: String,
-    },
-    Ladder {
-        choice: LadderChoice,
-        by: String,
-    },
-    Stop {
-        how: How,
-        by: String,
-    },
-}
-
-/// How a process and its tree went.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Gone {
-    pub exit: Exit,
-    /// Why, in words: "stream closed", "exited", …; overruled by an operator's stop.
-    pub reason: String,
-    pub steps: Vec<String>,
-    pub killed: u32,
-    pub stderr_tail: String,
-}
-
 /// What is to be done about it, in this order: everything that is recorded is committed before anything is performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
@@ -314,33 +244,6 @@ pub enum Effect {
     Send { n: u64, message: Outbound },
     Spawn,
     Stop { how: How },
-}
-
-/// Why an operator's wish was not carried out.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    #[error("the session has ended")]
-    Ended,
-    #[error("the session is parked: it is resumed first")]
-    Parked,
-    #[error("the session is stopping")]
-    Stopping,
-    #[error("the agent is still starting")]
-    Starting,
-    #[error("the session is running: only an ended or parked one can be resumed")]
-    Running,
-    #[error("it is not open any more")]
-    NotOpen,
-    #[error("you have approved it already: {0} different people have to")]
-    Approved(u32),
-    #[error("the prompt is on its way or delivered")]
-    NotQueued,
-    #[error("the agent does not read what it is sent: {0} messages are under way")]
-    Unread(usize),
-    #[error("the daemon stops and leaves the agent running")]
-    Left,
-    #[error("there are {0} prompts in the queue already")]
-    QueueFull(usize),
 }
 
 /// What a step may use of the world.
@@ -405,6 +308,7 @@ impl State {
             spoke: false,
             clearances: BTreeMap::new(),
             terms: BTreeMap::new(),
+            choices: BTreeMap::new(),
             questions: BTreeMap::new(),
             queue: VecDeque::new(),
             next_n: 1,
@@ -415,6 +319,10 @@ impl State {
             decided: VecDeque::new(),
             asked: false,
             unenforced: None,
+            steers: false,
+            ready_by: None,
+            cancelled_by: None,
+            driver: None,
             watch: Watch::default(),
             standing: None,
             restarts: VecDeque::new(),
@@ -465,6 +373,16 @@ impl State {
 
     pub fn is_ended(&self) -> bool {
         matches!(self.stage, Stage::Ended { .. } | Stage::Parked { .. })
+    }
+
+    /// What its driver had to remember.
+    pub fn driver(&self) -> Option<&Json> {
+        self.driver.as_ref()
+    }
+
+    pub fn set_driver(&mut self, saved: Json) {
+        self.driver = Some(saved);
+        self.dirty = true;
     }
 
     fn has_open(&self) -> bool {

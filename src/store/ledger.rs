@@ -14,7 +14,7 @@ use crate::domain::{
 const CLEARANCE: &str = "c.id, s.id, c.generation, c.request, c.title, c.description, c.diff, c.file_path, c.risk,
     c.claimed_risk, c.options, c.status, c.delivery, c.delivery_cause, c.requested_at, c.decided_by, c.decided_at,
     c.reason, c.option, c.delivered_at, c.outcome, c.tool, c.command, c.computed_risk, c.risk_why, c.ruling, c.needed,
-    c.approvals, c.expires_at, c.decided_via, c.key FROM clearances c JOIN sessions s ON s.key = c.session";
+    c.approvals, c.expires_at, c.decided_via, c.more_paths, c.key FROM clearances c JOIN sessions s ON s.key = c.session";
 const QUESTION: &str =
     "q.id, s.id, q.generation, q.request, q.text, q.sort, q.status, q.decision, q.instruction,
     q.asked_at, q.answered_by, q.answered_at, q.reason, q.delivery, q.delivery_cause, q.delivered_at, q.key
@@ -127,8 +127,8 @@ fn insert_clearance(connection: &Connection, session: i64, c: &Clearance) -> Res
     connection
         .prepare_cached("INSERT INTO clearances (id, session, generation, request, title, description, diff, file_path, risk,
                      claimed_risk, options, status, delivery, requested_at, tool, command, computed_risk, risk_why, ruling,
-                     needed, expires_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)")?
+                     needed, expires_at, more_paths)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)")?
         .execute(params![
                     c.id.to_string(),
                     session,
@@ -151,6 +151,7 @@ fn insert_clearance(connection: &Connection, session: i64, c: &Clearance) -> Res
                     c.ruling.as_ref().map(|ruling| serde_json::to_string(ruling).expect("strings serialise")),
                     c.needed,
                     c.expires_at.map(Time::millis),
+                    serde_json::to_string(&c.more_paths).expect("strings serialise"),
                 ])?;
     Ok(())
 }
@@ -300,8 +301,9 @@ fn clearance(row: &Row<'_>) -> Result<(Clearance, i64), StoreError> {
         approvals: serde_json::from_str(&row.get::<_, String>(27)?).map_err(|_| corrupt())?,
         expires_at: row.get::<_, Option<i64>>(28)?.map(Time::from_millis),
         decided_via: row.get(29)?,
+        more_paths: serde_json::from_str(&row.get::<_, String>(30)?).map_err(|_| corrupt())?,
     };
-    Ok((found, row.get(30)?))
+    Ok((found, row.get(31)?))
 }
 
 fn question(row: &Row<'_>) -> Result<(Question, i64), StoreError> {

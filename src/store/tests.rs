@@ -96,6 +96,7 @@ fn clearance(session: SessionId) -> Clearance {
         description: None,
         diff: None,
         file_path: None,
+        more_paths: Vec::new(),
         tool: Some("edit".to_owned()),
         command: None,
         risk: Risk::High,

@@ -108,10 +108,10 @@ fn of_ask(about: &About, ask: &Ask) -> Subject {
         workspace: about.workspace.clone(),
         tool: tool(ask.tool.as_deref(), ask.command.is_some(), ask.diff.is_some() || ask.file_path.is_some()),
         title: ask.title.clone(),
-        paths: ask.file_path.iter().cloned().collect(),
+        paths: ask.file_path.iter().chain(&ask.more_paths).cloned().collect(),
         command: ask.command.clone(),
         diff: ask.diff.clone(),
-        claimed: Some(Risk::of_claim(ask.claimed_risk.as_deref())),
+        claimed: ask.claims.then(|| Risk::of_claim(ask.claimed_risk.as_deref())),
     }
 }
 
@@ -122,10 +122,12 @@ pub fn of_clearance(agent: Option<String>, workspace: std::path::PathBuf, c: &Cl
         workspace,
         tool: tool(c.tool.as_deref(), c.command.is_some(), c.diff.is_some() || c.file_path.is_some()),
         title: c.title.clone(),
-        paths: c.file_path.iter().cloned().collect(),
+        paths: c.file_path.iter().chain(&c.more_paths).cloned().collect(),
         command: c.command.clone(),
         diff: c.diff.clone(),
-        claimed: Some(Risk::of_claim(c.claimed_risk.as_deref())),
+        // Of those that never claim, all that is known is in what we saw.
+        claimed: (c.claimed_risk.is_some() || c.risk > c.computed_risk)
+            .then(|| Risk::of_claim(c.claimed_risk.as_deref())),
     }
 }
 
@@ -187,12 +189,18 @@ impl Judge for Bench {
         let request = policy::resolve(of_ask(about, ask));
         let assessment = policy::assess(&request);
         let ruling = now.rule(&request, &assessment, Time::now());
-        Assessed { computed: assessment.computed, why: assessment.why, ..now.terms(assessment.risk, ruling) }
+        let policy::Assessment { risk, computed, why } = assessment.clone();
+        Assessed { risk, computed, why, ..now.terms(assessment.risk, ruling) }
     }
 
     fn unassessed(&self) -> Assessed {
         let why = "it could not be looked at in time".to_owned();
         let ruling = Ruling { outcome: Outcome::Ask, rule: None, why: why.clone(), whom: Vec::new() };
-        Assessed { computed: Risk::Critical, why: vec![why], ..self.in_force().terms(Risk::Critical, ruling) }
+        Assessed {
+            risk: Risk::Critical,
+            computed: Risk::Critical,
+            why: vec![why],
+            ..self.in_force().terms(Risk::Critical, ruling)
+        }
     }
 }

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Place, Seat, Supervisor};
-use crate::config::{AgentProfile, DEMO_AGENT, Framing, PromptDelivery};
+use crate::config::{AgentProfile, DEMO_AGENT, Framing, PromptDelivery, Protocol};
 use crate::domain::{LadderChoice, SessionId, SessionRecord, Time};
-use crate::driver::intercom::Intercom;
+use crate::driver::Driver;
+use crate::driver::acp::{Acp, Setup};
 use crate::host::{Keep, Ladder, Limits, RunAs, Spec, agent_environment, resolve_program};
 use crate::session::actor::Beginning;
 use crate::session::{About, CommandError, Input, Plan, Refused, StartError, State};
 use crate::store::{StoreError, Stored};
+use crate::wire::acp::send::Offer;
 use crate::wire::framing::Framer;
 
 /// The hidden mode of our own binary that plays the demo agent.
@@ -24,6 +26,8 @@ pub const DEMO_MODE: &str = "__demo-agent";
 pub struct StartRequest {
     pub agent: Option<String>,
     pub command: Option<String>,
+    /// Of the command.
+    pub protocol: Option<Protocol>,
     pub args: Vec<String>,
     /// A configured name or an absolute path.
     pub workspace: String,
@@ -61,6 +65,9 @@ pub enum StartRefused {
 struct Launch {
     agent: Option<String>,
     command: Option<String>,
+    /// Of a command; a profile has its own.
+    #[serde(default)]
+    protocol: Option<String>,
     args: Vec<String>,
     env: BTreeMap<String, String>,
 }
@@ -73,7 +80,13 @@ impl Supervisor {
             (None, None) => workspace.agent,
             (agent, _) => agent.clone(),
         };
-        let launch = Launch { agent, command: request.command, args: request.args, env: request.env };
+        let launch = Launch {
+            agent,
+            command: request.command,
+            protocol: request.protocol.map(|protocol| protocol.as_str().to_owned()),
+            args: request.args,
+            env: request.env,
+        };
         let profile = self.profile(&launch)?;
         let id = SessionId::mint();
         let state = State::new(About {
@@ -83,7 +96,9 @@ impl Supervisor {
             protocol: profile.protocol.as_str().to_owned(),
             workspace: workspace.path,
             created_at: Time::now(),
-            prompts_on_heartbeat: profile.prompt_delivery == PromptDelivery::Heartbeat,
+            prompts_on_heartbeat: profile.prompt_delivery == PromptDelivery::Heartbeat
+                && profile.protocol == Protocol::Intercom,
+            strict: profile.protocol == Protocol::Acp,
             max_queued_prompts: self.config().limits.max_queued_prompts,
         });
         let plan = self.plan(&launch, &profile, &state.about, state.generation());
@@ -187,7 +202,9 @@ impl Supervisor {
             }
             (None, Some(command)) => {
                 let (command, args) = (command.clone(), launch.args.clone());
-                Ok(AgentProfile { command, args, ..AgentProfile::default() })
+                let protocol = launch.protocol.as_deref().and_then(|word| word.parse().ok());
+                let protocol = protocol.unwrap_or(Protocol::Intercom);
+                Ok(AgentProfile { command, args, protocol, ..AgentProfile::default() })
             }
             (Some(_), None) if !launch.args.is_empty() => {
                 Err(StartRefused::Invalid("`args` goes with `command`; a profile has its own".to_owned()))
@@ -292,6 +309,15 @@ impl Supervisor {
             Framing::Ndjson => Framer::ndjson(max_length),
             Framing::Lsp => Framer::lsp(max_length),
         };
+        let driver = match profile.protocol {
+            Protocol::Intercom => Driver::Intercom,
+            Protocol::Acp => Driver::Acp(Box::new(Acp::new(Setup {
+                agent: launch.agent.clone().unwrap_or_else(|| "the agent".to_owned()),
+                workspace: workspace.to_string_lossy().into_owned(),
+                offer: Offer::default(),
+                auth_method: profile.auth_method.clone(),
+            }))),
+        };
         let waits = profile.stop_waits(&config.stop);
         let (supervisor, next, who) = (self.clone(), launch.clone(), about.clone());
         Plan {
@@ -300,7 +326,7 @@ impl Supervisor {
             // Room for a few of the longest messages, whatever is configured: one that does not fit would wait for ever.
             keep: self.keep(about.id, generation, 4 * max_length as u64),
             framer,
-            driver: Box::new(Intercom),
+            driver,
             ladder: Ladder {
                 interrupt: Vec::new(),
                 after_interrupt: waits.after_interrupt(),

@@ -38,6 +38,7 @@ fn vigil(config: &Config, profile: &AgentProfile) -> Vigil {
         heartbeats_count_for: stall.heartbeats_count_for.0,
         stopped_after: stall.stopped_after.0,
         verify: stall.verify.0,
+        startup: profile.startup_timeout(&config.acp),
         remind_after: stall.remind_after.0,
         nudge_text: stall.nudge_text,
         reprompt_text: stall.reprompt_text,

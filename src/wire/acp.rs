@@ -52,6 +52,9 @@ pub mod method {
     /// No longer in the schema: models have become config options. Older agents know nothing else.
     pub const SESSION_SET_MODEL: &str = "session/set_model";
 
+    /// An extension of Claude's and Codex's adapters.
+    pub const SESSION_STEERING: &str = "_session/steering";
+
     pub const SESSION_UPDATE: &str = CLIENT.session_update;
     pub const REQUEST_PERMISSION: &str = CLIENT.session_request_permission;
     pub const READ_TEXT_FILE: &str = CLIENT.fs_read_text_file;

@@ -11,9 +11,12 @@ use serde_json::value::RawValue;
 use super::unquote;
 use crate::domain::{Json, RequestId};
 
+pub const INVALID_REQUEST: i64 = -32600;
 pub const METHOD_NOT_FOUND: i64 = -32601;
 pub const INVALID_PARAMS: i64 = -32602;
 pub const INTERNAL_ERROR: i64 = -32603;
+/// What was asked has been taken back.
+pub const REQUEST_CANCELLED: i64 = -32800;
 
 #[derive(Debug)]
 pub enum Message<'a> {

@@ -459,11 +459,11 @@ fn an_agent_that_has_just_been_started_is_not_idle_before_it_could_begin() {
 #[test]
 fn a_protocol_that_is_not_spoken_is_not_offered_and_refused_in_a_sentence() {
     let daemon = Daemon::start();
-    assert!(!daemon.cli(&["run", "--help"]).ok().stdout.contains("acp"));
-    assert_eq!(daemon.cli(&["run", "--protocol", "acp", "--", "true"]).code, 2);
-    let (status, body) = daemon.ask_to_start(json!({ "command": "true", "protocol": "acp" }));
+    assert!(!daemon.cli(&["run", "--help"]).ok().stdout.contains("mcp"));
+    assert_eq!(daemon.cli(&["run", "--protocol", "mcp", "--", "true"]).code, 2);
+    let (status, body) = daemon.ask_to_start(json!({ "command": "true", "protocol": "mcp" }));
     assert_eq!((status, &body["error"]["code"]), (400, &json!("bad_request")));
-    assert_eq!(body["error"]["message"], "protocol: \"acp\" is not supported yet, use \"intercom\"");
+    assert_eq!(body["error"]["message"], "protocol: \"mcp\" is not known, use \"intercom\" or \"acp\"");
 }
 
 #[test]

@@ -29,6 +29,13 @@ pub(crate) fn fixture() -> PathBuf {
     built
 }
 
+/// The one that speaks ACP: see the tables at the top of `tests/fixtures/acp_agent.rs`.
+pub(crate) fn acp_fixture() -> PathBuf {
+    let built = Path::new(INTERCOM).parent().unwrap().join("examples/acp-agent");
+    assert!(built.exists(), "{} is missing: build it with `cargo build --examples`", built.display());
+    built
+}
+
 /// A profile of the fixture for `config.toml`, with more lines of its table.
 pub(crate) fn profile(name: &str, steps: &[&str], more: &str) -> String {
     // The strings of JSON are strings of TOML, too.
@@ -217,6 +224,14 @@ impl Daemon {
         let Value::Object(more) = more else { panic!("fields are an object: {more}") };
         body.as_object_mut().unwrap().extend(more);
         self.started(body)
+    }
+
+    /// Starts the ACP fixture with these switches; the session's id once it is ready.
+    #[track_caller]
+    pub(crate) fn run_acp(&self, switches: &[&str]) -> String {
+        let session = self.started(json!({ "command": acp_fixture(), "args": switches, "protocol": "acp" }));
+        self.wait_kind(&session, "agent.ready");
+        session
     }
 
     /// Starts an agent of the configuration; the session's id once it runs.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
 mod access;
+mod acp;
 mod cli;
 mod contract;
 mod decisions;

@@ -66,13 +66,13 @@ pub(super) async fn start(
     if start.agent.is_some() && start.protocol.is_some() {
         return Err(ApiError::bad_request("`protocol` goes with `command`; a profile has its own"));
     }
-    if let Some(Err(error)) = start.protocol.as_deref().map(str::parse::<Protocol>) {
-        return Err(ApiError::bad_request(format!("protocol: {error}")));
-    }
+    let protocol = start.protocol.as_deref().map(str::parse::<Protocol>).transpose();
+    let protocol = protocol.map_err(|error| ApiError::bad_request(format!("protocol: {error}")))?;
     check_env(&start.env)?;
     let request = StartRequest {
         agent: start.agent,
         command: start.command,
+        protocol,
         args: start.args,
         workspace: start.workspace,
         prompt: start.prompt,

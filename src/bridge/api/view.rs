@@ -148,6 +148,8 @@ pub(super) struct ClearanceView {
     description: Option<String>,
     diff: Option<String>,
     file_path: Option<String>,
+    /// Other files that it is about.
+    more_paths: Vec<String>,
     tool: Option<String>,
     command: Option<String>,
     /// The higher of what we see and what the agent claims.
@@ -249,6 +251,7 @@ pub(super) fn clearance(c: Clearance) -> ClearanceView {
         description: c.description,
         diff: c.diff,
         file_path: c.file_path,
+        more_paths: c.more_paths,
         tool: c.tool,
         command: c.command,
         risk: risk(c.risk),

@@ -3,26 +3,29 @@
 use bytes::BytesMut;
 
 use super::*;
-use crate::domain::Answer;
+use crate::domain::{Answer, RequestId};
+use crate::driver::Driver;
 use crate::wire::framing::Framer;
 
 /// An agent's stdout, as far as the codec and the driver go.
 struct Stream {
     framer: Framer,
-    driver: Intercom,
+    driver: Driver,
     buf: BytesMut,
 }
 
 impl Stream {
     fn new() -> Self {
-        Self { framer: Framer::ndjson(1024), driver: Intercom, buf: BytesMut::new() }
+        Self { framer: Framer::ndjson(1024), driver: Driver::Intercom, buf: BytesMut::new() }
     }
 
     fn read(&mut self, bytes: &str) -> Vec<Said> {
         self.buf.extend_from_slice(bytes.as_bytes());
-        std::iter::from_fn(|| self.framer.next(&mut self.buf))
-            .filter_map(|frame| self.driver.decode(frame))
-            .collect()
+        let mut said = Vec::new();
+        while let Some(frame) = self.framer.next(&mut self.buf) {
+            self.driver.decode(frame, &mut said);
+        }
+        said
     }
 }
 
@@ -94,8 +97,9 @@ fn stream_eof() {
     // The end itself is the host's to see; the codec must give out what was left without a line end, once.
     let mut stream = Stream::new();
     assert_eq!(stream.read(r#"{"method":"status/update","params":{"message":"last"}}"#), []);
-    let last = stream.framer.finish(&mut stream.buf).and_then(|frame| stream.driver.decode(frame));
-    assert_eq!(last, Some(status("last")));
+    let mut last = Vec::new();
+    stream.driver.decode(stream.framer.finish(&mut stream.buf).unwrap(), &mut last);
+    assert_eq!(last, [status("last")]);
     assert_eq!(stream.framer.finish(&mut stream.buf), None);
 }
 
@@ -107,7 +111,7 @@ fn write_serialization() {
         reason: None,
         option: None,
     };
-    let text = Intercom.encode(&answer);
+    let text = encode(&answer).unwrap();
     let line = Framer::ndjson(1024).wrap(&text);
     assert_eq!(line.iter().position(|byte| *byte == b'\n'), Some(line.len() - 1));
     let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
@@ -158,7 +162,7 @@ fn every_outgoing_message_is_as_the_contract_has_it() {
         ),
     ];
     for (message, expected) in cases {
-        assert_eq!(Intercom.encode(&message), expected);
+        assert_eq!(encode(&message).as_deref(), Some(expected));
     }
 }
 

@@ -109,6 +109,7 @@ impl Actor {
         };
         let again = Arc::clone(&self.plan.again);
         self.plan = again(self.state.generation() + 1);
+        self.plan.driver.inherit(self.state.driver());
         self.buf.clear();
         (self.consumed, self.committed, self.held) = (0, 0, 0);
         (self.more, self.rejections) = (false, 0);
@@ -136,8 +137,11 @@ impl Actor {
                 break;
             }
             self.consumed += std::mem::take(&mut self.held) + (before - self.buf.len()) as u64;
-            let said = frames.into_iter().filter_map(|frame| self.decode(frame));
-            let inputs: Vec<Input> = said.map(|said| Input::Said(Box::new(said))).collect();
+            let mut said = Vec::new();
+            for frame in frames {
+                self.plan.driver.decode(frame, &mut said);
+            }
+            let inputs: Vec<Input> = said.into_iter().map(|said| Input::Said(Box::new(said))).collect();
             self.absorb(inputs, Some(self.consumed)).await;
         }
         let Departure { exit, reason, steps, killed, stderr_tail, written } = departure;

@@ -24,6 +24,7 @@ struct Requested<'a> {
     description: Option<&'a str>,
     diff: Option<&'a str>,
     file_path: Option<&'a str>,
+    more_paths: &'a [String],
     tool: Option<&'a str>,
     command: Option<&'a str>,
     risk: Risk,
@@ -63,7 +64,9 @@ impl State {
         if !self.spoke {
             self.spoke = true;
             self.dirty = true;
-            self.begin_turn("agent", out);
+            if !self.about.strict {
+                self.begin_turn("agent", out);
+            }
         }
     }
 
@@ -73,7 +76,7 @@ impl State {
             _ => self.alive("output", out),
         }
         // Banners and noise are no work; the first usable message is.
-        if !matches!(said, Said::Rejected { .. } | Said::Unknown { .. }) {
+        if !matches!(said, Said::Rejected { .. } | Said::Unknown { .. } | Said::Tell { .. }) {
             self.speaks(out);
         }
         match said {
@@ -85,6 +88,11 @@ impl State {
                 }
                 self.prompt_with_heartbeat(out);
             }
+            Said::Update { params } => out.record(Kind::Update, params),
+            Said::Tell { text } => self.send(Outbound::Text(text), Carries::Other, out),
+            Said::Ready { steers, info } => self.ready(steers, Some(&info), out),
+            Said::Unusable { reason } => self.unusable(reason, out),
+            Said::Withdrawn { request, message } => self.withdrawn(request, &message, out),
             Said::Limited { kind, resets, params } => self.limited(&kind, resets, &params, out),
             Said::Clearance(ask) => self.open_clearance(ask, Assessed::default(), out),
             Said::Question { request, text, sort, params, line } => {
@@ -107,7 +115,13 @@ impl State {
             Said::TurnEnd { message, .. } if self.turn.is_none() => {
                 out.record(Kind::Unknown, Json::of(&Unknown { message: &message }));
             }
-            Said::TurnEnd { stop_reason, params, .. } => self.end_turn_as_told(&stop_reason, &params, out),
+            Said::TurnEnd { stop_reason, params, .. } => {
+                self.end_turn_as_told(&stop_reason, &params, out);
+                if self.about.strict {
+                    self.cancel_open("its turn ended before it was decided", out);
+                    self.flush_prompts(out);
+                }
+            }
             Said::Unknown { message, fault } => {
                 out.record(Kind::Unknown, Json::of(&Unknown { message: &message }));
                 self.fault(fault, out);
@@ -159,8 +173,9 @@ impl State {
             return self.duplicate(ask.request, ask.line, "clearance/request", out);
         }
         let id = ClearanceId::from_seed(out.seed());
-        let Assessed { computed, why, ruling, needed, limit } = assessed;
-        let risk = Risk::of_claim(ask.claimed_risk.as_deref()).max(computed);
+        let Assessed { risk, computed, why, ruling, needed, limit } = assessed;
+        let claimed = if ask.claims { Risk::of_claim(ask.claimed_risk.as_deref()) } else { Risk::Low };
+        let risk = risk.max(claimed).max(computed);
         let expires_at = limit.map(|(limit, _)| out.now().plus(limit));
         let on_expiry = limit.map_or(Verdict::Deny, |(_, verdict)| verdict);
         let data = Requested {
@@ -169,6 +184,7 @@ impl State {
             description: ask.description.as_deref(),
             diff: ask.diff.as_deref(),
             file_path: ask.file_path.as_deref(),
+            more_paths: &ask.more_paths,
             tool: ask.tool.as_deref(),
             command: ask.command.as_deref(),
             risk,
@@ -192,13 +208,14 @@ impl State {
             description: ask.description,
             diff: ask.diff,
             file_path: ask.file_path,
+            more_paths: ask.more_paths,
             tool: ask.tool,
             command: ask.command,
             risk,
             computed_risk: computed,
             risk_why: why,
             claimed_risk: ask.claimed_risk,
-            options: ask.options,
+            options: ask.options.clone(),
             status: ClearanceStatus::Pending,
             delivery: Delivery::None,
             requested_at,
@@ -215,7 +232,10 @@ impl State {
             outcome: None,
         })));
         self.clearances.insert(id, ask.request);
-        let terms = Terms { needed, approvals: Vec::new(), expires_at, on_expiry };
+        if !ask.options.is_empty() {
+            self.choices.insert(id, ask.options);
+        }
+        let terms = Terms { needed, expires_at, on_expiry, ..Terms::default() };
         if terms != Terms::default() {
             self.terms.insert(id, terms);
         }
@@ -235,10 +255,33 @@ impl State {
             Outcome::Ask => return,
         };
         let rule = ruling.rule.unwrap_or_else(|| "policy".to_owned());
-        let words = Words { reason: Some(ruling.why), option: None, by: rule, via: "policy".to_owned() };
+        // What the agent asks about in its own way, only people can answer.
+        let Ok(option) = self.chosen(id, verdict, None) else { return };
+        let words = Words { reason: Some(ruling.why), option, by: rule, via: "policy".to_owned() };
         if let Some((request, terms)) = self.take_open(id) {
             self.close_decided(id, request, &terms.approvals, verdict, words, out);
         }
+    }
+
+    /// The agent does not want to know any more.
+    fn withdrawn(&mut self, request: RequestId, message: &Json, out: &mut Out<'_, '_>) {
+        const WHY: &str = "the agent took it back";
+        let clearance = self.clearances.iter().find(|(_, open)| **open == request).map(|(id, _)| *id);
+        let question = self.questions.iter().find(|(_, open)| **open == request).map(|(id, _)| *id);
+        if clearance.is_none() && question.is_none() {
+            return out.record(Kind::Unknown, Json::of(&Unknown { message }));
+        }
+        if let Some(id) = clearance {
+            self.close_clearance(id, WHY, out);
+        }
+        if let Some(id) = question {
+            self.close_question(id, WHY, out);
+        }
+        self.fault(
+            Some(Fault { request, code: FaultCode::Cancelled, message: "taken back".to_owned() }),
+            out,
+        );
+        self.dirty = true;
     }
 
     fn open_question(

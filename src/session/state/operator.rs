@@ -1,15 +1,19 @@
 //! What operators want.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{Carries, Effect, How, Input, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Terms, Words};
 use crate::domain::{
-    Answer, ClearanceId, ClearanceStatus, Delivery, Entry, Json, Kind, Outbound, Prompt, PromptId,
+    Answer, Choice, ClearanceId, ClearanceStatus, Delivery, Entry, Json, Kind, Outbound, Prompt, PromptId,
     PromptState, QuestionId, RequestId, Verdict,
 };
 
 /// How many decisions are remembered for what the agent may say about them later.
 const MAX_DECIDED: usize = 256;
+/// How long an agent may take to say that its turn was cancelled.
+const CANCELLING: Duration = Duration::from_secs(10);
 
 impl State {
     /// Whatever a person does begins the ladder anew.
@@ -90,6 +94,7 @@ impl State {
     pub(super) fn flush_prompts(&mut self, out: &mut Out<'_, '_>) {
         while self.stage == Stage::Running
             && !self.about.prompts_on_heartbeat
+            && !(self.about.strict && self.turn.is_some())
             && self.in_flight.len() < MAX_IN_FLIGHT
             && !self.queue.is_empty()
         {
@@ -134,16 +139,23 @@ impl State {
         if !self.clearances.contains_key(&id) {
             return Err(Refused::NotOpen);
         }
+        let option = self.chosen(id, verdict, words.option)?;
+        let words = Words { option, ..words };
         if let Some(terms) = self.terms.get_mut(&id).filter(|_| verdict == Verdict::Approve) {
             if terms.approvals.contains(&words.by) {
                 return Err(Refused::Approved(terms.needed));
             }
+            if let Some(before) = terms.option.as_ref().filter(|_| terms.option != words.option) {
+                return Err(Refused::OtherOption(before.clone()));
+            }
+            terms.option.clone_from(&words.option);
             terms.approvals.push(words.by.clone());
             if terms.approvals.len() < terms.needed as usize {
                 let (given, needed) = (terms.approvals.len(), terms.needed);
-                let Words { reason, option: _, by, via } = words;
+                let Words { reason, option, by, via } = words;
                 let data = json!({
-                    "clearance": id, "by": by, "via": via, "reason": reason, "approvals": given, "needed": needed,
+                    "clearance": id, "by": by, "via": via, "reason": reason, "option": option, "approvals": given,
+                    "needed": needed,
                 });
                 out.record(Kind::ClearanceApproved, Json::of(&data));
                 out.ledger(Entry::ClearanceApproved { id, by });
@@ -155,9 +167,43 @@ impl State {
         Ok(())
     }
 
+    /// The agent's own option that a decision comes to: without a choice, the only one that fits.
+    pub(super) fn chosen(
+        &self,
+        id: ClearanceId,
+        verdict: Verdict,
+        asked: Option<String>,
+    ) -> Result<Option<String>, Refused> {
+        let Some(choices) = self.choices.get(&id) else { return Ok(asked) };
+        let of = |kind: &str| choices.iter().filter(|choice| choice.kind == kind).collect::<Vec<_>>();
+        let fits = |choice: &Choice| match verdict {
+            Verdict::Approve => !choice.kind.starts_with("reject"),
+            Verdict::Deny => !choice.kind.starts_with("allow"),
+        };
+        let fitting = || {
+            let ids = choices.iter().filter(|choice| fits(choice)).map(|choice| choice.id.as_str());
+            ids.collect::<Vec<_>>().join(", ")
+        };
+        match (asked, verdict) {
+            (Some(asked), _) if choices.iter().any(|choice| choice.id == asked && fits(choice)) => {
+                Ok(Some(asked))
+            }
+            (Some(_), _) => Err(Refused::OptionRequired(fitting())),
+            (None, Verdict::Approve) => match of("allow_once").as_slice() {
+                [only] => Ok(Some(only.id.clone())),
+                _ => Err(Refused::OptionRequired(fitting())),
+            },
+            (None, Verdict::Deny) => {
+                let rejections = of("reject_once").into_iter().chain(of("reject_always"));
+                Ok(rejections.map(|choice| choice.id.clone()).next())
+            }
+        }
+    }
+
     /// It is not open any more.
     pub(super) fn take_open(&mut self, id: ClearanceId) -> Option<(RequestId, Terms)> {
         let request = self.clearances.remove(&id)?;
+        self.choices.remove(&id);
         Some((request, self.terms.remove(&id).unwrap_or_default()))
     }
 
@@ -214,8 +260,14 @@ impl State {
             .map(|(id, _)| *id)
             .collect();
         for id in due {
-            let Some((request, terms)) = self.take_open(id) else { continue };
-            let (status, verdict) = (ClearanceStatus::Expired, terms.on_expiry);
+            let on_expiry = self.terms.get(&id).map_or(Verdict::Deny, |terms| terms.on_expiry);
+            // What cannot be approved without a choice is not approved by the clock.
+            let (verdict, option) = match self.chosen(id, on_expiry, None) {
+                Ok(option) => (on_expiry, option),
+                Err(_) => (Verdict::Deny, self.chosen(id, Verdict::Deny, None).unwrap_or_default()),
+            };
+            let Some((request, _)) = self.take_open(id) else { continue };
+            let status = ClearanceStatus::Expired;
             let data = json!({ "clearance": id, "status": status, "decision": verdict, "reason": REASON });
             out.record(Kind::ClearanceClosed, Json::of(&data));
             out.ledger(Entry::ClearanceDecided {
@@ -227,7 +279,7 @@ impl State {
                 reason: Some(REASON.to_owned()),
                 option: None,
             });
-            self.tell_decision(id, request, verdict, Some(REASON.to_owned()), None, out);
+            self.tell_decision(id, request, verdict, Some(REASON.to_owned()), option, out);
         }
     }
 
@@ -252,11 +304,21 @@ impl State {
     pub(super) fn nudge(&mut self, message: String, by: &str, out: &mut Out<'_, '_>) -> Result<(), Refused> {
         self.running()?;
         out.record(Kind::Nudge, Json::of(&json!({ "message": message, "by": by })));
-        self.send(Outbound::Nudge { message }, Carries::Nudge, out);
-        Ok(())
+        match (self.about.strict, &self.turn) {
+            (true, None) => self.put(message, by.to_owned(), true, out),
+            (true, Some(_)) if !self.steers => {
+                self.cancel_turn("a nudge".to_owned(), out);
+                self.put(message, by.to_owned(), true, out)
+            }
+            _ => {
+                self.send(Outbound::Nudge { message }, Carries::Nudge, out);
+                Ok(())
+            }
+        }
     }
 
-    /// Ends the turn; what is open stays open, only the agent's exit withdraws it.
+    /// Ends the turn; what is open stays open, only the agent's exit withdraws it. Where the agent says itself that its turn
+    /// is over, that is waited for, and what is open is withdrawn.
     pub(super) fn interrupt(
         &mut self,
         reason: String,
@@ -265,9 +327,21 @@ impl State {
     ) -> Result<(), Refused> {
         self.running()?;
         out.record(Kind::Interrupt, Json::of(&json!({ "reason": reason, "by": by })));
+        if self.about.strict {
+            self.cancel_turn(reason, out);
+            return Ok(());
+        }
         self.send(Outbound::Interrupt { reason }, Carries::Interrupt, out);
         self.end_turn("interrupted", out);
         Ok(())
+    }
+
+    fn cancel_turn(&mut self, reason: String, out: &mut Out<'_, '_>) {
+        self.send(Outbound::Interrupt { reason }, Carries::Interrupt, out);
+        self.cancel_open("the turn was cancelled", out);
+        if self.turn.is_some() && self.cancelled_by.is_none() {
+            self.cancelled_by = Some(out.now().plus(CANCELLING));
+        }
     }
 
     pub(super) fn stop(&mut self, how: How, by: String, out: &mut Out<'_, '_>) -> Result<(), Refused> {
@@ -284,7 +358,7 @@ impl State {
             return Ok(());
         }
         out.effects.push(Effect::Stop { how });
-        self.stage = Stage::Stopping { how, by, again: false };
+        self.stage = Stage::Stopping { how, by, again: false, why: None };
         Ok(())
     }
 

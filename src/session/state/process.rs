@@ -1,10 +1,14 @@
 //! The process comes and goes.
 
+use serde::Serialize;
 use serde_json::json;
 
 use super::watch::BY;
-use super::{Effect, Gone, How, Out, Refused, Stage, State};
-use crate::domain::{ClearanceStatus, Delivery, Entry, Json, Kind, QuestionStatus, span};
+use super::{Carries, Effect, Gone, How, Out, Refused, Stage, State};
+use crate::domain::{
+    ClearanceId, ClearanceStatus, Delivery, Entry, Json, Kind, Outbound, QuestionId, QuestionStatus,
+    RequestId, span,
+};
 use crate::session::restart::{self, Ended, Next};
 
 impl State {
@@ -72,14 +76,45 @@ impl State {
         self.pid = Some(pid);
         self.started_at = Some(out.now());
         out.record(Kind::AgentSpawned, Json::of(&json!({ "pid": pid, "generation": self.generation })));
-        if self.stage == Stage::Starting {
-            // Our own protocol has no handshake: an agent is ready as soon as it runs.
-            self.stage = Stage::Running;
-            out.record(Kind::AgentReady, Json::of(&json!({ "generation": self.generation })));
-            self.watch.anew(out.now());
-            self.flush_prompts(out);
-            self.started_again(out);
+        if self.stage != Stage::Starting {
+            return;
         }
+        if self.about.strict {
+            self.ready_by = Some(out.now().plus(out.vigil().startup));
+            self.send(Outbound::Hello, Carries::Other, out);
+        } else {
+            // Our own protocol has no handshake: an agent is ready as soon as it runs.
+            self.ready(false, None, out);
+        }
+    }
+
+    /// It can be told what to do.
+    pub(super) fn ready(&mut self, steers: bool, info: Option<&Json>, out: &mut Out<'_, '_>) {
+        #[derive(Serialize)]
+        struct Ready<'a> {
+            generation: u32,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            agent: Option<&'a Json>,
+        }
+        if self.stage != Stage::Starting {
+            return;
+        }
+        self.stage = Stage::Running;
+        (self.steers, self.ready_by) = (steers, None);
+        out.record(Kind::AgentReady, Json::of(&Ready { generation: self.generation, agent: info }));
+        self.watch.anew(out.now());
+        self.flush_prompts(out);
+        self.started_again(out);
+        self.dirty = true;
+    }
+
+    /// It runs, but cannot be worked with: it is ended, and people are told why.
+    pub(super) fn unusable(&mut self, why: String, out: &mut Out<'_, '_>) {
+        let how = How::Stop;
+        out.record(Kind::SessionStopping, Json::of(&json!({ "how": how, "by": BY, "why": why })));
+        out.effects.push(Effect::Stop { how });
+        self.stage = Stage::Stopping { how, by: BY.to_owned(), again: false, why: Some(why) };
+        self.dirty = true;
     }
 
     pub(super) fn spawn_failed(&mut self, cause: &str, out: &mut Out<'_, '_>) {
@@ -98,6 +133,7 @@ impl State {
             return;
         }
         let (reason, ended) = match &self.stage {
+            Stage::Stopping { why: Some(why), .. } => (why.clone(), None),
             Stage::Stopping { again: true, .. } => ("it was stuck".to_owned(), Some(Ended::ToRestart)),
             Stage::Stopping { how: How::Stop, by, .. } => (format!("stopped by {by}"), None),
             Stage::Stopping { how: How::Kill, by, .. } => (format!("killed by {by}"), None),
@@ -167,6 +203,7 @@ impl State {
         self.end_turn("exited", out);
         self.unfinished = unfinished;
         (self.pid, self.standing) = (None, None);
+        (self.ready_by, self.cancelled_by) = (None, None);
     }
 
     pub(super) fn end(&mut self, reason: String, out: &mut Out<'_, '_>) {
@@ -177,19 +214,45 @@ impl State {
 
     fn withdraw_open(&mut self, out: &mut Out<'_, '_>) {
         const WHY: &str = "the agent ended before it was decided";
-        let at = out.now();
-        self.terms.clear();
-        for id in std::mem::take(&mut self.clearances).into_keys() {
-            let status = ClearanceStatus::Withdrawn;
-            let data = json!({ "clearance": id, "status": status, "reason": WHY });
-            out.record(Kind::ClearanceClosed, Json::of(&data));
-            out.ledger(Entry::ClearanceClosed { id, status, at, reason: WHY.to_owned() });
+        self.close_open(WHY, out);
+    }
+
+    fn close_open(&mut self, why: &str, out: &mut Out<'_, '_>) {
+        let clearances: Vec<ClearanceId> = self.clearances.keys().copied().collect();
+        for id in clearances {
+            self.close_clearance(id, why, out);
         }
-        for id in std::mem::take(&mut self.questions).into_keys() {
-            let status = QuestionStatus::Withdrawn;
-            let data = json!({ "question": id, "status": status, "reason": WHY });
+        let questions: Vec<QuestionId> = self.questions.keys().copied().collect();
+        for id in questions {
+            self.close_question(id, why, out);
+        }
+    }
+
+    /// The same, and the agent is told.
+    pub(super) fn cancel_open(&mut self, why: &str, out: &mut Out<'_, '_>) {
+        let open = self.clearances.values().chain(self.questions.values());
+        let open: Vec<RequestId> = open.cloned().collect();
+        self.close_open(why, out);
+        for request in open {
+            self.send(Outbound::Cancel { request }, Carries::Other, out);
+        }
+    }
+
+    pub(super) fn close_clearance(&mut self, id: ClearanceId, why: &str, out: &mut Out<'_, '_>) {
+        if self.take_open(id).is_some() {
+            let (status, at) = (ClearanceStatus::Withdrawn, out.now());
+            let data = json!({ "clearance": id, "status": status, "reason": why });
+            out.record(Kind::ClearanceClosed, Json::of(&data));
+            out.ledger(Entry::ClearanceClosed { id, status, at, reason: why.to_owned() });
+        }
+    }
+
+    pub(super) fn close_question(&mut self, id: QuestionId, why: &str, out: &mut Out<'_, '_>) {
+        if self.questions.remove(&id).is_some() {
+            let (status, at) = (QuestionStatus::Withdrawn, out.now());
+            let data = json!({ "question": id, "status": status, "reason": why });
             out.record(Kind::QuestionClosed, Json::of(&data));
-            out.ledger(Entry::QuestionClosed { id, status, at, reason: WHY.to_owned() });
+            out.ledger(Entry::QuestionClosed { id, status, at, reason: why.to_owned() });
         }
     }
 }

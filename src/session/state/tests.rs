@@ -8,7 +8,9 @@ use super::*;
 
 mod decisions;
 mod stalls;
-use crate::domain::{Ask, Fault, FaultCode, Line, Outcome, Phase, Progress, PromptState, Rejection, Said};
+use crate::domain::{
+    Answer, Ask, Fault, FaultCode, LadderChoice, Line, Outcome, Phase, Progress, PromptState, Rejection, Said,
+};
 
 /// A session with a clock and ids of its own.
 struct World {
@@ -32,6 +34,7 @@ impl World {
             workspace: PathBuf::from("/project"),
             created_at: Time::from_millis(0),
             prompts_on_heartbeat: false,
+            strict: false,
             max_queued_prompts: 5,
         };
         change(&mut about);
@@ -118,8 +121,10 @@ fn ask(request: &str) -> Ask {
         description: None,
         diff: None,
         file_path: None,
+        more_paths: Vec::new(),
         tool: None,
         command: None,
+        claims: true,
         claimed_risk: None,
         options: Vec::new(),
         params: Json::trusted("{}"),

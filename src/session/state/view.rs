@@ -21,6 +21,7 @@ impl State {
     pub fn why(&self) -> String {
         match &self.stage {
             Stage::Created => "not started yet".to_owned(),
+            Stage::Starting if self.pid.is_some() => "the agent is getting ready".to_owned(),
             Stage::Starting => "the agent's process is starting".to_owned(),
             Stage::Resting { reason, attempt, .. } => {
                 let exit = self.exit.as_ref().map(|exit| format!(" ({exit})")).unwrap_or_default();

@@ -5,10 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Carries, Effect, How, Out, Refused, Stage, State};
-use crate::domain::{
-    Json, Kind, LadderChoice, Outbound, Resets, Rung, Situation, Standing, Time, Watched, span,
-};
+use super::{Effect, How, Out, Refused, Stage, State};
+use crate::domain::{Json, Kind, LadderChoice, Resets, Rung, Situation, Standing, Time, Watched, span};
 use crate::host::Activity;
 use crate::session::stall::{Move, Performed, Setting, Vigil};
 
@@ -68,7 +66,7 @@ impl State {
 
     pub(super) fn turn_over(&mut self) {
         self.watch.turn_over();
-        self.unfinished = None;
+        (self.unfinished, self.cancelled_by) = (None, None);
     }
 
     pub(super) fn limited(&mut self, kind: &str, resets: Resets, params: &Json, out: &mut Out<'_, '_>) {
@@ -106,7 +104,11 @@ impl State {
     /// When something is due by the clock: a look at the agent, a reminder, a step, an expiry.
     pub fn next_due(&self, now: Time, vigil: &Vigil) -> Option<Time> {
         match self.stage {
-            Stage::Running => self.watch.next(&self.setting(now), vigil),
+            Stage::Running => {
+                let watch = self.watch.next(&self.setting(now), vigil);
+                watch.into_iter().chain(self.cancelled_by).min()
+            }
+            Stage::Starting => self.ready_by,
             Stage::Resting { at, .. } => Some(at),
             _ => None,
         }
@@ -115,8 +117,17 @@ impl State {
     /// A look at what its processes do, and what follows.
     pub(super) fn watched(&mut self, activity: Option<Activity>, out: &mut Out<'_, '_>) {
         let (now, vigil) = (out.now(), out.vigil());
+        if self.ready_by.is_some_and(|by| by <= now) && self.stage == Stage::Starting {
+            let why = format!("it was not ready within {}", span(vigil.startup));
+            return self.unusable(why, out);
+        }
         if self.stage != Stage::Running {
             return;
+        }
+        if self.cancelled_by.is_some_and(|by| by <= now) {
+            // Whatever it says of this turn later is too late.
+            self.end_turn("cancelled, and never confirmed", out);
+            self.flush_prompts(out);
         }
         if let Some(since) = self.watch.reminder(now, vigil) {
             let data = json!({ "waiting_for": self.open_in_words(), "since": since.to_string() });
@@ -208,7 +219,7 @@ impl State {
                 let data = json!({ "how": How::Stop, "by": BY, "again": true });
                 out.record(Kind::SessionStopping, Json::of(&data));
                 out.effects.push(Effect::Stop { how: How::Stop });
-                self.stage = Stage::Stopping { how: How::Stop, by: BY.to_owned(), again: true };
+                self.stage = Stage::Stopping { how: How::Stop, by: BY.to_owned(), again: true, why: None };
             }
         }
     }
@@ -217,9 +228,8 @@ impl State {
     fn tell_to_go_on(&mut self, text: &str, out: &mut Out<'_, '_>) {
         if self.turn.is_none() {
             self.put(text.to_owned(), BY.to_owned(), true, out).ok(); // with a full queue it has enough to do
-        } else if self.running().is_ok() {
-            out.record(Kind::Nudge, Json::of(&json!({ "message": text, "by": BY })));
-            self.send(Outbound::Nudge { message: text.to_owned() }, Carries::Nudge, out);
+        } else {
+            self.nudge(text.to_owned(), BY, out).ok(); // one that reads nothing is found out
         }
     }
 

@@ -78,6 +78,14 @@ pub fn prompt_with(id: &RequestId, session: &str, blocks: Vec<ContentBlock>) -> 
     request(id, method::SESSION_PROMPT, &PromptRequest::new(session.to_owned(), blocks))
 }
 
+/// Words for a turn that runs, by an extension. An agent that has none running says so instead of beginning one.
+pub fn steer(id: &RequestId, session: &str, text: &str) -> String {
+    let prompt = [ContentBlock::from(text.to_owned())];
+    let meta = serde_json::json!({ "steering": { "idleBehavior": "promptRequired" } });
+    let params = serde_json::json!({ "sessionId": session, "prompt": prompt, "_meta": meta });
+    request(id, method::SESSION_STEERING, &params)
+}
+
 pub fn cancel(session: &str) -> String {
     notification(method::SESSION_CANCEL, &CancelNotification::new(session.to_owned()))
 }

@@ -23,6 +23,7 @@ fn vigil() -> Vigil {
         heartbeats_count_for: minutes(30),
         stopped_after: minutes(1),
         verify: Duration::from_mins(2),
+        startup: Duration::from_secs(30),
         remind_after: minutes(30),
         nudge_text: "go on".to_owned(),
         reprompt_text: "go on, please".to_owned(),
@@ -292,7 +293,8 @@ fn what_was_asked_to_end_ends() {
         assert_eq!(sim.world.state.phase(), Phase::Ended);
         // And when a restart was under way.
         let mut sim = Sim::new(vigil());
-        sim.world.state.stage = Stage::Stopping { how: How::Stop, by: "intercom".into(), again: true };
+        sim.world.state.stage =
+            Stage::Stopping { how: How::Stop, by: "intercom".into(), again: true, why: None };
         sim.world.go(stop);
         sim.die(exit);
         assert_eq!(sim.world.state.phase(), Phase::Ended);

@@ -1,5 +1,5 @@
 //! Permission requests in the shapes that agents send, and what people and policy see of them. Those of Claude, Codex,
-//! Gemini and OpenCode were recorded and shortened, except where it says otherwise.
+//! Gemini and `OpenCode` were recorded and shortened, except where it says otherwise.
 
 use std::path::Path;
 

@@ -1,0 +1,520 @@
+//! The driver of the Agent Client Protocol: we are the client.
+//!
+//! ```text
+//!  Hello ──► initialize ──► (authenticate) ──► session/resume, load or new ──► Ready
+//!                                                                                │ Prompt
+//!                                                      TurnEnd ◄── answer ◄── session/prompt
+//! ```
+//! Requests of the agent's become clearances and questions; everything else is kept as it came. Ids are scoped to whoever
+//! asked: ours count from 1, the agent's are echoed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{fault, line, whole};
+use crate::domain::{
+    Answer, Ask, Call, Fault, FaultCode, Json, Outbound, Rejection, RequestId, Resets, Said,
+};
+use crate::wire::acp::answer::{AuthMethod, Can, Initialized, PromptDone, SessionStarted};
+use crate::wire::acp::request::{self, Elicitation, Permission, Request};
+use crate::wire::acp::send::{self, Elicited, Offer};
+use crate::wire::acp::tool::ToolCall;
+use crate::wire::acp::trouble::{self, Failure, Limit, LimitKind, Trouble};
+use crate::wire::acp::update::{Detail, Update};
+use crate::wire::acp::{VERSION, method, permission};
+use crate::wire::excerpt;
+use crate::wire::jsonrpc::{self, Message};
+
+#[cfg(test)]
+mod tests;
+
+/// Tool calls that are remembered, for the permission request that may follow.
+const MAX_CALLS: usize = 32;
+/// A longer one is not.
+const MAX_CALL_BYTES: usize = 256 * 1024;
+/// Our own requests that wait for an answer; the oldest is forgotten beyond it.
+const MAX_PENDING: usize = 64;
+/// The words at the end of a turn that are looked at for a limit.
+const MAX_LAST_WORDS: usize = 500;
+/// Tools that change something.
+const ACTS: &[&str] = &["edit", "delete", "move", "execute"];
+
+/// What does not change while a session lives.
+#[derive(Debug, Clone, Default)]
+pub struct Setup {
+    /// How people call the agent.
+    pub agent: String,
+    pub workspace: String,
+    pub offer: Offer,
+    /// How to log in, where that can be done without a person.
+    pub auth_method: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Acp {
+    setup: Setup,
+    mind: Mind,
+    dirty: bool,
+}
+
+/// What has to be remembered.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Mind {
+    next_id: u64,
+    pending: BTreeMap<u64, Pending>,
+    /// The agent's own id of its session.
+    session: Option<String>,
+    /// Our request of the turn that runs; an answer to any other is too late.
+    prompt: Option<u64>,
+    /// One of an earlier process, to be gone on with.
+    earlier: Option<String>,
+    can: Can,
+    auth: Vec<AuthMethod>,
+    about: Option<Json>,
+    /// What the agent tells again is in the log already.
+    replaying: bool,
+    logged_in: bool,
+    /// The forms of open questions, `null` without one; all other open requests are for permission.
+    questions: BTreeMap<String, Json>,
+    calls: VecDeque<(String, Json)>,
+    last_words: String,
+}
+
+/// What we have asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Pending {
+    Initialize,
+    Authenticate,
+    New,
+    Load,
+    Resume,
+    Prompt,
+    Other,
+}
+
+impl Acp {
+    pub fn new(setup: Setup) -> Self {
+        Self { setup, mind: Mind { next_id: 1, ..Mind::default() }, dirty: true }
+    }
+
+    pub(super) fn save(&mut self) -> Option<Json> {
+        std::mem::take(&mut self.dirty).then(|| Json::of(&self.mind))
+    }
+
+    pub(super) fn restore(&mut self, saved: &Json) {
+        if let Ok(mind) = serde_json::from_str(saved.as_str()) {
+            (self.mind, self.dirty) = (mind, false);
+        }
+    }
+
+    pub(super) fn inherit(&mut self, saved: &Json) {
+        if let Ok(mind) = serde_json::from_str::<Mind>(saved.as_str()) {
+            self.mind.earlier = mind.session.or(mind.earlier);
+        }
+    }
+
+    /// The id of our next request, and what it is about.
+    fn ask(&mut self, about: Pending) -> RequestId {
+        let id = self.mind.next_id;
+        self.mind.next_id += 1;
+        self.mind.pending.insert(id, about);
+        if self.mind.pending.len() > MAX_PENDING {
+            self.mind.pending.pop_first();
+        }
+        self.dirty = true;
+        RequestId::number(id)
+    }
+
+    pub(super) fn encode(&mut self, message: &Outbound) -> Option<String> {
+        match message {
+            Outbound::Hello => {
+                let id = self.ask(Pending::Initialize);
+                Some(send::initialize(&id, self.setup.offer))
+            }
+            Outbound::Prompt { text } => {
+                let session = self.mind.session.clone()?;
+                self.mind.last_words.clear();
+                self.mind.prompt = Some(self.mind.next_id);
+                let id = self.ask(Pending::Prompt);
+                Some(send::prompt(&id, &session, text))
+            }
+            Outbound::Interrupt { reason: _ } => self.mind.session.as_deref().map(send::cancel),
+            Outbound::Nudge { message } => {
+                let session = self.mind.session.clone()?;
+                let id = self.ask(Pending::Other);
+                Some(send::steer(&id, &session, message))
+            }
+            Outbound::Decision { request, option: Some(option), .. } => {
+                Some(send::permission_selected(request, option))
+            }
+            Outbound::Decision { request, option: None, .. } => Some(send::permission_cancelled(request)),
+            Outbound::Answer { request, decision, instruction } => {
+                Some(self.answered(request, *decision, instruction.as_deref()))
+            }
+            Outbound::Cancel { request } => Some(match self.forget_question(request) {
+                Some(_) => send::elicited(request, Elicited::Cancelled),
+                None => send::permission_cancelled(request),
+            }),
+            Outbound::Fault(Fault { request, code, message }) => {
+                let code = match code {
+                    FaultCode::UnknownMethod => jsonrpc::METHOD_NOT_FOUND,
+                    FaultCode::MissingField | FaultCode::InvalidField => jsonrpc::INVALID_PARAMS,
+                    FaultCode::DuplicateId | FaultCode::TooLong => jsonrpc::INVALID_REQUEST,
+                    FaultCode::Cancelled => jsonrpc::REQUEST_CANCELLED,
+                };
+                Some(jsonrpc::error(request, code, message, None))
+            }
+            Outbound::Text(text) => Some(text.clone()),
+        }
+    }
+
+    fn forget_question(&mut self, request: &RequestId) -> Option<Json> {
+        let form = self.mind.questions.remove(request.as_json());
+        self.dirty |= form.is_some();
+        form
+    }
+
+    /// An instruction is what was filled in: the form itself, or the text of its only field.
+    fn answered(&mut self, request: &RequestId, decision: Answer, instruction: Option<&str>) -> String {
+        let form = self.forget_question(request);
+        let content = instruction.and_then(|text| filled_in(text, form.as_ref()));
+        match decision {
+            Answer::Continue | Answer::Refine => {
+                send::elicited(request, Elicited::Accepted(content.as_ref()))
+            }
+            Answer::Stop => send::elicited(request, Elicited::Declined),
+        }
+    }
+
+    pub(super) fn decode(&mut self, text: &str, said: &mut Vec<Said>) {
+        match jsonrpc::parse(text) {
+            Ok(Message::Notification { method, params }) => said.extend(self.notified(&method, params, text)),
+            Ok(Message::Request { id, method, params }) => {
+                said.push(self.requested(id, &method, params, text));
+            }
+            Ok(Message::Answer { id, result }) => self.heard(id.as_ref(), result, text, said),
+            // Whoever printed it cannot be told: it may be a banner.
+            Err(bad) => said.push(Said::Rejected {
+                rejection: Rejection {
+                    reason: bad.to_string(),
+                    excerpt: excerpt(text.as_bytes()),
+                    bytes: text.len() as u64,
+                    method: None,
+                    field: None,
+                },
+                fault: None,
+            }),
+        }
+    }
+
+    fn notified(&mut self, name: &str, params: Option<&RawValue>, text: &str) -> Option<Said> {
+        match (name, params) {
+            (method::SESSION_UPDATE, Some(params)) => self.updated(params),
+            (method::CANCEL_REQUEST, Some(params)) => match request::cancelled(params) {
+                Some(request) => Some(Said::Withdrawn { request, message: whole(text) }),
+                None => Some(Said::Unknown { message: whole(text), fault: None }),
+            },
+            _ => Some(Said::Unknown { message: whole(text), fault: None }),
+        }
+    }
+
+    fn updated(&mut self, params: &RawValue) -> Option<Said> {
+        if self.mind.replaying {
+            return None;
+        }
+        let plain = || Said::Update { params: Json::raw(params) };
+        let Some(update) = Update::look(params) else { return Some(plain()) };
+        match update.kind.as_deref() {
+            // By far the most.
+            Some("agent_message_chunk") => {
+                if let Some(words) = update.text().filter(|_| self.mind.last_words.len() < MAX_LAST_WORDS) {
+                    self.mind.last_words.extend(words.chars().take(MAX_LAST_WORDS));
+                }
+                Some(plain())
+            }
+            Some("tool_call" | "tool_call_update") => match update.detail() {
+                Detail::Tool(call) => Some(self.tool(&call, params)),
+                _ => Some(plain()),
+            },
+            _ => Some(plain()),
+        }
+    }
+
+    fn tool(&mut self, call: &ToolCall<'_>, params: &RawValue) -> Said {
+        self.mind.last_words.clear();
+        let Some(id) = call.id.clone().map(std::borrow::Cow::into_owned) else {
+            return Said::Update { params: Json::raw(params) };
+        };
+        let before = self.call(&id);
+        let before = before.as_ref().and_then(inside);
+        let merged = match &before {
+            Some(before) => call.clone().after(before),
+            None => call.clone(),
+        };
+        let open = matches!(merged.status.as_deref(), None | Some("pending" | "in_progress"));
+        let title = merged.title.as_deref().or(merged.name.as_deref()).unwrap_or(&id).to_owned();
+        let acts = merged.kind.as_deref().is_some_and(|kind| ACTS.contains(&kind))
+            && matches!(merged.status.as_deref(), Some("in_progress" | "completed"));
+        self.remember(&id, params, open);
+        Said::Tool { acts, call: Some(Call { id, title, open }), params: Json::raw(params) }
+    }
+
+    /// What was said of a call before.
+    fn call(&self, id: &str) -> Option<Json> {
+        self.mind.calls.iter().find(|(known, _)| known == id).map(|(_, raw)| raw.clone())
+    }
+
+    /// The first that is said of a call says most; it is gone when the call is over.
+    fn remember(&mut self, id: &str, params: &RawValue, open: bool) {
+        let calls = &mut self.mind.calls;
+        let known = calls.iter().position(|(known, _)| known == id);
+        match known {
+            Some(at) if !open => drop(calls.remove(at)),
+            None if open && params.get().len() <= MAX_CALL_BYTES => {
+                if calls.len() >= MAX_CALLS {
+                    calls.pop_front();
+                }
+                calls.push_back((id.to_owned(), Json::raw(params)));
+            }
+            _ => return,
+        }
+        self.dirty = true;
+    }
+
+    fn requested(&mut self, id: RequestId, name: &str, params: Option<&RawValue>, text: &str) -> Said {
+        let unknown = |id, why: &str| Said::Unknown {
+            message: whole(text),
+            fault: Some(fault(id, FaultCode::UnknownMethod, why)),
+        };
+        let raw = || params.map_or_else(|| Json::trusted("{}"), Json::raw);
+        match Request::read(name, params) {
+            Ok(Request::Permission(permission)) => {
+                Said::Clearance(self.permission(id, &permission, raw(), text))
+            }
+            Ok(Request::Elicitation(question)) => self.question(id, &question, raw(), text),
+            Ok(Request::Unknown) => unknown(id, &format!("unknown method `{name}`")),
+            Ok(_) => unknown(id, &format!("`{name}` was not offered")),
+            Err(bad) => Said::Rejected {
+                rejection: Rejection {
+                    reason: bad.to_string(),
+                    excerpt: excerpt(text.as_bytes()),
+                    bytes: text.len() as u64,
+                    method: Some(name.to_owned()),
+                    field: Some(bad.field.to_owned()),
+                },
+                fault: Some(fault(id, FaultCode::InvalidField, &bad.to_string())),
+            },
+        }
+    }
+
+    fn permission(&mut self, id: RequestId, permission: &Permission<'_>, params: Json, text: &str) -> Ask {
+        let announced = permission.tool.id.as_deref().and_then(|id| self.call(id));
+        let announced = announced.as_ref().and_then(inside);
+        let card = permission::card(permission, announced.as_ref(), &self.setup.workspace);
+        Ask {
+            request: id,
+            title: card.title,
+            description: card.description,
+            diff: card.diff,
+            file_path: card.file_path,
+            more_paths: card.more_paths,
+            tool: card.tool,
+            command: card.command,
+            // The protocol has no word for it: what we see decides.
+            claims: false,
+            claimed_risk: None,
+            options: card.options,
+            params,
+            line: line(text),
+        }
+    }
+
+    fn question(&mut self, id: RequestId, question: &Elicitation<'_>, params: Json, text: &str) -> Said {
+        let form = question.schema.map_or_else(|| Json::trusted("null"), Json::raw);
+        self.mind.questions.insert(id.as_json().to_owned(), form);
+        self.dirty = true;
+        let mut words = question.message.clone().into_owned();
+        if let Some(url) = &question.url {
+            words = format!("{words}\n{url}");
+        }
+        Said::Question {
+            request: id,
+            text: words,
+            sort: question.mode.clone().map(Into::into),
+            params,
+            line: line(text),
+        }
+    }
+
+    fn heard(
+        &mut self,
+        id: Option<&RequestId>,
+        result: Result<&RawValue, &RawValue>,
+        text: &str,
+        said: &mut Vec<Said>,
+    ) {
+        let number = id.and_then(|id| id.as_json().parse::<u64>().ok());
+        let about = number.and_then(|id| self.mind.pending.remove(&id));
+        let late = about == Some(Pending::Prompt) && number != self.mind.prompt;
+        let Some(about) = about.filter(|_| !late) else {
+            return said.push(Said::Unknown { message: whole(text), fault: None });
+        };
+        self.dirty = true;
+        match (about, result) {
+            (Pending::Initialize, Ok(result)) => self.initialized(result, said),
+            (Pending::Authenticate, Ok(_)) => self.open_session(said),
+            (Pending::New | Pending::Load | Pending::Resume, Ok(result)) => {
+                self.opened(result, about != Pending::New, said);
+            }
+            (Pending::Load | Pending::Resume, Err(_)) => {
+                said.push(Said::Unknown { message: whole(text), fault: None });
+                self.mind.earlier = None;
+                self.mind.replaying = false;
+                self.open_session(said);
+            }
+            (Pending::New, Err(error)) => self.not_opened(error, said),
+            (Pending::Initialize | Pending::Authenticate, Err(error)) => self.unusable(error, said),
+            (Pending::Prompt, Ok(result)) => self.done(result, text, said),
+            (Pending::Prompt, Err(error)) => self.failed(error, text, said),
+            (Pending::Other, _) => said.push(Said::Unknown { message: whole(text), fault: None }),
+        }
+    }
+
+    fn initialized(&mut self, result: &RawValue, said: &mut Vec<Said>) {
+        let Some(hello) = Initialized::read(result) else {
+            let reason = "its answer to `initialize` is no object".to_owned();
+            return said.push(Said::Unusable { reason });
+        };
+        if let Some(version) = hello.version.filter(|version| *version != VERSION) {
+            let reason = format!("it speaks version {version} of the protocol, not {VERSION}");
+            return said.push(Said::Unusable { reason });
+        }
+        self.mind.can = hello.can;
+        self.mind.auth = hello.auth_methods;
+        self.mind.about = Some(Json::raw(result));
+        self.open_session(said);
+    }
+
+    /// The session of an earlier process if the agent can go on with it, else a new one.
+    fn open_session(&mut self, said: &mut Vec<Said>) {
+        let cwd = self.setup.workspace.clone();
+        let text = match self.mind.earlier.clone() {
+            Some(earlier) if self.mind.can.resume => {
+                send::session_resume(&self.ask(Pending::Resume), &earlier, &cwd)
+            }
+            Some(earlier) if self.mind.can.load => {
+                self.mind.replaying = true;
+                send::session_load(&self.ask(Pending::Load), &earlier, &cwd)
+            }
+            _ => send::session_new(&self.ask(Pending::New), &cwd),
+        };
+        said.push(Said::Tell { text });
+    }
+
+    fn opened(&mut self, result: &RawValue, resumed: bool, said: &mut Vec<Said>) {
+        #[derive(Serialize)]
+        struct Info<'a> {
+            agent_session: &'a str,
+            resumed: bool,
+            initialize: &'a Option<Json>,
+            session: &'a RawValue,
+        }
+        let started = SessionStarted::read(result);
+        let earlier = self.mind.earlier.take().filter(|_| resumed);
+        let Some(session) = started.session.map(Into::into).or(earlier) else {
+            let reason = "its new session has no id".to_owned();
+            return said.push(Said::Unusable { reason });
+        };
+        self.mind.replaying = false;
+        let info = Info { agent_session: &session, resumed, initialize: &self.mind.about, session: result };
+        said.push(Said::Ready { steers: self.mind.can.steer, info: Json::of(&info) });
+        self.mind.session = Some(session);
+    }
+
+    /// Without a log-in, one is tried if the profile says how.
+    fn not_opened(&mut self, error: &RawValue, said: &mut Vec<Said>) {
+        let wants_login = Failure::read(error).trouble == Trouble::Auth;
+        match self.setup.auth_method.clone().filter(|_| wants_login && !self.mind.logged_in) {
+            Some(way) => {
+                self.mind.logged_in = true;
+                let text = send::authenticate(&self.ask(Pending::Authenticate), &way);
+                said.push(Said::Tell { text });
+            }
+            None => self.unusable(error, said),
+        }
+    }
+
+    fn unusable(&mut self, error: &RawValue, said: &mut Vec<Said>) {
+        let reason = Failure::read(error).advice(&self.setup.agent, &self.mind.auth);
+        said.push(Said::Unusable { reason });
+    }
+
+    fn done(&mut self, result: &RawValue, text: &str, said: &mut Vec<Said>) {
+        let done = PromptDone::read(result);
+        let reason = done.as_ref().and_then(|done| done.stop_reason.as_deref()).unwrap_or("unknown");
+        let silent = done.as_ref().is_none_or(|done| done.tokens.is_none());
+        let limit = Limit::in_speech(&self.mind.last_words).filter(|_| silent && reason == "end_turn");
+        if let Some(limit) = limit {
+            said.push(limited(&limit, Json::raw(result)));
+        }
+        let (stop_reason, params) = (reason.to_owned(), Json::raw(result));
+        said.push(Said::TurnEnd { stop_reason, params, message: whole(text) });
+    }
+
+    fn failed(&mut self, error: &RawValue, text: &str, said: &mut Vec<Said>) {
+        let failure = Failure::read(error);
+        if let Trouble::Limit(limit) = &failure.trouble {
+            said.push(limited(limit, Json::raw(error)));
+        }
+        let stop_reason = match failure.trouble {
+            Trouble::Cancelled => "cancelled".to_owned(),
+            _ => format!("error: {}", failure.advice(&self.setup.agent, &self.mind.auth)),
+        };
+        said.push(Said::TurnEnd { stop_reason, params: Json::raw(error), message: whole(text) });
+    }
+}
+
+/// The tool call inside an update.
+fn inside(params: &Json) -> Option<ToolCall<'_>> {
+    let raw: &RawValue = serde_json::from_str(params.as_str()).ok()?;
+    match Update::look(raw)?.detail() {
+        Detail::Tool(call) => Some(call),
+        _ => None,
+    }
+}
+
+fn limited(limit: &Limit, params: Json) -> Said {
+    let kind = match limit.kind {
+        LimitKind::Rate => "rate",
+        LimitKind::Usage => "usage",
+    };
+    let resets = match &limit.resets {
+        Some(trouble::Resets::At(at)) => Resets::At(*at),
+        Some(trouble::Resets::After(after)) => Resets::After(*after),
+        None if limit.kind == LimitKind::Rate => Resets::After(Duration::from_mins(1)),
+        Some(trouble::Resets::Said(_)) | None => Resets::Unknown,
+    };
+    Said::Limited { kind: kind.to_owned(), resets, params }
+}
+
+/// A form may be filled in as JSON; one with a single text field, as text.
+fn filled_in(text: &str, form: Option<&Json>) -> Option<Json> {
+    #[derive(Deserialize)]
+    struct Form {
+        #[serde(default)]
+        properties: serde_json::Map<String, serde_json::Value>,
+    }
+    if let Ok(raw) = serde_json::from_str::<&RawValue>(text.trim())
+        && raw.get().starts_with('{')
+    {
+        return Some(Json::raw(raw));
+    }
+    let form: Form = serde_json::from_str(form?.as_str()).ok()?;
+    match form.properties.keys().collect::<Vec<_>>().as_slice() {
+        [only] => Some(Json::of(&serde_json::json!({ only.as_str(): text }))),
+        _ => None,
+    }
+}

@@ -1,0 +1,134 @@
+//! What can happen to a session, and why something cannot.
+
+use super::{Assessed, How};
+use crate::domain::{Answer, Ask, ClearanceId, Exit, LadderChoice, PromptId, QuestionId, Time, Verdict};
+use crate::host::Activity;
+
+/// What can happen to a session.
+#[derive(Debug, Clone)]
+pub enum Input {
+    // from the supervisor
+    Launch {
+        by: String,
+        command: String,
+        prompt: Option<String>,
+        ladder: LadderChoice,
+    },
+    Resume {
+        by: String,
+    },
+    /// It has rested long enough. With what it was asked last, if that is to be repeated.
+    Restart {
+        prompt: Option<String>,
+    },
+    // from the host
+    Spawned {
+        pid: i32,
+    },
+    SpawnFailed {
+        cause: String,
+    },
+    Delivered {
+        n: u64,
+    },
+    Undelivered {
+        n: u64,
+        cause: String,
+    },
+    Exited(Box<Gone>),
+    // from the driver
+    Said(Box<crate::domain::Said>),
+    /// A request for a clearance, with what was found out about it.
+    Asked(Box<Ask>, Box<Assessed>),
+    // from the clock
+    Expire,
+    /// A look at what its processes do, where that can be seen.
+    Watch(Option<Box<Activity>>),
+    // from operators
+    Prompt {
+        text: String,
+        by: String,
+    },
+    TakeBack {
+        prompt: PromptId,
+        by: String,
+    },
+    Decide {
+        clearance: ClearanceId,
+        verdict: Verdict,
+        reason: Option<String>,
+        option: Option<String>,
+        by: String,
+        /// From where.
+        via: String,
+    },
+    Answer {
+        question: QuestionId,
+        answer: Answer,
+        instruction: Option<String>,
+        by: String,
+    },
+    Nudge {
+        message: String,
+        by: String,
+    },
+    Interrupt {
+        reason: String,
+        by: String,
+    },
+    /// No steps of the ladder until then.
+    Snooze {
+        until: Option<Time>,
+        by: String,
+    },
+    Ladder {
+        choice: LadderChoice,
+        by: String,
+    },
+    Stop {
+        how: How,
+        by: String,
+    },
+}
+
+/// How a process and its tree went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Gone {
+    pub exit: Exit,
+    /// Why, in words: "stream closed", "exited", …; overruled by an operator's stop.
+    pub reason: String,
+    pub steps: Vec<String>,
+    pub killed: u32,
+    pub stderr_tail: String,
+}
+
+/// Why an operator's wish was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("the session has ended")]
+    Ended,
+    #[error("the session is parked: it is resumed first")]
+    Parked,
+    #[error("the session is stopping")]
+    Stopping,
+    #[error("the agent is still starting")]
+    Starting,
+    #[error("the session is running: only an ended or parked one can be resumed")]
+    Running,
+    #[error("it is not open any more")]
+    NotOpen,
+    #[error("you have approved it already: {0} different people have to")]
+    Approved(u32),
+    #[error("it takes one of the agent's own options: {0}")]
+    OptionRequired(String),
+    #[error("the others who approved it chose another option: {0}")]
+    OtherOption(String),
+    #[error("the prompt is on its way or delivered")]
+    NotQueued,
+    #[error("the agent does not read what it is sent: {0} messages are under way")]
+    Unread(usize),
+    #[error("the daemon stops and leaves the agent running")]
+    Left,
+    #[error("there are {0} prompts in the queue already")]
+    QueueFull(usize),
+}

@@ -1,0 +1,343 @@
+//! Agents that speak the Agent Client Protocol, hosted like our own.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::harness::{Daemon, QUICK, acp_fixture, home, of_kind, refused};
+
+/// The words of every chunk of the agent's messages.
+fn words(events: &[Value]) -> Vec<String> {
+    let chunks = of_kind(events, "update").into_iter().map(|event| &event["data"]["update"]);
+    let chunks = chunks.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
+    chunks.filter_map(|update| update["content"]["text"].as_str().map(str::to_owned)).collect()
+}
+
+/// Waits until the agent says something that begins so.
+#[track_caller]
+fn wait_words(daemon: &Daemon, session: &str, beginning: &str) -> String {
+    let says = |event: &Value| {
+        let text = event["data"]["update"]["content"]["text"].as_str();
+        event["kind"] == "update" && text.is_some_and(|text| text.starts_with(beginning))
+    };
+    let event = daemon.wait_for(session, beginning, says);
+    event["data"]["update"]["content"]["text"].as_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn wait_turns(daemon: &Daemon, session: &str, count: usize) -> Value {
+    let seen = std::cell::Cell::new(0);
+    daemon.wait_for(session, "the end of a turn", |event| {
+        seen.set(seen.get() + usize::from(event["kind"] == "turn.ended"));
+        seen.get() == count
+    })
+}
+
+/// The nth request for a clearance.
+#[track_caller]
+fn asked(daemon: &Daemon, session: &str, nth: usize) -> String {
+    let seen = std::cell::Cell::new(0);
+    let event = daemon.wait_for(session, "a clearance", |event| {
+        seen.set(seen.get() + usize::from(event["kind"] == "clearance.requested"));
+        seen.get() == nth
+    });
+    event["data"]["clearance"].as_str().unwrap().to_owned()
+}
+
+const ALLOW: &str = "yes=allow_once,always=allow_always,no=reject_once";
+
+#[test]
+fn a_turn_from_prompt_to_stop_reason() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&[]);
+    let ready = daemon.wait_kind(&session, "agent.ready")["data"].clone();
+    assert_eq!((&ready["generation"], &ready["agent"]["resumed"]), (&json!(1), &json!(false)), "{ready}");
+    assert_eq!(ready["agent"]["initialize"]["protocolVersion"], 1);
+    let shown = daemon.show(&session);
+    assert_eq!((&shown["phase"], &shown["protocol"]), (&json!("idle"), &json!("acp")));
+    daemon.prompt(&session, "think:hm;say:hello;plan:one=completed,two=pending;stop:max_tokens");
+    let end = daemon.wait_kind(&session, "turn.ended");
+    assert_eq!(end["data"]["stop_reason"], "max_tokens");
+    assert_eq!(end["data"]["params"]["stopReason"], "max_tokens");
+    let events = daemon.so_far(&session);
+    assert_eq!(words(&events), ["hello"]);
+    let kinds: Vec<&str> = of_kind(&events, "update")
+        .into_iter()
+        .map(|event| event["data"]["update"]["sessionUpdate"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["agent_thought_chunk", "agent_message_chunk", "plan"]);
+    assert_eq!(daemon.show(&session)["phase"], "idle");
+}
+
+#[test]
+fn permissions_are_clearances() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&[]);
+    daemon.prompt(&session, &format!("permission:{ALLOW}:edit:a.txt:old=>new;say:after"));
+    let clearance = asked(&daemon, &session, 1);
+    let (_, card) = daemon.get(&format!("/api/v1/clearances/{clearance}"));
+    assert!(card["file_path"].as_str().unwrap().ends_with("a.txt"), "{card}");
+    assert!(card["diff"].as_str().unwrap().contains("-old\n"), "{card}");
+    assert_eq!(card["tool"], "edit");
+    assert_eq!(
+        card["options"][0],
+        json!({"id": "yes", "name": card["options"][0]["name"], "kind": "allow_once"})
+    );
+    assert_eq!((&card["claimed_risk"], &card["status"]), (&Value::Null, &json!("pending")));
+    let decided = daemon.decide(&clearance, "approve");
+    assert_eq!((&decided["option"], &decided["delivery"]), (&json!("yes"), &json!("delivered")));
+    let heard = wait_words(&daemon, &session, "answered session/request_permission");
+    assert!(heard.contains(r#""optionId":"yes""#), "{heard}");
+    wait_turns(&daemon, &session, 1);
+    // A denial takes the agent's own word for it.
+    daemon.prompt(&session, &format!("permission:{ALLOW}:run:rm -rf x"));
+    let clearance = asked(&daemon, &session, 2);
+    let (_, card) = daemon.get(&format!("/api/v1/clearances/{clearance}"));
+    assert_eq!((&card["command"], &card["tool"]), (&json!("rm -rf x"), &json!("execute")));
+    assert_eq!(daemon.decide(&clearance, "deny")["option"], "no");
+    wait_turns(&daemon, &session, 2);
+    let events = daemon.so_far(&session);
+    assert!(words(&events).iter().any(|text| text.contains(r#""optionId":"no""#)), "{:?}", words(&events));
+}
+
+#[test]
+fn where_the_agent_offers_several_ways_people_choose() {
+    let daemon = Daemon::quick("[[rule]]\nname = 'all'\ntool = 'edit'\nthen = 'allow'\n");
+    let session = daemon.run_acp(&[]);
+    // Two that allow once, one of a kind that nobody knows; the rule cannot choose.
+    daemon.prompt(&session, "permission:a=allow_once,b=allow_once,c=maybe,d=reject_once:edit:a.txt:1=>2");
+    let clearance = asked(&daemon, &session, 1);
+    let decide = |body: Value| daemon.post(&format!("/api/v1/clearances/{clearance}/decision"), &body);
+    let said = refused(decide(json!({ "decision": "approve" })), 422, "option_required");
+    assert!(said["error"]["message"].as_str().unwrap().contains("a, b, c"), "{said}");
+    refused(decide(json!({ "decision": "approve", "option": "d" })), 422, "option_required");
+    refused(decide(json!({ "decision": "approve", "option": "none" })), 422, "unknown_option");
+    let (status, decided) = decide(json!({ "decision": "approve", "option": "c" }));
+    assert_eq!((status, &decided["option"]), (200, &json!("c")), "{decided}");
+    wait_turns(&daemon, &session, 1);
+    // What it asks in the usual way, the rule answers.
+    daemon.prompt(&session, &format!("permission:{ALLOW}:edit:a.txt:1=>2"));
+    wait_turns(&daemon, &session, 2);
+    let decided = of_kind(&daemon.so_far(&session), "clearance.decided").last().unwrap()["data"].clone();
+    assert_eq!((&decided["via"], &decided["option"]), (&json!("policy"), &json!("yes")));
+    // Without a word for no, it is cancelled.
+    daemon.prompt(&session, "permission:yes=allow_once:edit:/etc/passwd:1=>2");
+    let clearance = asked(&daemon, &session, 3);
+    assert_eq!(daemon.decide(&clearance, "deny")["option"], Value::Null);
+    wait_turns(&daemon, &session, 3);
+    let events = daemon.so_far(&session);
+    assert!(
+        words(&events).iter().any(|text| text.contains(r#"{"outcome":"cancelled"}"#)),
+        "{:?}",
+        words(&events)
+    );
+}
+
+#[test]
+fn an_interrupt_cancels_the_turn_and_what_is_open_and_what_is_queued_follows() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&[]);
+    daemon.prompt(&session, &format!("permissions:2:{ALLOW}:run:make"));
+    asked(&daemon, &session, 1);
+    assert_eq!(daemon.prompt(&session, "say:next")["state"], "queued");
+    daemon.cli(&["interrupt", &session]).ok();
+    let end = daemon.wait_kind(&session, "turn.ended");
+    assert_eq!(end["data"]["stop_reason"], "cancelled");
+    wait_turns(&daemon, &session, 2);
+    let events = daemon.so_far(&session);
+    assert!(words(&events).contains(&"next".to_owned()), "{:?}", words(&events));
+    let closed = of_kind(&events, "clearance.closed");
+    assert_eq!(closed.len(), 2);
+    assert_eq!(closed[0]["data"]["reason"], "the turn was cancelled");
+    assert_eq!(daemon.show(&session)["pending"]["clearances"], 0);
+}
+
+#[test]
+fn a_cancel_that_is_ignored_counts_after_a_while_and_its_late_answer_for_nothing() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&["ignore:cancel"]);
+    let go = daemon.workspace().join("go");
+    daemon.prompt(&session, &format!("wait-file:{};say:late", go.display()));
+    daemon.cli(&["interrupt", &session]).ok();
+    let end = daemon.wait_kind(&session, "turn.ended");
+    assert_eq!(end["data"]["stop_reason"], "cancelled, and never confirmed");
+    std::fs::write(go, "").unwrap();
+    wait_words(&daemon, &session, "late");
+    daemon.prompt(&session, "say:again");
+    wait_words(&daemon, &session, "again");
+    wait_turns(&daemon, &session, 2);
+}
+
+#[test]
+fn a_nudge_steers_or_cancels_or_prompts() {
+    let daemon = Daemon::quick("");
+    // Idle: a prompt.
+    let session = daemon.run_acp(&[]);
+    daemon.cli(&["nudge", &session, "say:woken"]).ok();
+    wait_words(&daemon, &session, "woken");
+    wait_turns(&daemon, &session, 1);
+    // In a turn, without the extension: cancelled and prompted.
+    daemon.prompt(&session, "hang");
+    daemon.cli(&["nudge", &session, "say:anew"]).ok();
+    wait_words(&daemon, &session, "anew");
+    // With it: it goes on.
+    let steered = daemon.run_acp(&["caps:load,steer"]);
+    daemon.prompt(&steered, "sleep:100;hang");
+    daemon.cli(&["nudge", &steered, "look left"]).ok();
+    wait_words(&daemon, &steered, "steered");
+    assert!(of_kind(&daemon.so_far(&steered), "turn.ended").is_empty());
+}
+
+#[test]
+fn an_open_permission_survives_a_killed_daemon() {
+    let daemon = Daemon::start_in(home(QUICK), &["--on-stop", "leave"], &[]);
+    let session = daemon.run_acp(&[]);
+    daemon.prompt(&session, &format!("tool:t1:run:make;permission:{ALLOW}:run:make;say:after"));
+    let clearance = asked(&daemon, &session, 1);
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    daemon.decide(&clearance, "approve");
+    wait_words(&daemon, &session, "after");
+    wait_turns(&daemon, &session, 1);
+    let events = daemon.so_far(&session);
+    assert_eq!(words(&events).iter().filter(|text| text.starts_with("answered")).count(), 1);
+    daemon.prompt(&session, "say:and on");
+    wait_words(&daemon, &session, "and on");
+}
+
+#[test]
+fn a_session_is_gone_on_with_after_a_restart_as_the_agent_can() {
+    for (caps, resumed, replayed) in
+        [("load,resume", true, false), ("load", true, true), ("list", false, false)]
+    {
+        let daemon = Daemon::quick("");
+        let kept = daemon.workspace().join("sessions");
+        let (caps, kept) = (format!("caps:{caps}"), format!("sessions:{}", kept.display()));
+        let session = daemon.run_acp(&[&caps, &kept]);
+        daemon.prompt(&session, "say:remember this");
+        wait_turns(&daemon, &session, 1);
+        daemon.end_session(&session, "kill");
+        daemon.cli(&["resume", &session]).ok();
+        let ready = daemon.wait_for(&session, "the second life", |event| {
+            event["kind"] == "agent.ready" && event["data"]["generation"] == 2
+        });
+        assert_eq!(ready["data"]["agent"]["resumed"], resumed, "{caps}: {ready}");
+        daemon.prompt(&session, "heard:session/load;say:go on");
+        wait_words(&daemon, &session, "go on");
+        let events = daemon.so_far(&session);
+        let told = words(&events).iter().filter(|text| *text == "remember this").count();
+        assert_eq!(told, 1, "what is replayed is in the log already: {caps} {replayed}");
+    }
+}
+
+#[test]
+fn who_has_to_log_in_first_says_how() {
+    let daemon = Daemon::quick(&format!(
+        "[agents.keyed]\ncommand = {}\nargs = ['auth:key']\nprotocol = 'acp'\nauth_method = 'key'\n",
+        json!(acp_fixture())
+    ));
+    let body = json!({ "command": acp_fixture(), "args": ["auth:key"], "protocol": "acp" });
+    let (_, session) = daemon.ask_to_start(body);
+    let session = session["id"].as_str().unwrap().to_owned();
+    daemon.wait_for_end(&session);
+    let shown = daemon.show(&session);
+    let reason = shown["exit"]["reason"].as_str().unwrap();
+    assert!(reason.to_lowercase().contains("log"), "{reason}");
+    // With a way that takes no person, it does.
+    let keyed = daemon.run_agent("keyed");
+    daemon.wait_kind(&keyed, "agent.ready");
+}
+
+#[test]
+fn who_never_gets_ready_is_ended() {
+    let daemon = Daemon::quick("[acp]\nstartup_timeout_seconds = 1\n");
+    for silent in [&["never:initialize"][..], &["never:session/new"]] {
+        let body = json!({ "command": acp_fixture(), "args": silent, "protocol": "acp", "prompt": "say:x" });
+        let (status, session) = daemon.ask_to_start(body);
+        assert_eq!((status, &session["phase"]), (201, &json!("starting")), "{session}");
+        let session = session["id"].as_str().unwrap().to_owned();
+        daemon.wait_for_end(&session);
+        assert_eq!(daemon.show(&session)["exit"]["reason"], "it was not ready within 1s");
+    }
+    // A slow one is waited for, and is no stall.
+    let daemon = Daemon::quick("[stall]\nsilent_after = '1s'\n");
+    let slow = daemon.run_acp(&["delay:initialize:1500"]);
+    assert!(of_kind(&daemon.so_far(&slow), "stall.step").is_empty());
+    let other =
+        daemon.ask_to_start(json!({ "command": acp_fixture(), "args": ["version:2"], "protocol": "acp" }));
+    let other = other.1["id"].as_str().unwrap().to_owned();
+    daemon.wait_for_end(&other);
+    let reason = daemon.show(&other)["exit"]["reason"].clone();
+    assert_eq!(reason, "it speaks version 2 of the protocol, not 1");
+}
+
+#[test]
+fn misbehaviour_is_kept_and_harms_nobody() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&[
+        "start:raw:Welcome to the agent!",
+        "start:stderr:noise",
+        "before:session/new:say:early",
+        "after:session/prompt:say:too late",
+        "ids:string",
+    ]);
+    daemon.prompt(&session, &format!("raw:[debug] hi;answer:77;answer:\"x\";notify:_x/y:{{\"a\":1}};request:_z/ask;permission:{ALLOW}:run:make"));
+    let clearance = asked(&daemon, &session, 1);
+    daemon.decide(&clearance, "approve");
+    wait_words(&daemon, &session, "too late");
+    let events = daemon.so_far(&session);
+    let rejected = of_kind(&events, "line.rejected");
+    assert_eq!(rejected.len(), 2, "{rejected:?}");
+    assert_eq!(of_kind(&events, "unknown").len(), 4, "{:#?}", of_kind(&events, "unknown"));
+    assert!(words(&events).contains(&"early".to_owned()));
+    assert!(words(&events).iter().any(|text| text.starts_with("refused _z/ask") && text.contains("-32601")));
+    daemon.prompt(&session, "stop:something_new");
+    let end = wait_turns(&daemon, &session, 2);
+    assert_eq!(end["data"]["stop_reason"], "something_new");
+    // One that takes its own question back, and one that goes in the middle of a turn.
+    daemon.prompt(&session, &format!("ask:permission:{ALLOW}:run:make;withdraw;say:on"));
+    wait_turns(&daemon, &session, 3);
+    let closed = daemon.wait_kind(&session, "clearance.closed");
+    assert_eq!(closed["data"]["reason"], "the agent took it back");
+    daemon.prompt(&session, "say:bye;exit:3");
+    daemon.wait_for_end(&session);
+    assert_eq!(daemon.show(&session)["exit"]["code"], 3);
+}
+
+#[test]
+fn what_fails_in_a_turn_is_told_and_a_limit_is_waited_for() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&[]);
+    daemon.prompt(&session, "fail:internal");
+    let end = wait_turns(&daemon, &session, 1);
+    assert!(end["data"]["stop_reason"].as_str().unwrap().starts_with("error: "), "{end}");
+    daemon.prompt(&session, "fail:rate-limit");
+    let limited = daemon.wait_kind(&session, "stall.limited");
+    assert_eq!(limited["data"]["limit"], "rate");
+    wait_turns(&daemon, &session, 2);
+    assert_eq!(daemon.show(&session)["standing"]["state"], "waiting_for_service");
+}
+
+#[test]
+fn questions_are_answered_by_people() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&[]);
+    daemon.prompt(&session, "elicit:Which colour?;say:thanks");
+    let question = daemon.question(&session);
+    let path = format!("/api/v1/questions/{question}/answer");
+    let (status, body) =
+        daemon.post(&path, &json!({ "decision": "refine", "instruction": "{\"colour\":\"blue\"}" }));
+    assert_eq!(status, 200, "{body}");
+    let heard = wait_words(&daemon, &session, "answered elicitation/create");
+    assert!(heard.contains(r#""action":"accept""#) && heard.contains("blue"), "{heard}");
+    wait_turns(&daemon, &session, 1);
+}
+
+#[test]
+fn a_wrapped_agent_and_what_it_runs_die_with_a_kill() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&["wrapped:2"]);
+    daemon.prompt(&session, "exec:sleep 1000");
+    let child: i64 = wait_words(&daemon, &session, "child ")["child ".len()..].trim().parse().unwrap();
+    daemon.end_session(&session, "kill");
+    assert!(!crate::harness::alive(child));
+}
