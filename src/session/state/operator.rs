@@ -280,6 +280,7 @@ impl State {
                 option: None,
             });
             self.tell_decision(id, request, verdict, Some(REASON.to_owned()), option, out);
+            self.watch.heard(now); // it was not its turn to speak until now
         }
     }
 

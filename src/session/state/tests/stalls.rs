@@ -317,6 +317,21 @@ fn a_limit_is_waited_out() {
     assert!(sim.told.iter().any(|(_, kind, data)| kind == "nudge" && data["message"] == "the limit is over"));
 }
 
+#[test]
+fn whose_request_expires_is_not_stuck_at_once() {
+    let mut sim = Sim::new(vigil());
+    let limit = Some((Duration::from_mins(45), Verdict::Deny));
+    let assessed = Assessed { limit, ..Assessed::default() };
+    sim.go(Input::Asked(Box::new(ask("\"1\"")), Box::new(assessed)));
+    sim.pass(Duration::from_mins(45));
+    sim.told.clear();
+    sim.go(Input::Expire);
+    sim.pass(Duration::from_mins(4));
+    assert!(sim.steps().is_empty(), "{:?}", sim.steps());
+    sim.pass(Duration::from_mins(2));
+    assert_eq!(sim.steps(), ["stall.step alert"]);
+}
+
 #[derive(Debug, Clone)]
 enum Act {
     Output,
