@@ -344,7 +344,8 @@ impl Watch {
     pub(super) fn next(&self, setting: &Setting, vigil: &Vigil) -> Option<Time> {
         let Setting { now, started, turn, open } = *setting;
         if open {
-            return self.reminder_due(vigil).filter(|_| !self.is_snoozed(now));
+            let peace = self.snoozed_until.filter(|until| *until > now);
+            return self.reminder_due(vigil).map(|due| peace.map_or(due, |until| due.max(until)));
         }
         let last =
             self.look.as_ref().map_or(started, |look| look.at).max(self.talk(vigil).unwrap_or(started));

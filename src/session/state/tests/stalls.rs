@@ -332,6 +332,19 @@ fn whose_request_expires_is_not_stuck_at_once() {
     assert_eq!(sim.steps(), ["stall.step alert"]);
 }
 
+#[test]
+fn a_reminder_comes_after_a_snooze() {
+    let mut sim = Sim::new(vigil());
+    sim.say(clearance("\"1\""));
+    let until = Time::from_millis(sim.now()).plus(Duration::from_mins(45));
+    sim.go(Input::Snooze { until: Some(until), by: "ana".into() });
+    sim.told.clear();
+    sim.pass(Duration::from_mins(44));
+    assert!(sim.steps().is_empty(), "{:?}", sim.steps());
+    sim.pass(Duration::from_mins(2));
+    assert_eq!(sim.steps(), ["stall.reminder"]);
+}
+
 #[derive(Debug, Clone)]
 enum Act {
     Output,
