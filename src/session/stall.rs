@@ -349,6 +349,8 @@ impl Watch {
         }
         let last =
             self.look.as_ref().map_or(started, |look| look.at).max(self.talk(vigil).unwrap_or(started));
+        // A look that saw nothing was one all the same: there will be another.
+        let last = self.looked.filter(|looked| *looked <= now).map_or(last, |looked| last.max(looked));
         let watched = !self.rungs(vigil).is_empty() || turn.is_some();
         let pace = match turn {
             Some(_) if self.limit.is_none() && !self.is_exhausted(vigil) => {

@@ -345,6 +345,25 @@ fn a_reminder_comes_after_a_snooze() {
     assert_eq!(sim.steps(), ["stall.reminder"]);
 }
 
+#[test]
+fn whose_processes_cannot_be_seen_is_found_too() {
+    let mut sim = Sim::new(vigil());
+    sim.pass(Duration::from_secs(20));
+    sim.go(Input::Watch(None));
+    sim.pass(Duration::from_mins(6));
+    assert_eq!(sim.steps(), ["stall.step alert"]);
+    for _ in 0..1000 {
+        let now = Time::from_millis(sim.now());
+        let due = sim.world.state.next_due(now, &sim.world.vigil).map(Time::millis).unwrap();
+        sim.world.time = due.max(sim.now());
+        sim.go(Input::Watch(None));
+        if sim.steps().iter().any(|step| step == "stall.step interrupt") {
+            return;
+        }
+    }
+    panic!("{:?}", sim.steps());
+}
+
 #[derive(Debug, Clone)]
 enum Act {
     Output,
