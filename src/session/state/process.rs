@@ -7,7 +7,7 @@ use super::watch::BY;
 use super::{Carries, Effect, Gone, How, Out, Refused, Stage, State};
 use crate::domain::{
     ClearanceId, ClearanceStatus, Delivery, Entry, Json, Kind, Outbound, QuestionId, QuestionStatus,
-    RequestId, span,
+    RequestId, Time, span,
 };
 use crate::session::restart::{self, Ended, Next};
 
@@ -119,13 +119,18 @@ impl State {
 
     pub(super) fn spawn_failed(&mut self, cause: &str, out: &mut Out<'_, '_>) {
         let reason = format!("spawn failed: {cause}");
-        let again = self.restarts.back().is_some_and(|at| *at <= out.now()) && self.generation > 1;
+        let again = self.is_restart(out.now());
         self.fail_in_flight(&reason, out);
         if again {
             self.go_on(reason, Ended::ToRestart, out);
         } else {
             self.end(reason, out);
         }
+    }
+
+    /// Whether the process that is starting was to be started again by us.
+    fn is_restart(&self, now: Time) -> bool {
+        self.generation > 1 && self.restarts.back().is_some_and(|at| *at <= now)
     }
 
     pub(super) fn exited(&mut self, gone: Gone, out: &mut Out<'_, '_>) {
@@ -137,6 +142,8 @@ impl State {
             Stage::Stopping { again: true, .. } => ("it was stuck".to_owned(), Some(Ended::ToRestart)),
             Stage::Stopping { how: How::Stop, by, .. } => (format!("stopped by {by}"), None),
             Stage::Stopping { how: How::Kill, by, .. } => (format!("killed by {by}"), None),
+            // The daemon died between the two.
+            Stage::Starting if self.is_restart(out.now()) => (gone.reason.clone(), Some(Ended::ToRestart)),
             _ => (gone.reason.clone(), Some(Ended::Itself(&gone.exit))),
         };
         self.fail_in_flight(&reason, out);

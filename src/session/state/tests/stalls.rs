@@ -364,6 +364,22 @@ fn whose_processes_cannot_be_seen_is_found_too() {
     panic!("{:?}", sim.steps());
 }
 
+#[test]
+fn a_restart_of_the_ladder_is_not_lost_with_the_daemon() {
+    let terms = restart::Terms { policy: restart::Policy::Never, ..vigil().restart };
+    let mut sim = Sim::new(Vigil { restart: terms, ..vigil() });
+    while sim.world.state.resting().is_none() {
+        sim.pass(Duration::from_secs(1));
+    }
+    sim.pass(Duration::from_millis(1));
+    sim.world.time = sim.world.state.resting().unwrap().millis();
+    sim.go(Input::Restart { prompt: None });
+    sim.restart_daemon();
+    let gone = Gone { reason: "lost: it never came to run".to_owned(), ..Gone::default() };
+    sim.go(Input::Exited(Box::new(gone)));
+    assert!(sim.world.state.resting().is_some(), "{}", sim.world.state.why());
+}
+
 #[derive(Debug, Clone)]
 enum Act {
     Output,
