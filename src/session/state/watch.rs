@@ -37,6 +37,9 @@ impl State {
 
     fn back_to_life(&mut self, by: &str, out: &mut Out<'_, '_>) {
         let now = out.now();
+        if self.stage != Stage::Running {
+            return; // its last words are not its recovery
+        }
         if let Some(recovered) = self.watch.recover(now) {
             let after = recovered.after;
             let took = span(now.since(after.at));

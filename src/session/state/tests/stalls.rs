@@ -380,6 +380,23 @@ fn a_restart_of_the_ladder_is_not_lost_with_the_daemon() {
     assert!(sim.world.state.resting().is_some(), "{}", sim.world.state.why());
 }
 
+#[test]
+fn the_last_words_of_a_stuck_agent_are_not_its_recovery() {
+    let mut sim = Sim::new(Vigil { ladder: vec![Rung::Restart, Rung::Escalate], ..vigil() });
+    sim.pass(Duration::from_mins(4));
+    sim.world.state.watch.heard(Time::from_millis(1_000_000_000));
+    // As `Sim` lets it go at once, the step is taken by hand.
+    while sim.world.state.stage == Stage::Running {
+        sim.world.time += 15_000;
+        let seen = sim.activity();
+        sim.world.go(Input::Watch(Some(Box::new(seen))));
+    }
+    sim.go(Input::Said(Box::new(status())));
+    sim.die(Exit { code: Some(0), signal: None });
+    sim.pass(Duration::from_mins(1));
+    assert_eq!(sim.steps(), ["stall.step escalate"]);
+}
+
 #[derive(Debug, Clone)]
 enum Act {
     Output,
