@@ -108,7 +108,10 @@ impl State {
         if !ours {
             self.watch.heard(at);
         }
-        self.unfinished = Some(id);
+        // What we say in between is not what it was asked.
+        if !ours || self.unfinished.is_none() {
+            self.unfinished = Some(id);
+        }
         out.ledger(Entry::PromptChanged { id, state: PromptState::Sending, at });
         self.begin_turn("prompt", out);
         self.send(Outbound::Prompt { text }, Carries::Prompt(id), out);

@@ -213,8 +213,9 @@ impl State {
                 self.nudge(message, BY, out).ok(); // as above
             }
             Rung::Interrupt => {
-                let reason = standing.sentence(out.now());
+                let (reason, asked) = (standing.sentence(out.now()), self.unfinished);
                 if self.interrupt(reason, BY, out).is_ok() {
+                    self.unfinished = asked; // the turn is over, and its task is not
                     self.put(vigil.reprompt_text.clone(), BY.to_owned(), true, out).ok(); // as above
                 }
             }

@@ -397,6 +397,15 @@ fn the_last_words_of_a_stuck_agent_are_not_its_recovery() {
     assert_eq!(sim.steps(), ["stall.step escalate"]);
 }
 
+#[test]
+fn what_is_repeated_is_what_a_person_has_asked() {
+    let mut sim = Sim::new(vigil());
+    let asked = sim.world.state.unfinished();
+    sim.pass(Duration::from_mins(12));
+    assert_eq!(sim.steps().last().unwrap(), "stall.step interrupt");
+    assert_eq!((sim.world.state.unfinished(), asked.is_some()), (asked, true));
+}
+
 #[derive(Debug, Clone)]
 enum Act {
     Output,
