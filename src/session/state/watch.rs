@@ -137,7 +137,9 @@ impl State {
             out.record(Kind::StallReminder, Json::of(&data));
             self.dirty = true;
         }
-        if let Some((limit, resume)) = self.watch.limit_over(now, vigil) {
+        if !self.has_open()
+            && let Some((limit, resume)) = self.watch.limit_over(now, vigil)
+        {
             out.record(Kind::StallLimitOver, Json::of(&json!({ "limit": limit.kind, "resumed": resume })));
             if resume {
                 self.tell_to_go_on(&vigil.resume_text, out);

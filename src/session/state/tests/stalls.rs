@@ -406,6 +406,17 @@ fn what_is_repeated_is_what_a_person_has_asked() {
     assert_eq!((sim.world.state.unfinished(), asked.is_some()), (asked, true));
 }
 
+#[test]
+fn nobody_is_told_of_a_limit_while_people_are_waited_for() {
+    let mut sim = Sim::new(vigil());
+    sim.say(clearance("\"1\""));
+    let resets = Resets::After(Duration::from_mins(10));
+    sim.say(Said::Limited { kind: "rate".into(), resets, params: Json::trusted("{}") });
+    sim.pass(Duration::from_mins(40));
+    assert_eq!(sim.steps(), ["stall.limited", "stall.reminder"]);
+    assert!(!sim.told.iter().any(|(_, kind, _)| kind == "nudge"));
+}
+
 #[derive(Debug, Clone)]
 enum Act {
     Output,
