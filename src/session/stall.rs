@@ -128,7 +128,7 @@ pub struct Limit {
     pub until: Time,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Look {
     at: Time,
     activity: Activity,
@@ -147,6 +147,8 @@ pub struct Watch {
     /// Since when a process of it is seen stopped.
     stopped: Option<Time>,
     tools: BTreeMap<String, Running>,
+    /// Not kept: what it has said since an earlier daemon looked may still be on its way to us.
+    #[serde(skip)]
     look: Option<Look>,
     /// When it was classified last.
     #[serde(skip)]
@@ -310,7 +312,7 @@ impl Watch {
         };
         // Two looks are needed to know that nothing happens in between.
         let sure = self.look.as_ref().is_none_or(|look| look.measured);
-        let state = if too_long || (sure && !busy && threshold.is_some_and(|after| silence >= after)) {
+        let state = if sure && (too_long || (!busy && threshold.is_some_and(|after| silence >= after))) {
             Situation::Stuck
         } else if busy || silence < MOMENT.min(threshold.unwrap_or(MOMENT) / 2) {
             Situation::Working

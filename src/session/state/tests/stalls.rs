@@ -417,6 +417,22 @@ fn nobody_is_told_of_a_limit_while_people_are_waited_for() {
     assert!(!sim.told.iter().any(|(_, kind, _)| kind == "nudge"));
 }
 
+#[test]
+fn a_daemon_that_was_away_hears_what_was_said_before_it_takes_a_step() {
+    for away in [10, 300] {
+        let mut sim = Sim::new(vigil());
+        sim.say(status());
+        sim.pass(Duration::from_mins(1));
+        sim.restart_daemon();
+        sim.world.time += away * 60_000;
+        let seen = sim.activity();
+        sim.go(Input::Watch(Some(Box::new(seen))));
+        assert!(sim.steps().is_empty(), "{:?}", sim.steps());
+        sim.pass(Duration::from_mins(1));
+        assert_eq!(sim.steps(), ["stall.step alert"]);
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Act {
     Output,
