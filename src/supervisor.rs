@@ -117,8 +117,11 @@ impl Supervisor {
 
     /// Passes a command on; answers when it is committed.
     pub async fn command(&self, id: SessionId, input: Input) -> Result<Done, CommandError> {
-        let handle = self.find(id).ok_or(CommandError::Refused(Refused::Ended))?;
-        handle.command(input).await
+        match self.find(id) {
+            Some(handle) => handle.command(input).await,
+            None if self.is_parked(id).await => Err(CommandError::Refused(Refused::Parked)),
+            None => Err(CommandError::Refused(Refused::Ended)),
+        }
     }
 
     /// Takes a prompt out of the queue, also of a session that has ended.
@@ -130,7 +133,7 @@ impl Supervisor {
     async fn command_or_amend(&self, id: SessionId, input: Input) -> Result<(), CommandError> {
         loop {
             match self.command(id, input.clone()).await {
-                Err(CommandError::Refused(Refused::Ended)) => {}
+                Err(CommandError::Refused(Refused::Ended | Refused::Parked)) => {}
                 result => return result.map(drop),
             }
             // Nobody may resume it between the look at it and the change.
@@ -167,14 +170,17 @@ impl Supervisor {
 
     /// A parked session has no process, and does not wait to be resumed any more.
     async fn stop_parked(&self, id: SessionId, how: How, by: String) -> Result<Stopped, CommandError> {
-        let parked = self.stored(id).await.is_ok_and(|(_, state)| state.phase() == Phase::Parked);
-        if parked {
+        if self.is_parked(id).await {
             match self.command_or_amend(id, Input::Stop { how, by }).await {
                 Ok(()) | Err(CommandError::Refused(Refused::Ended)) => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(Stopped::default())
+    }
+
+    async fn is_parked(&self, id: SessionId) -> bool {
+        self.stored(id).await.is_ok_and(|(_, state)| state.phase() == Phase::Parked)
     }
 
     /// The session whose agent this process belongs to: below its shim, in its cgroup, or with its mark.

@@ -81,6 +81,10 @@ impl Session {
         count(self.queue.as_ref())
     }
 
+    pub(super) fn snoozed_until(&self) -> Option<&str> {
+        self.standing.as_ref()?.snoozed_until.as_deref()
+    }
+
     /// If it is not simply the configured one.
     pub(super) fn ladder(&self) -> Option<String> {
         let ladder = self.standing.as_ref()?.ladder.clone()?;

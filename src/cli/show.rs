@@ -52,6 +52,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         ("started", when(&session.started_at)),
         ("ended", when(&session.ended_at)),
         ("ladder", session.ladder()),
+        ("snoozed", session.snoozed_until().map(|at| format!("until {} UTC", date_time(at)))),
         ("exit", session.exit.as_ref().map(exit)),
     ];
     let mut text = String::new();

@@ -13,7 +13,7 @@ use super::tcp;
 use super::tree::{Below, walk};
 
 /// What starts this soon after the agent is a part of it: the program behind an adapter, its tool servers.
-const SETTLING_SECONDS: u64 = 10;
+const SETTLING_SECONDS: u64 = 3;
 /// Of each process; who holds more is not looked at further.
 const MAX_OPEN_FILES: usize = 1024;
 const MAX_CHILDREN: usize = 8;
@@ -37,7 +37,7 @@ pub struct Activity {
     pub net_bytes: Option<u64>,
     /// Established TCP connections, likewise.
     pub connections: Option<u32>,
-    /// The name of a process that is stopped or traced, the nearest to the agent if there are many.
+    /// The name of the agent's process, or of a part of it, that is stopped or traced.
     pub stopped: Option<String>,
     /// What it has started, what it most likely waits for first; at most [`MAX_CHILDREN`].
     pub children: Vec<Child>,
@@ -49,6 +49,8 @@ pub struct Activity {
 /// oldest comes first. Of a shell that only runs one command, the command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Child {
+    /// It started together with the agent, and belongs to it.
+    pub is_part: bool,
     /// Its program and the words that follow, up to the first that may be an option, a secret or a script.
     pub name: String,
     pub age_millis: u64,
@@ -69,6 +71,7 @@ fn of_tree(root: i32) -> Option<Activity> {
     let (dead, living): (Vec<Below>, Vec<Below>) = walk(root).into_iter().partition(|it| it.stat.is_dead());
     let ticks = living.iter().chain(&dead).map(|it| it.stat.ticks.saturating_add(it.stat.reaped_ticks));
     let (net_bytes, connections) = network(&living).unzip();
+    let parts = parts(&living, root);
     Some(Activity {
         cpu_millis: millis(ticks.fold(reaped, u64::saturating_add)),
         io_bytes: living.iter().filter_map(|it| io_bytes(it.pid)).reduce(u64::saturating_add),
@@ -76,9 +79,9 @@ fn of_tree(root: i32) -> Option<Activity> {
         connections,
         stopped: living
             .iter()
-            .find(|it| matches!(it.stat.state, 'T' | 't'))
+            .find(|it| matches!(it.stat.state, 'T' | 't') && parts.contains(&it.pid))
             .map(|it| printable(&it.stat.name)),
-        children: children(&living, root),
+        children: children(&living, &parts),
         processes: u32::try_from(living.len()).unwrap_or(u32::MAX),
     })
 }
@@ -123,35 +126,42 @@ fn sockets(pid: i32) -> Option<Vec<u64>> {
     Some(links.collect())
 }
 
-fn children(living: &[Below], root: i32) -> Vec<Child> {
+/// The agent and what started together with it. The agent is the first that the root has started; the root's other
+/// children are orphans that it took in.
+fn parts(living: &[Below], root: i32) -> HashSet<i32> {
+    let agent = living.iter().filter(|it| it.stat.parent == root).min_by_key(|it| it.stat.started);
+    let Some(agent) = agent else { return HashSet::new() };
+    let settled = agent.stat.started.saturating_add(SETTLING_SECONDS * ticks_per_second());
+    let mut parts = HashSet::from([agent.pid]);
+    // Parents come before their children.
+    for it in living {
+        if parts.contains(&it.stat.parent) && it.stat.started < settled {
+            parts.insert(it.pid);
+        }
+    }
+    parts
+}
+
+fn children(living: &[Below], parts: &HashSet<i32>) -> Vec<Child> {
     let is_wrapper =
         |it: &Below| SHELLS.contains(&it.stat.name.as_str()) && runs_a_command(&arguments(it.pid));
     let Some(uptime) = uptime_millis() else { return Vec::new() };
-    let chosen = choose(living, root, is_wrapper);
     let child = |chosen: &Below| Child {
+        is_part: parts.contains(&chosen.pid),
         name: name(&arguments(chosen.pid), &chosen.stat.name),
         age_millis: uptime.saturating_sub(millis(chosen.stat.started)),
     };
-    chosen.into_iter().map(child).collect()
+    choose(living, parts, is_wrapper).into_iter().map(child).collect()
 }
 
-/// See [`Child`]. The agent is the first that the root has started; its other children are orphans that it took in.
-fn choose(living: &[Below], root: i32, is_wrapper: impl Fn(&Below) -> bool) -> Vec<&Below> {
-    let agent = living.iter().filter(|it| it.stat.parent == root).min_by_key(|it| it.stat.started);
-    let Some(agent) = agent else { return Vec::new() };
-    let settled = agent.stat.started.saturating_add(SETTLING_SECONDS * ticks_per_second());
-    // What a part of the agent starts, the agent starts. Parents come before their children.
-    let mut parts = HashSet::from([agent.pid]);
-    let mut found: Vec<&Below> = Vec::new();
-    for it in living.iter().filter(|it| it.pid != agent.pid) {
-        if parts.contains(&it.stat.parent) {
-            found.push(it);
-            if it.stat.started < settled {
-                parts.insert(it.pid);
-            }
-        }
-    }
-    found.sort_by_key(|it| (it.stat.started < settled, it.stat.started));
+/// See [`Child`]. What a part of the agent starts, the agent starts.
+fn choose<'a>(
+    living: &'a [Below],
+    parts: &HashSet<i32>,
+    is_wrapper: impl Fn(&Below) -> bool,
+) -> Vec<&'a Below> {
+    let mut found: Vec<&Below> = living.iter().filter(|it| parts.contains(&it.stat.parent)).collect();
+    found.sort_by_key(|it| (parts.contains(&it.pid), it.stat.started));
     found.truncate(MAX_CHILDREN);
     for chosen in &mut found {
         // Each step goes down; as many as there are processes are enough, whatever changed while we looked.

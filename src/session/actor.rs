@@ -19,7 +19,7 @@ use super::state::{Effect, Gone, How, Input, Judge, Refused, State};
 use crate::domain::{Ask, Delivery, Entry, Outbound, Said, Time};
 use crate::driver::Driver;
 use crate::failpoint;
-use crate::host::{Keep, Ladder, News, Process, Spec};
+use crate::host::{Activity, Keep, Ladder, News, Process, Spec};
 use crate::store::{Outgoing, Store, StoreError, Write};
 use crate::wire::framing::Framer;
 
@@ -145,6 +145,8 @@ pub struct Actor {
     launch: Option<String>,
     /// The store and this session disagree: nothing more can be recorded.
     abandoned: bool,
+    /// A look at its processes that the system has not finished.
+    looking: Option<tokio::task::JoinHandle<Option<Activity>>>,
     /// The daemon goes and the agent stays.
     leave: CancellationToken,
 }
@@ -204,6 +206,7 @@ impl Actor {
             unheard: VecDeque::new(),
             arrivals: Vec::new(),
             abandoned: false,
+            looking: None,
             leave,
         };
         (actor, handle, started)
@@ -235,7 +238,10 @@ impl Actor {
                 Beginning::Resting => self.answer_start(Ok(())),
             }
             let leave = self.leave.clone();
-            while !self.state.is_ended() && !self.abandoned && !leave.is_cancelled() {
+            while (!self.state.is_ended() || !self.unrecorded.is_empty())
+                && !self.abandoned
+                && !leave.is_cancelled()
+            {
                 self.turn().await;
             }
         };
@@ -254,7 +260,9 @@ impl Actor {
         if self.process.is_none() && self.state.resting().is_some() {
             return self.rest().await;
         }
-        let due = self.state.next_due(Time::now(), &self.vigil());
+        // Who is not listened to cannot be told from who is silent.
+        let paused = *self.paused.borrow();
+        let due = self.state.next_due(Time::now(), &self.vigil()).filter(|_| !paused);
         let Some(process) = &mut self.process else {
             // Unreachable by construction; ending beats hanging.
             let reason = "the process was lost".to_owned();
@@ -262,7 +270,7 @@ impl Actor {
                 .absorb(vec![Input::Exited(Box::new(Gone { reason, ..Gone::default() }))], None)
                 .await;
         };
-        let may_read = self.state.may_read() && !*self.paused.borrow();
+        let may_read = self.state.may_read() && !paused;
         tokio::select! {
             biased;
             Some(message) = self.desk.inbox.recv() => self.serve(message).await,
@@ -279,7 +287,7 @@ impl Actor {
             }
             () = self.leave.cancelled() => {}
             // Woken to look again whether there is room on the disk.
-            Ok(()) = self.paused.changed() => {}
+            Ok(()) = self.paused.changed() => self.absorb(vec![Input::Listening], None).await,
             // Its output is at an end, and there is nothing to do until its exit is told.
             else => std::future::pending().await,
         }

@@ -16,7 +16,9 @@
 //! [`ladder`] decides what is done about the last two. Everything here is part of the session's snapshot, so that the
 //! time spent quiet counts across restarts of the daemon.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -32,6 +34,10 @@ pub(super) use ladder::{Episode, Move, Performed};
 
 /// Tools that are remembered as open; what begins beyond it is not named to people.
 const MAX_TOOLS: usize = 64;
+/// Characters of what people are shown of a name that an agent has given.
+const MAX_NAME: usize = 60;
+/// Nothing is waited for longer than this, whatever an agent says.
+const LONGEST_LIMIT: Duration = Duration::from_hours(7 * 24);
 /// Looked at this often when nothing is due.
 const IDLE_PACE: Duration = Duration::from_mins(1);
 /// A moment: less than this is not worth a word.
@@ -45,6 +51,8 @@ const BUSY_IO_BYTES: u64 = 16 * 1024;
 const BUSY_NET_BYTES: u64 = 16;
 /// The system's clock for processes ticks, and ours does not.
 const TICK_MILLIS: i64 = 1000;
+/// Why an agent that says nothing counts as working.
+pub(super) const BUSY: &str = "busy";
 /// A limit whose end is not told is asked about again after this.
 const UNTOLD_LIMIT: Duration = Duration::from_mins(15);
 /// How often in a row an agent is told that its limit is over.
@@ -182,11 +190,12 @@ impl Watch {
 
     /// A tool call that it told of begins, goes on, or is over.
     pub(super) fn tool(&mut self, id: &str, name: &str, open: bool, now: Time) {
+        let id = if id.len() <= MAX_NAME { Cow::Borrowed(id) } else { Cow::Owned(digest(id)) };
         if !open {
-            self.tools.remove(id);
-        } else if self.tools.len() < MAX_TOOLS || self.tools.contains_key(id) {
-            let running = || Running { name: name.to_owned(), since: now };
-            self.tools.entry(id.to_owned()).or_insert_with(running);
+            self.tools.remove(&*id);
+        } else if self.tools.len() < MAX_TOOLS || self.tools.contains_key(&*id) {
+            let running = || Running { name: short(name), since: now };
+            self.tools.entry(id.into_owned()).or_insert_with(running);
         }
     }
 
@@ -204,8 +213,8 @@ impl Watch {
     }
 
     pub(super) fn limited(&mut self, kind: &str, until: Option<Time>, now: Time) {
-        let until = until.unwrap_or_else(|| now.plus(UNTOLD_LIMIT));
-        self.limit = Some(Limit { kind: kind.to_owned(), since: now, until });
+        let until = until.unwrap_or_else(|| now.plus(UNTOLD_LIMIT)).min(now.plus(LONGEST_LIMIT));
+        self.limit = Some(Limit { kind: short(kind), since: now, until });
     }
 
     /// It does something that takes its service.
@@ -216,6 +225,12 @@ impl Watch {
 
     /// What its processes have done, as of now. `None` where that cannot be seen.
     pub(super) fn look(&mut self, activity: Option<Activity>, now: Time, vigil: &Vigil) {
+        self.rewind(now);
+        // Far more time has passed than was waited for: the machine slept, and the agent with it.
+        if self.look.as_ref().is_some_and(|look| now.since(look.at) > IDLE_PACE * 5) {
+            self.look = None;
+            self.heard(now);
+        }
         let Some(activity) = activity else {
             (self.look, self.stopped) = (None, None);
             return;
@@ -245,6 +260,17 @@ impl Watch {
         self.talk(vigil)
     }
 
+    /// A clock that was set back: what lies in its future is now.
+    fn rewind(&mut self, now: Time) {
+        let times = [&mut self.said, &mut self.beat, &mut self.stirred, &mut self.stopped, &mut self.waiting];
+        for time in times.into_iter().flatten() {
+            *time = (*time).min(now);
+        }
+        if self.look.as_ref().is_some_and(|look| look.at > now) {
+            self.look = None;
+        }
+    }
+
     /// The last sign of life that it gave by itself, or a word of a person.
     fn talk(&self, vigil: &Vigil) -> Option<Time> {
         let said = self.said?;
@@ -261,7 +287,7 @@ impl Watch {
         told.or_else(|| {
             let (look, turn) = (self.look.as_ref()?, setting.turn?.minus_millis(TICK_MILLIS));
             let began = |age: u64| look.at.minus_millis(i64::try_from(age).unwrap_or(i64::MAX));
-            let children = look.activity.children.iter();
+            let children = look.activity.children.iter().filter(|child| !child.is_part);
             let children =
                 children.map(|child| Running { name: child.name.clone(), since: began(child.age_millis) });
             children.into_iter().find(|child| child.since >= turn)
@@ -284,22 +310,23 @@ impl Watch {
         if open {
             return standing(Situation::WaitingForYou, self.waiting.unwrap_or(now));
         }
+        if let Some(limit) = &self.limit {
+            let (why, until) = (format!("{} limit", limit.kind), Some(limit.until));
+            return Standing { why, until, ..standing(Situation::WaitingForService, limit.since) };
+        }
+        let talk = self.talk(vigil).or(turn).unwrap_or(started);
+        let stirred = self.stirred.filter(|stirred| *stirred > talk);
+        let busy = stirred.is_some() && stirred == self.look.as_ref().map(|look| look.at);
         if let (Some(since), Some(after)) = (self.stopped, vigil.stopped_after)
-            && now.since(since.max(self.talk(vigil).unwrap_or(since))) >= after
+            && !busy
+            && now.since(since.max(talk)) >= after
         {
             let name = self.look.as_ref().and_then(|look| look.activity.stopped.clone()).unwrap_or_default();
             let (why, done) = (format!("{name} is stopped by a signal"), self.done(vigil));
             return Standing { why, done, ..standing(Situation::Gone, since) };
         }
-        if let Some(limit) = &self.limit {
-            let (why, until) = (format!("{} limit", limit.kind), Some(limit.until));
-            return Standing { why, until, ..standing(Situation::WaitingForService, limit.since) };
-        }
         let Some(turn) = turn else { return standing(Situation::Idle, started) };
-        let talk = self.talk(vigil).unwrap_or(turn);
         let running = self.running(setting);
-        let stirred = self.stirred.filter(|stirred| *stirred > talk);
-        let busy = stirred.is_some() && stirred == self.look.as_ref().map(|look| look.at);
         let too_long = vigil.busy_after.is_some_and(|after| now.since(talk) >= after);
         let life = if too_long { talk } else { stirred.unwrap_or(talk) };
         let silence = now.since(life);
@@ -334,7 +361,7 @@ impl Watch {
         };
         match (busy, running) {
             (true, _) if state == Situation::Stuck => "busy, but nothing said".to_owned(),
-            (true, _) => "busy".to_owned(),
+            (true, _) => BUSY.to_owned(),
             (false, true) => connections.map_or_else(|| "no CPU".to_owned(), |c| format!("no CPU, {c}")),
             (false, false) => {
                 format!("nothing said, {}", connections.unwrap_or_else(|| "nothing runs".to_owned()))
@@ -353,6 +380,7 @@ impl Watch {
             self.look.as_ref().map_or(started, |look| look.at).max(self.talk(vigil).unwrap_or(started));
         // A look that saw nothing was one all the same: there will be another.
         let last = self.looked.filter(|looked| *looked <= now).map_or(last, |looked| last.max(looked));
+        let last = last.min(now); // the clock may have been set back
         let watched = !self.rungs(vigil).is_empty() || turn.is_some();
         let pace = match turn {
             Some(_) if self.limit.is_none() && !self.is_exhausted(vigil) => {
@@ -362,7 +390,7 @@ impl Watch {
             _ => IDLE_PACE,
         };
         let sample = watched.then(|| last.plus(pace));
-        let limit = self.limit.as_ref().map(|limit| limit.until);
+        let limit = self.limit.as_ref().map(|limit| limit.until.max(now.plus(Duration::from_millis(1))));
         let climb = self.episode.as_ref().and_then(|episode| episode.due(self.rungs(vigil)));
         // What was due at the last look was dealt with then. A clock that was set back begins anew.
         let looked = self.looked.filter(|looked| *looked <= now);
@@ -429,6 +457,18 @@ impl Watch {
         let near = vigil.resume_after_limit.is_some_and(|most| limit.until.since(limit.since) <= most);
         near && self.resumes < MAX_RESUMES
     }
+}
+
+/// A name that fits into a line.
+fn short(name: &str) -> String {
+    let cut: String = name.chars().take(MAX_NAME).collect();
+    if cut.len() < name.len() { cut + "…" } else { cut }
+}
+
+fn digest(id: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    format!("#{:x}", hasher.finish())
 }
 
 /// Whether processes were at work between two looks.

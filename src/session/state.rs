@@ -341,6 +341,7 @@ impl State {
             Input::Asked(ask, assessed) => self.asked(*ask, *assessed, out),
             Input::Watch(activity) => self.watched(activity.map(|activity| *activity), out),
             Input::Expire => self.expire(out),
+            Input::Listening => self.watch.heard(out.now()),
             Input::Launch { by, command, prompt, ladder } => {
                 self.watch.choice = ladder;
                 self.launch(by, &command, prompt, out)?;

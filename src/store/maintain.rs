@@ -72,7 +72,7 @@ fn condemn(connection: &Connection, days: u64, max_bytes: u64, now: Time) -> Res
     let age = i64::try_from(days).unwrap_or(i64::MAX).saturating_mul(DAY_MILLIS);
     let oldest = if days == 0 { i64::MIN } else { now.millis().saturating_sub(age) };
     let mut statement = connection.prepare(
-        "SELECT key, ended_at, bytes FROM sessions WHERE ended_at IS NOT NULL ORDER BY ended_at, key",
+        "SELECT key, ended_at, bytes FROM sessions WHERE ended_at IS NOT NULL AND phase = 'ended' ORDER BY ended_at, key",
     )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {

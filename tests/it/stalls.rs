@@ -43,7 +43,7 @@ fn an_agent_that_compiles_silently_is_left_alone() {
         assert!(steps(&daemon.so_far(session)).is_empty(), "{:#?}", daemon.so_far(session));
     }
     // While it works, people can see what at.
-    let shown = daemon.run(&["status:go", "grandchild::spin", "hang"]);
+    let shown = daemon.run(&["status:go", "sleep:3100", "grandchild::spin", "hang"]);
     let mut daemon = daemon;
     let why = daemon.until("it is busy", |daemon| {
         let shown = daemon.show(&shown);

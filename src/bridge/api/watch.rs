@@ -1,5 +1,7 @@
 //! The watch over a session: how its agent stands, its ladder, and peace from it for a while.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use schemars::JsonSchema;
@@ -13,11 +15,14 @@ use super::view::SessionView;
 use crate::domain::{LadderChoice, Phase, SessionRecord, Situation, Time, parse_duration};
 use crate::session::Input;
 
+/// Whoever wants more peace than this turns the ladder off.
+const LONGEST_SNOOZE: Duration = Duration::from_hours(30 * 24);
+
 /// How an agent stands.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct StandingView {
-    /// `working`, `waiting_for_you`, `waiting_for_service`, `idle`, `quiet`, `stuck` or `gone`.
-    state: &'static str,
+    /// `working`, `waiting_for_you`, `waiting_for_service`, `idle`, `quiet`, `stuck` or `gone`; `null` while it starts or stops.
+    state: Option<&'static str>,
     /// Of what takes its time: since when nothing has happened.
     since: Option<String>,
     /// A tool or a process that runs in its name.
@@ -37,19 +42,20 @@ struct RunningView {
     since: String,
 }
 
-/// `None` without a process.
+/// `None` without anything to watch.
 pub(super) fn standing(record: &SessionRecord, now: Time) -> Option<StandingView> {
     let watched = &record.watched;
     let by_phase = match record.phase {
-        Phase::Working => Situation::Working,
-        Phase::Waiting => Situation::WaitingForYou,
-        Phase::Idle => Situation::Idle,
-        Phase::Created | Phase::Starting | Phase::Stopping | Phase::Parked | Phase::Ended => return None,
+        Phase::Working => Some(Situation::Working),
+        Phase::Waiting => Some(Situation::WaitingForYou),
+        Phase::Idle => Some(Situation::Idle),
+        Phase::Created | Phase::Starting | Phase::Stopping => None,
+        Phase::Parked | Phase::Ended => return None,
     };
     let standing = watched.standing.as_ref();
     let running = standing.and_then(|standing| standing.running.clone());
     Some(StandingView {
-        state: standing.map_or(by_phase, |standing| standing.state).as_str(),
+        state: standing.map(|standing| standing.state).or(by_phase).map(Situation::as_str),
         since: standing.map(|standing| standing.since.to_string()),
         running: running.map(|running| RunningView { name: running.name, since: running.since.to_string() }),
         done: standing.and_then(|standing| standing.done.clone()),
@@ -83,9 +89,11 @@ pub(super) async fn snooze(
     let until = match snooze.r#for.as_str() {
         "off" => None,
         text => {
-            let length = parse_duration(text).filter(|length| !length.is_zero());
+            let length = parse_duration(text).filter(|length| !length.is_zero() && *length <= LONGEST_SNOOZE);
             let length = length.ok_or_else(|| {
-                ApiError::bad_request("for: must be a time such as `90s`, `30m` or `2h`, or `off`")
+                ApiError::bad_request(
+                    "for: must be a time such as `90s`, `30m` or `2h`, at most 30 days, or `off`",
+                )
             })?;
             Some(Time::now().plus(length))
         }

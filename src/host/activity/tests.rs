@@ -143,7 +143,8 @@ fn process(pid: i32, parent: i32, started: u64) -> Below {
 #[test]
 fn what_did_not_start_with_the_agent_comes_first() {
     let mut tree = vec![process(10, 1, 100)];
-    let chosen = |tree: &[Below]| choose(tree, 1, |_| false).iter().map(|it| it.pid).collect::<Vec<_>>();
+    let chosen =
+        |tree: &[Below]| choose(tree, &parts(tree, 1), |_| false).iter().map(|it| it.pid).collect::<Vec<_>>();
     assert_eq!(chosen(&tree), [0; 0], "the agent is not its own child");
     tree.extend([process(9, 1, 300), process(11, 10, 101), process(12, 10, 102)]);
     assert_eq!(chosen(&tree), [11, 12], "there is nothing but tool servers");
@@ -156,7 +157,7 @@ fn what_did_not_start_with_the_agent_comes_first() {
 #[test]
 fn wrappers_that_go_round_in_circles_end() {
     let tree = [process(10, 1, 100), process(11, 10, 101), process(12, 11, 102), process(11, 12, 103)];
-    assert!(!choose(&tree, 1, |_| true).is_empty());
+    assert!(!choose(&tree, &parts(&tree, 1), |_| true).is_empty());
 }
 
 #[test]

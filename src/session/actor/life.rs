@@ -80,8 +80,13 @@ impl Actor {
     /// A look at what its processes do. On a thread of its own: the system may take its time.
     pub(super) async fn look(&mut self) {
         let observer = self.process.as_ref().map(Process::observer);
-        let look = tokio::task::spawn_blocking(move || observer?.activity());
-        let seen = tokio::time::timeout(LOOKING, look).await;
+        // One that hangs is not joined by others.
+        let mut look =
+            self.looking.take().unwrap_or_else(|| tokio::task::spawn_blocking(move || observer?.activity()));
+        let seen = tokio::time::timeout(LOOKING, &mut look).await;
+        if seen.is_err() {
+            self.looking = Some(look);
+        }
         let seen = seen.ok().and_then(Result::ok).flatten();
         self.absorb(vec![Input::Watch(seen.map(Box::new))], None).await;
     }
@@ -113,6 +118,7 @@ impl Actor {
         self.buf.clear();
         (self.consumed, self.committed, self.held) = (0, 0, 0);
         (self.more, self.rejections) = (false, 0);
+        self.arrivals.clear(); // numbers begin anew
         self.absorb(vec![Input::Restart { prompt }], None).await;
         failpoint::visit("restart.committed");
         self.spawn().await;

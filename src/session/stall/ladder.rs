@@ -67,7 +67,12 @@ impl Performed {
 impl Episode {
     /// When the next step is due, if there is one.
     pub(super) fn due(&self, rungs: &[Rung]) -> Option<Time> {
-        (self.climbed < rungs.len()).then_some(self.due)
+        (!self.is_over() && !rungs.is_empty()).then_some(self.due)
+    }
+
+    /// People have been told that nothing has helped.
+    fn is_over(&self) -> bool {
+        self.last.is_some_and(|last| last.rung == Rung::Escalate)
     }
 }
 
@@ -87,7 +92,7 @@ impl Watch {
 
     /// Everything was tried.
     pub(super) fn is_exhausted(&self, vigil: &Vigil) -> bool {
-        self.episode.as_ref().is_some_and(|episode| episode.climbed >= self.rungs(vigil).len())
+        self.episode.as_ref().is_some_and(|episode| episode.due(self.rungs(vigil)).is_none())
     }
 
     /// "nudged 1/2"
@@ -124,7 +129,8 @@ impl Watch {
         if let Some(last) = episode.last.filter(|last| last.rung != Rung::Alert) {
             moves.push(Move::Failed(last));
         }
-        let left = rungs.iter().enumerate().skip(episode.climbed);
+        // A ladder that has become shorter meanwhile still ends with people.
+        let left = rungs.iter().enumerate().skip(episode.climbed.min(rungs.len() - 1));
         let next = left.into_iter().find(|(_, rung)| helps(**rung, standing.state));
         let (at, rung) = next.map_or((rungs.len() - 1, Rung::Escalate), |(at, rung)| (at, *rung));
         let attempt = rungs[..=at].iter().filter(|other| **other == rung).count();
@@ -142,6 +148,13 @@ impl Watch {
         self.relapse = Some(Relapse { at: now, climbed: episode.climbed });
         let after = episode.last?;
         Some(Recovered { since: episode.since, after })
+    }
+
+    /// Its processes have come back to work since the last step.
+    pub(crate) fn has_stirred(&self) -> bool {
+        self.episode
+            .as_ref()
+            .is_some_and(|episode| self.stirred > Some(episode.last.map_or(episode.since, |last| last.at)))
     }
 
     /// A person acts: the ladder begins anew. Whether it had been climbed.
@@ -170,7 +183,7 @@ impl Watch {
     /// Its process was started again, and nobody has told it what to do: the last step is taken now, if it is there.
     pub(crate) fn give_up(&mut self, now: Time, vigil: &Vigil) -> Option<(Performed, usize)> {
         let of = self.rungs(vigil).len();
-        let open = self.episode.take().is_some_and(|episode| episode.climbed < of);
+        let open = self.episode.take().is_some_and(|episode| !episode.is_over());
         // Before the last step comes again, nothing else does.
         self.relapse = Some(Relapse { at: now, climbed: of.saturating_sub(1) });
         open.then_some((Performed { rung: Rung::Escalate, attempt: 1, at: now }, of))

@@ -101,7 +101,7 @@ fn a_tool_that_runs_has_longer() {
 fn a_busy_tree_is_at_work_but_not_for_ever() {
     let compiling = |second: i64| {
         let age_millis = u64::try_from((second - 60) * 1000).ok()?;
-        let children = vec![Child { name: "rustc".to_owned(), age_millis }];
+        let children = vec![Child { is_part: false, name: "rustc".to_owned(), age_millis }];
         Some(Activity { cpu_millis: u64::try_from(second * 900).ok()?, children, ..asleep() })
     };
     let (watch, setting) = watched(7000 / 30 * 30, compiling);
@@ -110,7 +110,7 @@ fn a_busy_tree_is_at_work_but_not_for_ever() {
     check(&watch, &setting, "stuck 2h: rustc running 1h59m, busy, but nothing said");
     // What began before the turn is no tool: a server of its own, for instance.
     let server = |_| {
-        let children = vec![Child { name: "mcp".to_owned(), age_millis: 90_000_000 }];
+        let children = vec![Child { is_part: false, name: "mcp".to_owned(), age_millis: 90_000_000 }];
         Some(Activity { children, ..asleep() })
     };
     let (watch, setting) = watched(330, server);

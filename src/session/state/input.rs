@@ -42,6 +42,8 @@ pub enum Input {
     Asked(Box<Ask>, Box<Assessed>),
     // from the clock
     Expire,
+    /// We listen to it again: its silence was ours.
+    Listening,
     /// A look at what its processes do, where that can be seen.
     Watch(Option<Box<Activity>>),
     // from operators

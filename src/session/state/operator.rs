@@ -65,7 +65,7 @@ impl State {
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
         self.steerable()?;
-        if self.queue.len() >= self.about.max_queued_prompts {
+        if self.queue.len() >= self.about.max_queued_prompts && !ours {
             return Err(Refused::QueueFull(self.queue.len()));
         }
         let id = PromptId::from_seed(out.seed());
@@ -358,7 +358,8 @@ impl State {
         }
         out.record(Kind::SessionStopping, Json::of(&json!({ "how": how, "by": by })));
         if matches!(self.stage, Stage::Resting { .. } | Stage::Parked { .. }) {
-            self.end(format!("stopped by {by}"), out); // there is no process
+            let how = if how == How::Kill { "killed" } else { "stopped" };
+            self.end(format!("{how} by {by}"), out); // there is no process
             return Ok(());
         }
         out.effects.push(Effect::Stop { how });

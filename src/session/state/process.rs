@@ -183,8 +183,13 @@ impl State {
             }
             Next::Park => {
                 self.let_go(out);
-                let (window, times) = (span(terms.window), terms.budget);
-                let reason = format!("{reason}, and was started again {times} times within {window} before");
+                let reason = match terms.budget {
+                    0 => format!("{reason}, and may not be started again"),
+                    times => {
+                        let window = span(terms.window);
+                        format!("{reason}, and was started again {times} times within {window} before")
+                    }
+                };
                 out.record(
                     Kind::SessionParked,
                     Json::of(&json!({ "reason": reason, "stderr_tail": self.stderr_tail })),

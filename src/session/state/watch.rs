@@ -8,10 +8,12 @@ use serde_json::json;
 use super::{Effect, How, Out, Refused, Stage, State};
 use crate::domain::{Json, Kind, LadderChoice, Resets, Rung, Situation, Standing, Time, Watched, span};
 use crate::host::Activity;
-use crate::session::stall::{Move, Performed, Setting, Vigil};
+use crate::session::stall::{BUSY, Move, Performed, Setting, Vigil};
 
 /// Who does what nobody has asked for.
 pub(super) const BY: &str = "intercom";
+/// What a stall comes to whose turn is over without a word.
+const STRANDED: &str = "its turn is over, and nobody tells it to go on";
 /// By so much the snapshot may lag behind the signs of life of an agent that talks…
 const TALK_LAG: Duration = Duration::from_secs(1);
 /// … and of one that is only busy.
@@ -99,7 +101,12 @@ impl State {
         Setting {
             now,
             started: self.started_at.unwrap_or(self.about.created_at),
-            turn: self.turn.as_ref().map(|turn| turn.started_at),
+            // What waits in the queue of a running agent is work, too.
+            turn: self
+                .turn
+                .as_ref()
+                .map(|turn| turn.started_at)
+                .or(self.started_at.filter(|_| !self.queue.is_empty())),
             open: self.has_open(),
         }
     }
@@ -154,7 +161,9 @@ impl State {
             for taken in self.watch.climb(&standing, now, vigil) {
                 self.take_step(taken, &standing, out);
             }
-        } else if self.watch.episode().is_some() {
+        } else if standing.state == Situation::Idle {
+            self.leave_to_people(STRANDED, out);
+        } else if self.watch.has_stirred() {
             self.back_to_life("activity", out);
         }
         if self.stage == Stage::Running {
@@ -167,7 +176,7 @@ impl State {
     fn publish(&mut self, mut standing: Standing) {
         let says_more = match standing.state {
             Situation::Quiet | Situation::Stuck | Situation::Gone | Situation::WaitingForService => true,
-            Situation::Working => standing.why == "busy",
+            Situation::Working => standing.why == BUSY,
             Situation::WaitingForYou | Situation::Idle => false,
         };
         let before = self.standing.as_ref().and_then(|before| before.running.as_ref());
@@ -241,16 +250,21 @@ impl State {
 
     /// After a restart because of a stall: it works on, or people have to tell it what to do.
     pub(super) fn started_again(&mut self, out: &mut Out<'_, '_>) {
+        if self.turn.is_some() || !self.queue.is_empty() {
+            return self.watch.postpone(out.now(), out.vigil());
+        }
+        self.leave_to_people("started again, and waits to be told what to do", out);
+    }
+
+    /// A stall that has ended without a sign of life, and nobody works on: people have to.
+    fn leave_to_people(&mut self, why: &str, out: &mut Out<'_, '_>) {
         let (now, vigil) = (out.now(), out.vigil());
         let Some(since) = self.watch.episode().map(|episode| episode.since) else { return };
-        if self.turn.is_some() || !self.queue.is_empty() {
-            return self.watch.postpone(now, vigil);
-        }
         if let Some((step, of)) = self.watch.give_up(now, vigil) {
             let standing = Standing {
                 state: Situation::Idle,
                 since,
-                why: "started again, and waits to be told what to do".to_owned(),
+                why: why.to_owned(),
                 running: None,
                 done: None,
                 until: None,

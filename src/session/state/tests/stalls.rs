@@ -40,6 +40,8 @@ fn vigil() -> Vigil {
     }
 }
 
+mod edges;
+
 /// What the agent's processes are doing, and everything that was recorded.
 struct Sim {
     world: World,
