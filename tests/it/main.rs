@@ -14,6 +14,7 @@ mod faults;
 mod harness;
 mod layers;
 mod openapi;
+mod peers;
 mod policy;
 mod process;
 mod protocol_doc;
