@@ -341,3 +341,55 @@ fn a_wrapped_agent_and_what_it_runs_die_with_a_kill() {
     daemon.end_session(&session, "kill");
     assert!(!crate::harness::alive(child));
 }
+
+/// Every variant of the schema, and some that nobody has invented yet, with fields that nobody knows.
+const UPDATES: &[&str] = &[
+    r#"{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"hi"}}"#,
+    r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"image","data":"aGk=","mimeType":"image/png"},"messageId":"m"}"#,
+    r#"{"sessionUpdate":"agent_thought_chunk","content":{"type":"resource","resource":{"blob":"aGk=","uri":"file:///a"}}}"#,
+    r#"{"sessionUpdate":"tool_call","toolCallId":"c","title":"t","kind":"edit","status":"pending","content":[{"type":"diff","path":"/w/a","oldText":null,"newText":"b\n"}],"locations":[{"path":"/w/a","line":3}],"rawInput":{"n":1.10}}"#,
+    r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","status":"completed","rawOutput":[1.50, 1e400],"more":{"z":1,"a":2}}"#,
+    r#"{"sessionUpdate":"plan","entries":[{"content":"c","priority":"high","status":"completed"}]}"#,
+    r#"{"sessionUpdate":"plan_update","plan":{"type":"items","planId":"p","entries":[]}}"#,
+    r#"{"sessionUpdate":"plan_removed","planId":"p"}"#,
+    r#"{"sessionUpdate":"available_commands_update","availableCommands":[{"name":"n","description":"d","input":{"hint":"h"}}]}"#,
+    r#"{"sessionUpdate":"current_mode_update","currentModeId":"https://x/modes#plan"}"#,
+    r#"{"sessionUpdate":"config_option_update","configOptions":[]}"#,
+    r#"{"sessionUpdate":"session_info_update","title":"\u00e9\ud83d\ude00"}"#,
+    r#"{"sessionUpdate":"usage_update","used":110,"size":200000,"cost":{"amount":0.0018,"currency":"USD"}}"#,
+    r#"{"sessionUpdate":"notice","severity":"warning","title":"t"}"#,
+    r#"{"sessionUpdate":"compaction_update","compactionId":"k","status":"in_progress"}"#,
+    r#"{"sessionUpdate":"compaction_summary_chunk","compactionId":"k","content":{"type":"text","text":"x"}}"#,
+    r#"{"sessionUpdate":"subagent_update","sessionId":"s2","title":"t"}"#,
+    r#"{"sessionUpdate":"session_message","messageId":"m","content":[{"type":"text","text":"x"}]}"#,
+    r#"{"sessionUpdate":"session_message_chunk","messageId":"m","content":{"type":"audio","data":"aGk=","mimeType":"audio/wav"}}"#,
+    r#"{ "later" : [ 1 , {"b":2,"a":1} ] , "sessionUpdate" : "from_the_future" , "big": 123456789012345678901234567890 }"#,
+    r#"{"sessionUpdate":7}"#,
+    r"{}",
+];
+
+#[test]
+fn nothing_that_an_agent_tells_is_lost_or_changed() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&[]);
+    let params =
+        |update: &str| format!(r#"{{"_meta":{{"k":1.0}},"sessionId":"$session","update":{update}}}"#);
+    let line = |update: &&str| {
+        format!(r#"raw:{{"jsonrpc":"2.0","method":"session/update","params":{}}}"#, params(update))
+    };
+    let unknown = r#"{"jsonrpc":"2.0","method":"_x/told","params":{"n":1.10},"extra":[1e400]}"#;
+    let mut steps: Vec<String> = UPDATES.iter().map(line).collect();
+    steps.push(format!("raw:{unknown}"));
+    daemon.prompt(&session, &json!(steps).to_string());
+    daemon.cli(&["wait", &session, "--for", "idle"]).ok();
+    let ready = daemon.wait_kind(&session, "agent.ready");
+    let own = ready["data"]["agent"]["agent_session"].as_str().unwrap().to_owned();
+    let log = daemon.cli(&["logs", &session, "--json"]).ok().stdout;
+    let told: Vec<&str> = log.lines().filter(|line| line.contains(r#""kind":"update""#)).collect();
+    assert_eq!(told.len(), UPDATES.len(), "{log}");
+    for (told, update) in told.iter().zip(UPDATES) {
+        let expected = format!(r#""data":{}"#, params(update).replace("$session", &own));
+        assert!(told.contains(&expected), "{expected}\n{told}");
+    }
+    assert!(log.contains(&format!(r#""message":{unknown}"#)), "{log}");
+}
