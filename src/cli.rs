@@ -22,6 +22,7 @@ mod kill;
 mod ladder;
 mod logs;
 mod ls;
+mod mode;
 mod model;
 mod nudge;
 mod out;
@@ -149,6 +150,7 @@ enum Remote {
     Interrupt(interrupt::Args),
     Snooze(snooze::Args),
     Ladder(ladder::Args),
+    Mode(mode::Args),
     Stop(stop::Args),
     Kill(kill::Args),
     Resume(resume::Args),
@@ -265,6 +267,7 @@ async fn remote(verb: Remote, cx: &Context) -> anyhow::Result<()> {
         Remote::Interrupt(args) => interrupt::run(args, cx).await,
         Remote::Snooze(args) => snooze::run(args, cx).await,
         Remote::Ladder(args) => ladder::run(args, cx).await,
+        Remote::Mode(args) => mode::run(args, cx).await,
         Remote::Stop(args) => stop::run(args, cx).await,
         Remote::Kill(args) => kill::run(args, cx).await,
         Remote::Resume(args) => resume::run(args, cx).await,

@@ -27,7 +27,7 @@ pub use choices::*;
 pub use load::{ConfigError, load, parse};
 pub use model::*;
 pub use paths::{Flags, Paths, PathsError};
-pub use stall::{Restart, RestartOverrides, Stall, StallOverrides};
+pub use stall::{Restart, RestartOverrides, Spend, SpendOverrides, Stall, StallOverrides};
 
 #[cfg(test)]
 mod tests {

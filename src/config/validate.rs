@@ -17,6 +17,7 @@ const STARTUP_SECONDS: RangeInclusive<u64> = 1..=3600;
 const WAIT_SECONDS: RangeInclusive<f64> = 0.0..=60.0;
 /// More within one window is no restart but a loop.
 const RESTARTS: RangeInclusive<u32> = 0..=100;
+const AMOUNT: RangeInclusive<f64> = 0.0..=1_000_000.0;
 /// The upper bounds of days and MiB keep sums with dates and byte counts far from overflow.
 const DAYS: RangeInclusive<u64> = 0..=36_500;
 const MIBS: RangeInclusive<u64> = 0..=1024 * 1024 * 1024;
@@ -43,6 +44,7 @@ pub(super) fn validate(config: &Config) -> Checked {
     within(&retention, "days", &config.retention.days, &DAYS)?;
     within(&retention, "max_mib", &config.retention.max_mib, &MIBS)?;
     within(&KeyPath::of(["restart"]), "budget", &config.restart.budget, &RESTARTS)?;
+    spend(&KeyPath::of(["spend"]), Some(config.spend.per_session), Some(config.spend.per_day))?;
     access(config)?;
     for (name, profile) in &config.agents {
         agent(&KeyPath::of(["agents", name]), name, profile)?;
@@ -108,6 +110,13 @@ fn access(config: &Config) -> Checked {
     Ok(())
 }
 
+fn spend(at: &KeyPath, per_session: Option<f64>, per_day: Option<f64>) -> Checked {
+    for (key, amount) in [("per_session", per_session), ("per_day", per_day)] {
+        amount.map_or(Ok(()), |amount| within(at, key, &amount, &AMOUNT))?;
+    }
+    Ok(())
+}
+
 fn limits(limits: &Limits) -> Checked {
     let at = KeyPath::of(["limits"]);
     within(&at, "max_sessions", &limits.max_sessions, &(1..=10_000))?;
@@ -153,6 +162,7 @@ fn agent(at: &KeyPath, name: &str, profile: &AgentProfile) -> Checked {
     if let Some(budget) = &profile.restart.budget {
         within(&at.key("restart"), "budget", budget, &RESTARTS)?;
     }
+    spend(&at.key("spend"), profile.spend.per_session, profile.spend.per_day)?;
     let (at_limits, limits) = (at.key("limits"), &profile.limits);
     for (key, limit, high) in [
         ("memory_mib", limits.memory_mib, 16 * 1024 * 1024),

@@ -64,6 +64,11 @@ pub enum Kind {
     /// The agent waits for its service.
     StallLimited,
     StallLimitOver,
+    /// Something of the agent was set: its mode, its model, an option.
+    AgentSet,
+    AgentNotSet,
+    /// No new turn begins: enough was spent.
+    SpendCapped,
 }
 
 impl Kind {
@@ -115,6 +120,9 @@ impl Kind {
             Self::StallReminder => "stall.reminder",
             Self::StallLimited => "stall.limited",
             Self::StallLimitOver => "stall.limit_over",
+            Self::AgentSet => "agent.set",
+            Self::AgentNotSet => "agent.not_set",
+            Self::SpendCapped => "spend.capped",
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Choice, Json, RequestId, Time};
+use super::{Answer, Choice, Controls, Json, RequestId, Set, Time, Tokens};
 
 /// One thing an agent said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,12 +46,24 @@ pub enum Said {
         request: RequestId,
         message: Json,
     },
+    /// What can be set, all of it.
+    Controls(Box<Controls>),
+    /// Something could not be set.
+    NotSet {
+        reason: String,
+    },
+    /// What its life has cost so far, in millionths.
+    Cost {
+        micros: u64,
+        currency: Option<String>,
+    },
     /// Anything else that it tells while it works.
     Update {
         params: Json,
     },
     TurnEnd {
         stop_reason: String,
+        tokens: Tokens,
         params: Json,
         /// All of it, in case there is no turn to be ended.
         message: Json,
@@ -214,6 +226,11 @@ pub enum Outbound {
     Cancel {
         request: RequestId,
     },
+    Set(Set),
+    /// A turn that was cancelled and never confirmed is not waited for any more.
+    Abandon,
+    /// The session ends: a last word, for agents that have one.
+    Close,
     /// In the words of the driver itself, which knows what it means.
     Text(String),
 }

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use super::{fault, line, whole};
 use crate::domain::{
-    Answer, Ask, Call, Fault, FaultCode, Json, Outbound, Rejection, RequestId, Resets, Said,
+    Answer, Ask, Call, Controls, Fault, FaultCode, Json, Outbound, Rejection, RequestId, Resets, Said, Tokens,
 };
 use crate::wire::acp::answer::{AuthMethod, Can, Initialized, PromptDone, SessionStarted};
 use crate::wire::acp::request::{self, Elicitation, Permission, Request};
@@ -28,8 +28,11 @@ use crate::wire::acp::{VERSION, method, permission};
 use crate::wire::excerpt;
 use crate::wire::jsonrpc::{self, Message};
 
+mod controls;
 #[cfg(test)]
 mod tests;
+
+use controls::cost_of;
 
 /// Tool calls that are remembered, for the permission request that may follow.
 const MAX_CALLS: usize = 32;
@@ -81,6 +84,7 @@ struct Mind {
     questions: BTreeMap<String, Json>,
     calls: VecDeque<(String, Json)>,
     last_words: String,
+    controls: Controls,
 }
 
 /// What we have asked.
@@ -92,6 +96,7 @@ enum Pending {
     Load,
     Resume,
     Prompt,
+    Set,
     Other,
 }
 
@@ -167,6 +172,17 @@ impl Acp {
                 };
                 Some(jsonrpc::error(request, code, message, None))
             }
+            Outbound::Set(set) => self.set(set),
+            Outbound::Abandon => {
+                let prompt = self.mind.prompt.take()?;
+                self.dirty = true;
+                Some(send::cancel_request(&RequestId::number(prompt)))
+            }
+            Outbound::Close => {
+                let session = self.mind.session.clone().filter(|_| self.mind.can.close)?;
+                let id = self.ask(Pending::Other);
+                Some(send::session_close(&id, &session))
+            }
             Outbound::Text(text) => Some(text.clone()),
         }
     }
@@ -191,7 +207,7 @@ impl Acp {
 
     pub(super) fn decode(&mut self, text: &str, said: &mut Vec<Said>) {
         match jsonrpc::parse(text) {
-            Ok(Message::Notification { method, params }) => said.extend(self.notified(&method, params, text)),
+            Ok(Message::Notification { method, params }) => self.notified(&method, params, text, said),
             Ok(Message::Request { id, method, params }) => {
                 said.push(self.requested(id, &method, params, text));
             }
@@ -210,36 +226,50 @@ impl Acp {
         }
     }
 
-    fn notified(&mut self, name: &str, params: Option<&RawValue>, text: &str) -> Option<Said> {
+    fn notified(&mut self, name: &str, params: Option<&RawValue>, text: &str, said: &mut Vec<Said>) {
         match (name, params) {
-            (method::SESSION_UPDATE, Some(params)) => self.updated(params),
+            (method::SESSION_UPDATE, Some(params)) => self.updated(params, said),
             (method::CANCEL_REQUEST, Some(params)) => match request::cancelled(params) {
-                Some(request) => Some(Said::Withdrawn { request, message: whole(text) }),
-                None => Some(Said::Unknown { message: whole(text), fault: None }),
+                Some(request) => said.push(Said::Withdrawn { request, message: whole(text) }),
+                None => said.push(Said::Unknown { message: whole(text), fault: None }),
             },
-            _ => Some(Said::Unknown { message: whole(text), fault: None }),
+            _ => said.push(Said::Unknown { message: whole(text), fault: None }),
         }
     }
 
-    fn updated(&mut self, params: &RawValue) -> Option<Said> {
+    fn updated(&mut self, params: &RawValue, said: &mut Vec<Said>) {
         if self.mind.replaying {
-            return None;
+            return;
         }
         let plain = || Said::Update { params: Json::raw(params) };
-        let Some(update) = Update::look(params) else { return Some(plain()) };
+        let Some(update) = Update::look(params) else { return said.push(plain()) };
         match update.kind.as_deref() {
             // By far the most.
             Some("agent_message_chunk") => {
                 if let Some(words) = update.text().filter(|_| self.mind.last_words.len() < MAX_LAST_WORDS) {
                     self.mind.last_words.extend(words.chars().take(MAX_LAST_WORDS));
                 }
-                Some(plain())
+                return said.push(plain());
             }
-            Some("tool_call" | "tool_call_update") => match update.detail() {
-                Detail::Tool(call) => Some(self.tool(&call, params)),
-                _ => Some(plain()),
-            },
-            _ => Some(plain()),
+            Some("agent_thought_chunk" | "user_message_chunk" | "plan") | None => return said.push(plain()),
+            Some(_) => {}
+        }
+        let detail = update.detail();
+        said.push(match &detail {
+            Detail::Tool(call) => self.tool(call, params),
+            _ => plain(),
+        });
+        match detail {
+            Detail::Usage(usage) => said.extend(usage.cost.and_then(|cost| cost_of(&cost))),
+            Detail::Mode(mode) => {
+                self.mind.controls.mode = Some(mode.into_owned());
+                said.push(self.controls());
+            }
+            Detail::Config(options) => {
+                self.mind.controls.options = Some(Json::raw(options));
+                said.push(self.controls());
+            }
+            Detail::Tool(_) | Detail::Plan(_) | Detail::Nothing => {}
         }
     }
 
@@ -379,6 +409,10 @@ impl Acp {
             (Pending::Initialize | Pending::Authenticate, Err(error)) => self.unusable(error, said),
             (Pending::Prompt, Ok(result)) => self.done(result, text, said),
             (Pending::Prompt, Err(error)) => self.failed(error, text, said),
+            (Pending::Set, result) => {
+                said.push(Said::Unknown { message: whole(text), fault: None });
+                self.is_set(result, said);
+            }
             (Pending::Other, _) => said.push(Said::Unknown { message: whole(text), fault: None }),
         }
     }
@@ -424,14 +458,16 @@ impl Acp {
         }
         let started = SessionStarted::read(result);
         let earlier = self.mind.earlier.take().filter(|_| resumed);
-        let Some(session) = started.session.map(Into::into).or(earlier) else {
+        let Some(session) = started.session.clone().map(Into::into).or(earlier) else {
             let reason = "its new session has no id".to_owned();
             return said.push(Said::Unusable { reason });
         };
         self.mind.replaying = false;
+        self.learn(&started);
         let info = Info { agent_session: &session, resumed, initialize: &self.mind.about, session: result };
         said.push(Said::Ready { steers: self.mind.can.steer, info: Json::of(&info) });
         self.mind.session = Some(session);
+        said.push(self.controls());
     }
 
     /// Without a log-in, one is tried if the profile says how.
@@ -461,7 +497,13 @@ impl Acp {
             said.push(limited(&limit, Json::raw(result)));
         }
         let (stop_reason, params) = (reason.to_owned(), Json::raw(result));
-        said.push(Said::TurnEnd { stop_reason, params, message: whole(text) });
+        let tokens = done.and_then(|done| done.tokens).unwrap_or_default();
+        let tokens = Tokens {
+            input: tokens.input.unwrap_or(0),
+            output: tokens.output.unwrap_or(0),
+            total: tokens.total.unwrap_or(0),
+        };
+        said.push(Said::TurnEnd { stop_reason, tokens, params, message: whole(text) });
     }
 
     fn failed(&mut self, error: &RawValue, text: &str, said: &mut Vec<Said>) {
@@ -473,7 +515,8 @@ impl Acp {
             Trouble::Cancelled => "cancelled".to_owned(),
             _ => format!("error: {}", failure.advice(&self.setup.agent, &self.mind.auth)),
         };
-        said.push(Said::TurnEnd { stop_reason, params: Json::raw(error), message: whole(text) });
+        let (tokens, params) = (Tokens::default(), Json::raw(error));
+        said.push(Said::TurnEnd { stop_reason, tokens, params, message: whole(text) });
     }
 }
 

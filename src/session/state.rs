@@ -29,7 +29,7 @@ use super::stall::{Vigil, Watch};
 use crate::domain::id::Seed;
 use crate::domain::{
     Ask, Choice, ClearanceId, Entry, Exit, Fact, Json, Kind, Outbound, PromptId, QuestionId, RequestId, Risk,
-    Ruling, SessionId, Standing, Time, Turn, TurnId, Verdict,
+    Ruling, SessionId, Standing, Time, Told, Turn, TurnId, Verdict,
 };
 
 mod agent;
@@ -38,6 +38,7 @@ mod operator;
 mod process;
 #[cfg(test)]
 mod tests;
+mod told;
 mod view;
 mod watch;
 
@@ -109,6 +110,9 @@ pub struct State {
     /// When a turn that was cancelled counts as over, whatever the agent says.
     #[serde(default)]
     cancelled_by: Option<Time>,
+    /// What the agent told about itself.
+    #[serde(default)]
+    told: Told,
     /// What its driver has to remember.
     #[serde(default)]
     driver: Option<Json>,
@@ -171,6 +175,9 @@ pub trait Judge: Send + Sync {
 
     /// How sessions like this one are watched, as of now.
     fn vigil(&self, about: &About) -> Arc<Vigil>;
+
+    /// What this session has spent today, in millionths; answers what the others have.
+    fn spends(&self, session: SessionId, day: i64, micros: u64) -> u64;
 
     /// What holds for a request that cannot be assessed: the worst.
     fn unassessed(&self) -> Assessed;
@@ -252,6 +259,8 @@ pub struct Cx<'a> {
     pub seed: &'a mut dyn FnMut() -> Seed,
     /// How sessions like this one are watched.
     pub vigil: &'a Vigil,
+    /// What other sessions have spent today, in millionths.
+    pub spent_elsewhere: u64,
 }
 
 impl std::fmt::Debug for Cx<'_> {
@@ -322,6 +331,7 @@ impl State {
             steers: false,
             ready_by: None,
             cancelled_by: None,
+            told: Told::default(),
             driver: None,
             watch: Watch::default(),
             standing: None,

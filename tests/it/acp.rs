@@ -154,7 +154,7 @@ fn an_interrupt_cancels_the_turn_and_what_is_open_and_what_is_queued_follows() {
 #[test]
 fn a_cancel_that_is_ignored_counts_after_a_while_and_its_late_answer_for_nothing() {
     let daemon = Daemon::quick("");
-    let session = daemon.run_acp(&["ignore:cancel"]);
+    let session = daemon.run_acp(&["ignore:cancel", "ignore:cancel-request"]);
     let go = daemon.workspace().join("go");
     daemon.prompt(&session, &format!("wait-file:{};say:late", go.display()));
     daemon.cli(&["interrupt", &session]).ok();
@@ -392,4 +392,94 @@ fn nothing_that_an_agent_tells_is_lost_or_changed() {
         assert!(told.contains(&expected), "{expected}\n{told}");
     }
     assert!(log.contains(&format!(r#""message":{unknown}"#)), "{log}");
+}
+
+#[test]
+fn modes_models_and_options_are_set() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&["caps:modes,config,models"]);
+    let mut daemon = daemon;
+    let controls = daemon.until("its controls", |daemon| {
+        Some(daemon.show(&session)["controls"].clone()).filter(|controls| !controls.is_null())
+    });
+    let modes: Vec<&str> =
+        controls["modes"].as_array().unwrap().iter().map(|mode| mode["id"].as_str().unwrap()).collect();
+    let other = modes.iter().find(|mode| Some(**mode) != controls["mode"].as_str()).unwrap();
+    assert!(daemon.cli(&["mode", &session]).ok().stdout.contains(other));
+    daemon.cli(&["mode", &session, other]).ok();
+    let option = controls["options"][0]["id"].as_str().unwrap();
+    daemon.cli(&["mode", &session, "--option", &format!("{option}=other")]).ok();
+    daemon.cli(&["mode", &session, "--model", "m2"]).ok();
+    daemon.prompt(&session, "heard:session/set_mode;heard:session/set_config_option;heard:session/set_model");
+    wait_turns(&daemon, &session, 1);
+    let said = words(&daemon.so_far(&session)).join("\n");
+    for heard in [*other, option, "m2"] {
+        assert!(said.contains(heard), "{heard}: {said}");
+    }
+    // What the agent says of itself is what people see.
+    daemon.prompt(&session, "mode:elsewhere");
+    wait_turns(&daemon, &session, 2);
+    assert_eq!(daemon.show(&session)["controls"]["mode"], "elsewhere");
+    // Wrong ways are refused, by us or by the agent.
+    let path = format!("/api/v1/sessions/{session}/set");
+    refused(daemon.post(&path, &json!({})), 400, "bad_request");
+    refused(daemon.post(&path, &json!({ "mode": "a", "model": "b" })), 400, "bad_request");
+    let failing = daemon.run_acp(&["error:session/set_mode:-32602:no such mode"]);
+    daemon.cli(&["mode", &failing, "x"]).ok();
+    daemon.wait_kind(&failing, "agent.not_set");
+    let native = daemon.run(&["serve"]);
+    let path = format!("/api/v1/sessions/{native}/set");
+    refused(daemon.post(&path, &json!({ "mode": "a" })), 422, "nothing_to_set");
+}
+
+#[test]
+fn what_is_spent_is_summed_and_a_cap_stops_new_turns() {
+    let dir = home(&format!("{QUICK}[spend]\nper_session = 0.5\nper_day = 1.0\n"));
+    let mut daemon = Daemon::start_in(dir, &["--on-stop", "leave"], &[]);
+    let session = daemon.run_acp(&[]);
+    let usage =
+        r#"stop:{"stopReason":"end_turn","usage":{"inputTokens":10,"outputTokens":5,"totalTokens":15}}"#;
+    daemon.prompt(&session, &json!(["usage:10:100:0.3", usage]).to_string());
+    wait_turns(&daemon, &session, 1);
+    daemon.prompt(&session, &json!(["usage:20:100:0.6", usage]).to_string());
+    wait_turns(&daemon, &session, 2);
+    let spent = daemon.show(&session)["spent"].clone();
+    assert_eq!(
+        (&spent["turns"], &spent["total_tokens"], &spent["cost"]),
+        (&json!(2), &json!(30), &json!(0.6)),
+        "{spent}"
+    );
+    assert!(daemon.cli(&["show", &session]).ok().stdout.contains("2 turns, 30 tokens, 0.6000 USD"));
+    assert_eq!(daemon.prompt(&session, "say:more")["state"], "queued");
+    let capped = daemon.wait_kind(&session, "spend.capped");
+    assert_eq!(capped["data"]["why"], "0.60 of 0.50 USD are spent in this session");
+    let shown = daemon.show(&session);
+    assert_eq!((&shown["phase"], &shown["queue"]), (&json!("idle"), &json!(1)));
+    assert_eq!(shown["why"], "no new turn begins: 0.60 of 0.50 USD are spent in this session");
+    // What was spent today is known to the next daemon, and counts for all.
+    let other = daemon.run_acp(&[]);
+    daemon.prompt(&other, "usage:1:100:0.45");
+    wait_turns(&daemon, &other, 1);
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    daemon = Daemon::start_in(dir, &[], &[]);
+    let third = daemon.run_acp(&[]);
+    daemon.prompt(&third, "say:x");
+    let capped = daemon.wait_kind(&third, "spend.capped");
+    assert_eq!(capped["data"]["why"], "1.05 of 1.00 USD are spent today");
+}
+
+#[test]
+fn the_reason_of_a_denial_reaches_the_agent_as_a_prompt() {
+    for (config, told) in [("", true), ("[clearances]\nreason_as_prompt = false\n", false)] {
+        let daemon = Daemon::quick(config);
+        let session = daemon.run_acp(&[]);
+        daemon.prompt(&session, &format!("permission:{ALLOW}:run:make"));
+        let clearance = asked(&daemon, &session, 1);
+        let body = json!({ "decision": "deny", "reason": "say: use ninja" });
+        let (status, answer) = daemon.post(&format!("/api/v1/clearances/{clearance}/decision"), &body);
+        assert_eq!(status, 200, "{answer}");
+        wait_turns(&daemon, &session, if told { 2 } else { 1 });
+        let said = words(&daemon.so_far(&session)).join("\n");
+        assert_eq!(said.contains("denied: say: use ninja"), told, "{said}");
+    }
 }

@@ -163,7 +163,7 @@ pub(super) async fn interrupt(
 }
 
 /// An agent that went before it took the message has closed its stdin, whichever we heard of first.
-fn told(delivery: Option<Delivery>) -> (&'static str, Option<String>) {
+pub(super) fn told(delivery: Option<Delivery>) -> (&'static str, Option<String>) {
     let delivery = delivery.unwrap_or_else(|| Delivery::Failed(Delivery::STREAM_CLOSED.to_owned()));
     (delivery.as_str(), delivery.cause().map(str::to_owned))
 }

@@ -88,6 +88,11 @@ impl State {
                 }
                 self.prompt_with_heartbeat(out);
             }
+            Said::Controls(controls) => self.controls(*controls),
+            Said::NotSet { reason } => {
+                out.record(Kind::AgentNotSet, Json::of(&serde_json::json!({ "reason": reason })));
+            }
+            Said::Cost { micros, currency } => self.cost(micros, currency.as_deref(), out),
             Said::Update { params } => out.record(Kind::Update, params),
             Said::Tell { text } => self.send(Outbound::Text(text), Carries::Other, out),
             Said::Ready { steers, info } => self.ready(steers, Some(&info), out),
@@ -115,7 +120,8 @@ impl State {
             Said::TurnEnd { message, .. } if self.turn.is_none() => {
                 out.record(Kind::Unknown, Json::of(&Unknown { message: &message }));
             }
-            Said::TurnEnd { stop_reason, params, .. } => {
+            Said::TurnEnd { stop_reason, tokens, params, .. } => {
+                self.told.spent.add_turn(tokens);
                 self.end_turn_as_told(&stop_reason, &params, out);
                 if self.about.strict {
                     self.cancel_open("its turn ended before it was decided", out);

@@ -1,7 +1,7 @@
 //! What can happen to a session, and why something cannot.
 
 use super::{Assessed, How};
-use crate::domain::{Answer, Ask, ClearanceId, Exit, LadderChoice, PromptId, QuestionId, Time, Verdict};
+use crate::domain::{Answer, Ask, ClearanceId, Exit, LadderChoice, PromptId, QuestionId, Set, Time, Verdict};
 use crate::host::Activity;
 
 /// What can happen to a session.
@@ -78,6 +78,10 @@ pub enum Input {
         reason: String,
         by: String,
     },
+    Set {
+        set: Set,
+        by: String,
+    },
     /// No steps of the ladder until then.
     Snooze {
         until: Option<Time>,
@@ -123,6 +127,8 @@ pub enum Refused {
     Approved(u32),
     #[error("it takes one of the agent's own options: {0}")]
     OptionRequired(String),
+    #[error("there is nothing to be set: its protocol has no modes, models or options")]
+    NothingToSet,
     #[error("the others who approved it chose another option: {0}")]
     OtherOption(String),
     #[error("the prompt is on its way or delivered")]

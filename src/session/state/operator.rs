@@ -42,6 +42,10 @@ impl State {
                 self.interrupt(reason, &by, out)?;
                 by
             }
+            Input::Set { set, by } => {
+                self.set(set, &by, out)?;
+                by
+            }
             Input::Snooze { until, by } => return self.snooze(until, &by, out),
             Input::Ladder { choice, by } => return self.choose_ladder(choice, &by, out),
             Input::Stop { how, by } => return self.stop(how, by, out),
@@ -97,6 +101,7 @@ impl State {
             && !(self.about.strict && self.turn.is_some())
             && self.in_flight.len() < MAX_IN_FLIGHT
             && !self.queue.is_empty()
+            && self.may_spend(out)
         {
             self.send_queued_prompt(out);
         }
@@ -166,7 +171,16 @@ impl State {
             }
         }
         let (request, terms) = self.take_open(id).ok_or(Refused::NotOpen)?;
+        let told = words
+            .reason
+            .clone()
+            .filter(|_| verdict == Verdict::Deny && self.about.strict && out.vigil().reason_as_prompt);
+        let by = words.by.clone();
         self.close_decided(id, request, &terms.approvals, verdict, words, out);
+        if let Some(reason) = told {
+            // Its protocol has no place for it. With a full queue, it has enough to do.
+            self.put(format!("What you asked for was denied: {reason}"), by, false, out).ok();
+        }
         Ok(())
     }
 
