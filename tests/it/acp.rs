@@ -483,3 +483,44 @@ fn the_reason_of_a_denial_reaches_the_agent_as_a_prompt() {
         assert_eq!(said.contains("denied: say: use ninja"), told, "{said}");
     }
 }
+
+#[test]
+fn a_crash_is_followed_by_a_resume_and_by_the_last_prompt_if_the_profile_says_so() {
+    for (repeat, caps, resumed) in [(true, "load", true), (false, "resume", true), (true, "list", false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = dir.path().join("sessions");
+        let args = [format!("caps:{caps}"), format!("sessions:{}", kept.display())];
+        let daemon = Daemon::quick(&format!(
+            "[agents.weak]\ncommand = {}\nargs = {}\nprotocol = 'acp'\nrestart = {{ policy = 'on-failure', first_wait = '1s', repeat_prompt = {repeat} }}\n",
+            json!(acp_fixture()),
+            json!(args)
+        ));
+        let session = daemon.run_agent("weak");
+        daemon.wait_kind(&session, "agent.ready");
+        let (once, gone) = (daemon.workspace().join("once"), daemon.workspace().join("gone"));
+        // The first time it dies in the middle of it, with a permission open; the second time it gets to its end.
+        let exit = format!("exec:test -e {0} || touch {0}", once.display());
+        let steps = json!([
+            exit,
+            format!("ask:permission:{ALLOW}:run:make"),
+            format!("wait-file:{}", gone.display()),
+            "exit:3"
+        ]);
+        daemon.prompt(&session, &steps.to_string());
+        asked(&daemon, &session, 1);
+        std::fs::write(&gone, "").unwrap();
+        let closed = daemon.wait_kind(&session, "clearance.closed");
+        assert_eq!(closed["data"]["reason"], "the agent ended before it was decided");
+        let ready = daemon.wait_for(&session, "the second life", |event| {
+            event["kind"] == "agent.ready" && event["data"]["generation"] == 2
+        });
+        assert_eq!(ready["data"]["agent"]["resumed"], resumed, "{caps}");
+        let queued = |event: &Value| event["kind"] == "prompt.queued" && event["data"]["by"] == "intercom";
+        if repeat {
+            daemon.wait_for(&session, "the last prompt", queued);
+        } else {
+            assert!(!daemon.so_far(&session).iter().any(queued));
+        }
+        daemon.end_session(&session, "kill");
+    }
+}
