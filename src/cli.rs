@@ -36,6 +36,7 @@ mod resume;
 mod run;
 mod send;
 mod serve;
+mod sessions;
 mod show;
 mod snooze;
 mod sse;
@@ -151,6 +152,7 @@ enum Remote {
     Snooze(snooze::Args),
     Ladder(ladder::Args),
     Mode(mode::Args),
+    Sessions(sessions::Args),
     Stop(stop::Args),
     Kill(kill::Args),
     Resume(resume::Args),
@@ -268,6 +270,7 @@ async fn remote(verb: Remote, cx: &Context) -> anyhow::Result<()> {
         Remote::Snooze(args) => snooze::run(args, cx).await,
         Remote::Ladder(args) => ladder::run(args, cx).await,
         Remote::Mode(args) => mode::run(args, cx).await,
+        Remote::Sessions(args) => sessions::run(args, cx).await,
         Remote::Stop(args) => stop::run(args, cx).await,
         Remote::Kill(args) => kill::run(args, cx).await,
         Remote::Resume(args) => resume::run(args, cx).await,

@@ -67,6 +67,8 @@ pub enum Kind {
     /// Something of the agent was set: its mode, its model, an option.
     AgentSet,
     AgentNotSet,
+    /// The sessions that it remembers itself.
+    AgentSessions,
     /// No new turn begins: enough was spent.
     SpendCapped,
 }
@@ -122,6 +124,7 @@ impl Kind {
             Self::StallLimitOver => "stall.limit_over",
             Self::AgentSet => "agent.set",
             Self::AgentNotSet => "agent.not_set",
+            Self::AgentSessions => "agent.sessions",
             Self::SpendCapped => "spend.capped",
         }
     }

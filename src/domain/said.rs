@@ -30,6 +30,8 @@ pub enum Said {
     Ready {
         /// Takes words during a turn without being interrupted.
         steers: bool,
+        /// Tells which sessions it remembers.
+        lists: bool,
         /// What it told about itself.
         info: Json,
     },
@@ -48,6 +50,11 @@ pub enum Said {
     },
     /// What can be set, all of it.
     Controls(Box<Controls>),
+    /// The sessions that it remembers itself, or why it does not tell.
+    Listed {
+        result: Json,
+        ok: bool,
+    },
     /// Something could not be set.
     NotSet {
         reason: String,
@@ -227,6 +234,8 @@ pub enum Outbound {
         request: RequestId,
     },
     Set(Set),
+    /// Which sessions do you remember?
+    List,
     /// A turn that was cancelled and never confirmed is not waited for any more.
     Abandon,
     /// The session ends: a last word, for agents that have one.

@@ -54,6 +54,8 @@ pub struct Setup {
     pub offer: Offer,
     /// How to log in, where that can be done without a person.
     pub auth_method: Option<String>,
+    /// A session of the agent's own to go on with.
+    pub resume: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -97,12 +99,14 @@ enum Pending {
     Resume,
     Prompt,
     Set,
+    List,
     Other,
 }
 
 impl Acp {
     pub fn new(setup: Setup) -> Self {
-        Self { setup, mind: Mind { next_id: 1, ..Mind::default() }, dirty: true }
+        let earlier = setup.resume.clone();
+        Self { setup, mind: Mind { next_id: 1, earlier, ..Mind::default() }, dirty: true }
     }
 
     pub(super) fn save(&mut self) -> Option<Json> {
@@ -117,7 +121,7 @@ impl Acp {
 
     pub(super) fn inherit(&mut self, saved: &Json) {
         if let Ok(mind) = serde_json::from_str::<Mind>(saved.as_str()) {
-            self.mind.earlier = mind.session.or(mind.earlier);
+            self.mind.earlier = mind.session.or(mind.earlier).or(self.mind.earlier.take());
         }
     }
 
@@ -173,6 +177,10 @@ impl Acp {
                 Some(jsonrpc::error(request, code, message, None))
             }
             Outbound::Set(set) => self.set(set),
+            Outbound::List => {
+                let id = self.ask(Pending::List);
+                Some(send::session_list(&id, Some(&self.setup.workspace), None))
+            }
             Outbound::Abandon => {
                 let prompt = self.mind.prompt.take()?;
                 self.dirty = true;
@@ -413,6 +421,8 @@ impl Acp {
                 said.push(Said::Unknown { message: whole(text), fault: None });
                 self.is_set(result, said);
             }
+            (Pending::List, Ok(result)) => said.push(Said::Listed { result: Json::raw(result), ok: true }),
+            (Pending::List, Err(error)) => said.push(Said::Listed { result: Json::raw(error), ok: false }),
             (Pending::Other, _) => said.push(Said::Unknown { message: whole(text), fault: None }),
         }
     }
@@ -465,7 +475,11 @@ impl Acp {
         self.mind.replaying = false;
         self.learn(&started);
         let info = Info { agent_session: &session, resumed, initialize: &self.mind.about, session: result };
-        said.push(Said::Ready { steers: self.mind.can.steer, info: Json::of(&info) });
+        said.push(Said::Ready {
+            steers: self.mind.can.steer,
+            lists: self.mind.can.list,
+            info: Json::of(&info),
+        });
         self.mind.session = Some(session);
         said.push(self.controls());
     }

@@ -44,6 +44,7 @@ pub(super) fn encode(message: &Outbound) -> Option<String> {
         Outbound::Hello
         | Outbound::Cancel { .. }
         | Outbound::Set(_)
+        | Outbound::List
         | Outbound::Abandon
         | Outbound::Close
         | Outbound::Text(_) => return None,

@@ -104,6 +104,9 @@ pub struct State {
     /// Takes words during a turn.
     #[serde(default)]
     steers: bool,
+    /// Tells which sessions it remembers.
+    #[serde(default)]
+    lists: bool,
     /// When it has to be ready, while it is not.
     #[serde(default)]
     ready_by: Option<Time>,
@@ -329,6 +332,7 @@ impl State {
             asked: false,
             unenforced: None,
             steers: false,
+            lists: false,
             ready_by: None,
             cancelled_by: None,
             told: Told::default(),

@@ -34,6 +34,8 @@ pub struct StartRequest {
     pub prompt: Option<String>,
     pub name: Option<String>,
     pub env: BTreeMap<String, String>,
+    /// A session of the agent's own to go on with.
+    pub resume: Option<String>,
     pub ladder: LadderChoice,
     pub by: String,
 }
@@ -70,6 +72,8 @@ struct Launch {
     protocol: Option<String>,
     args: Vec<String>,
     env: BTreeMap<String, String>,
+    #[serde(default)]
+    resume: Option<String>,
 }
 
 impl Supervisor {
@@ -86,6 +90,7 @@ impl Supervisor {
             protocol: request.protocol.map(|protocol| protocol.as_str().to_owned()),
             args: request.args,
             env: request.env,
+            resume: request.resume,
         };
         let profile = self.profile(&launch)?;
         let id = SessionId::mint();
@@ -316,6 +321,7 @@ impl Supervisor {
                 workspace: workspace.to_string_lossy().into_owned(),
                 offer: Offer::default(),
                 auth_method: profile.auth_method.clone(),
+                resume: launch.resume.clone(),
             }))),
         };
         let waits = profile.stop_waits(&config.stop);

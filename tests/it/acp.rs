@@ -524,3 +524,27 @@ fn a_crash_is_followed_by_a_resume_and_by_the_last_prompt_if_the_profile_says_so
         daemon.end_session(&session, "kill");
     }
 }
+
+#[test]
+fn what_an_agent_remembers_is_listed_and_gone_on_with() {
+    let daemon = Daemon::quick("");
+    let kept = format!("sessions:{}", daemon.workspace().join("sessions").display());
+    let first = daemon.run_acp(&[&kept]);
+    daemon.prompt(&first, "title:the first");
+    wait_turns(&daemon, &first, 1);
+    let own = daemon.wait_kind(&first, "agent.ready")["data"]["agent"]["agent_session"].clone();
+    let own = own.as_str().unwrap();
+    let listed = daemon.cli(&["sessions", &first]).ok().stdout;
+    assert!(listed.contains(own) && listed.contains("the first"), "{listed}");
+    daemon.end_session(&first, "stop");
+    let body = json!({ "command": acp_fixture(), "args": [kept], "protocol": "acp", "resume": own });
+    let (_, second) = daemon.ask_to_start(body);
+    let second = second["id"].as_str().unwrap().to_owned();
+    let ready = daemon.wait_kind(&second, "agent.ready");
+    assert_eq!(
+        (&ready["data"]["agent"]["agent_session"], &ready["data"]["agent"]["resumed"]),
+        (&json!(own), &json!(true))
+    );
+    let cannot = daemon.run_acp(&["caps:load"]);
+    refused(daemon.post(&format!("/api/v1/sessions/{cannot}/list"), &json!({})), 422, "nothing_to_list");
+}

@@ -109,6 +109,7 @@ fn every_answer_is_as_described() {
     let acp = daemon.run_acp(&[]);
     described.call("POST", "/sessions/{id}/set", &acp, "", Some(&json!({ "mode": "x" })));
     described.call("GET", "/sessions/{id}", &acp, "", None);
+    described.call("POST", "/sessions/{id}/list", &acp, "", Some(&json!({})));
     described.call("POST", "/policy/test", "", "", Some(&json!({ "rules": "[[rule]]\nthen = \"allow\"" })));
     described.call("POST", "/policy/test", "", "", Some(&json!({ "rules": "[[rule]]\nthen = \"perhaps\"" })));
     described.call("DELETE", "/grants/{id}", "grt_0000000000000000", "", None);

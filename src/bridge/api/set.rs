@@ -1,5 +1,7 @@
 //! What an agent tells about itself: what can be set, and what it has used.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -10,7 +12,7 @@ use serde_json::Value;
 use super::Api;
 use super::access::By;
 use super::error::ApiError;
-use super::extract::Body;
+use super::extract::{Body, Nothing};
 use crate::domain::{Controls, Named, Set, Spent, Told};
 use crate::session::Input;
 
@@ -107,4 +109,40 @@ pub(super) async fn set(
     let done = api.supervisor().command(record.id, Input::Set { set, by }).await?;
     let (delivery, delivery_cause) = super::sessions::told(done.arrival.outcome().await);
     Ok((StatusCode::ACCEPTED, Json(SetView { session: record.id.to_string(), delivery, delivery_cause })))
+}
+
+/// More can happen, but not before the answer.
+const MANY: usize = 1000;
+/// How long an agent may take to remember.
+const REMEMBERING: Duration = Duration::from_secs(10);
+
+/// What the agent answers, as it came.
+pub(super) async fn list(
+    State(api): State<Api>,
+    By(by): By,
+    Path(id): Path<String>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<Value>, ApiError> {
+    let record = api.session(&id).await?;
+    let (session, mut ear) = (record.id, api.bell().listen());
+    let after = ear.newest();
+    api.supervisor().command(session, Input::List { by }).await?;
+    let answered = async {
+        loop {
+            let page = api.store().events(Some(after), Some(session), MANY).await?.unwrap_or_default();
+            let told =
+                page.iter().find(|event| matches!(event.kind.as_str(), "agent.sessions" | "agent.not_set"));
+            if let Some(event) = told {
+                return Ok(serde_json::from_str(event.data.as_str()).unwrap_or(Value::Null));
+            }
+            ear.hear().await;
+        }
+    };
+    match tokio::time::timeout(REMEMBERING, answered).await {
+        Ok(result) => result.map(Json),
+        Err(_) => {
+            let message = "the agent does not answer";
+            Err(ApiError::new(StatusCode::GATEWAY_TIMEOUT, "no_answer", message))
+        }
+    }
 }

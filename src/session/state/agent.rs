@@ -95,7 +95,14 @@ impl State {
             Said::Cost { micros, currency } => self.cost(micros, currency.as_deref(), out),
             Said::Update { params } => out.record(Kind::Update, params),
             Said::Tell { text } => self.send(Outbound::Text(text), Carries::Other, out),
-            Said::Ready { steers, info } => self.ready(steers, Some(&info), out),
+            Said::Ready { steers, lists, info } => {
+                self.lists = lists;
+                self.ready(steers, Some(&info), out);
+            }
+            Said::Listed { result, ok } => {
+                let kind = if ok { Kind::AgentSessions } else { Kind::AgentNotSet };
+                out.record(kind, result);
+            }
             Said::Unusable { reason } => self.unusable(reason, out),
             Said::Withdrawn { request, message } => self.withdrawn(request, &message, out),
             Said::Limited { kind, resets, params } => self.limited(&kind, resets, &params, out),

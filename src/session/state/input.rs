@@ -78,6 +78,9 @@ pub enum Input {
         reason: String,
         by: String,
     },
+    List {
+        by: String,
+    },
     Set {
         set: Set,
         by: String,
@@ -127,6 +130,8 @@ pub enum Refused {
     Approved(u32),
     #[error("it takes one of the agent's own options: {0}")]
     OptionRequired(String),
+    #[error("its agent does not tell which sessions it remembers")]
+    NothingToList,
     #[error("there is nothing to be set: its protocol has no modes, models or options")]
     NothingToSet,
     #[error("the others who approved it chose another option: {0}")]

@@ -42,6 +42,7 @@ impl State {
                 self.interrupt(reason, &by, out)?;
                 by
             }
+            Input::List { by: _ } => return self.list(out),
             Input::Set { set, by } => {
                 self.set(set, &by, out)?;
                 by

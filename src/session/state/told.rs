@@ -31,6 +31,16 @@ impl State {
         Ok(())
     }
 
+    /// No act of a person's that would change anything.
+    pub(super) fn list(&mut self, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+        self.running()?;
+        if !self.lists {
+            return Err(Refused::NothingToList);
+        }
+        self.send(Outbound::List, Carries::Other, out);
+        Ok(())
+    }
+
     /// Whether another turn may begin. If not, that is told once.
     pub(super) fn may_spend(&mut self, out: &mut Out<'_, '_>) -> bool {
         let why = self.cap(out);
