@@ -8,6 +8,8 @@ use super::{Context, out, render};
 
 /// List the agent profiles that the daemon knows
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The agents that everybody knows need no configuration; docs/AGENTS.md says what each of them needs.")]
 pub(super) struct Args {}
 
 #[derive(Debug, Deserialize)]
@@ -16,6 +18,7 @@ struct Profile {
     description: Option<String>,
     command: Option<Value>,
     protocol: Option<String>,
+    availability: Option<String>,
 }
 
 pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
@@ -23,11 +26,18 @@ pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
     if cx.json {
         return out::print_json(&list.body);
     }
-    let mut table = Table::new(&["NAME", "PROTOCOL", "COMMAND", "DESCRIPTION"]);
+    let mut table = Table::new(&["NAME", "PROTOCOL", "INSTALLED", "COMMAND", "DESCRIPTION"]);
     for profile in list.items::<Profile>()? {
+        let installed = match profile.availability.as_deref() {
+            Some("built_in" | "installed") => "yes",
+            Some("on_demand") => "when run",
+            Some("missing") => "no",
+            _ => "-",
+        };
         table.row([
             Cell::new(&profile.name),
             Cell::new(profile.protocol.as_deref().unwrap_or("-")),
+            Cell::new(installed),
             Cell::new(&render::list(profile.command.as_ref()).unwrap_or_default()),
             Cell::new(profile.description.as_deref().unwrap_or_default()),
         ]);

@@ -1,10 +1,12 @@
 //! What the types cannot say: ranges, names, and what has to be there.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use super::access::Api;
 use super::environment::environment;
+use super::known::{KNOWN, known};
 use super::locate::KeyPath;
 use crate::domain::{Time, parse_duration};
 use crate::policy::{BadRule, Rules};
@@ -186,8 +188,12 @@ fn workspace(at: &KeyPath, name: &str, workspace: &Workspace, config: &Config) -
     }
     without_nul(at_path, &path.to_string_lossy())?;
     match &workspace.agent {
-        Some(agent) if agent != DEMO_AGENT && !config.agents.contains_key(agent) => {
-            let known: Vec<_> = config.agents.keys().map(String::as_str).chain([DEMO_AGENT]).collect();
+        Some(agent)
+            if agent != DEMO_AGENT && !config.agents.contains_key(agent) && known(agent).is_none() =>
+        {
+            let built_in = KNOWN.iter().map(|known| known.name).chain([DEMO_AGENT]);
+            let known: BTreeSet<_> = config.agents.keys().map(String::as_str).chain(built_in).collect();
+            let known: Vec<_> = known.into_iter().collect();
             let message = format!("no agent is named {agent:?}, known agents are {}", known.join(", "));
             problem(at.key("agent"), message)
         }
@@ -365,8 +371,9 @@ mod tests {
         );
         check(
             "[agents.a]\ncommand = 'x'\n[workspaces.w]\npath = '/'\nagent = 'b'",
-            "5: workspaces.w.agent: no agent is named \"b\", known agents are a, demo",
+            "5: workspaces.w.agent: no agent is named \"b\", known agents are a, claude, codex, copilot, cursor, demo, gemini, goose, kimi, opencode, qwen, vibe",
         );
         accept("[workspaces.w]\npath = '/'\nagent = 'demo'");
+        accept("[workspaces.w]\npath = '/'\nagent = 'claude'");
     }
 }

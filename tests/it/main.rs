@@ -4,6 +4,7 @@
 
 mod access;
 mod acp;
+mod agents;
 mod cli;
 mod contract;
 mod decisions;

@@ -1,0 +1,80 @@
+//! Agents that need no configuration.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Daemon, acp_fixture, home};
+
+const NAMES: &[&str] =
+    &["claude", "codex", "copilot", "cursor", "gemini", "goose", "kimi", "opencode", "qwen", "vibe"];
+
+/// A directory of programs for the search path; each is a shell script.
+fn programs(dir: &Path, scripts: &[(&str, &str)]) -> String {
+    let bin = dir.join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    for (name, script) in scripts {
+        let file = bin.join(name);
+        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    bin.to_str().unwrap().to_owned()
+}
+
+fn agent(daemon: &Daemon, name: &str) -> Value {
+    let (status, list) = daemon.get("/api/v1/agents");
+    assert_eq!(status, 200);
+    let items = list["items"].as_array().unwrap();
+    items.iter().find(|item| item["name"] == name).cloned().unwrap_or_else(|| panic!("{name}: {list}"))
+}
+
+#[test]
+fn the_agents_that_everybody_knows_are_listed_with_whether_they_are_there() {
+    let dir = home("[agents.gemini]\ncommand = 'no-such-program'\n");
+    let path = programs(dir.path(), &[("claude-agent-acp", ""), ("npx", "")]);
+    let daemon = Daemon::start_in(dir, &[], &[("PATH", &path)]);
+    for name in NAMES {
+        agent(&daemon, name);
+    }
+    for (name, command, availability) in [
+        ("claude", "claude-agent-acp", "installed"),
+        ("codex", "npx", "on_demand"),
+        ("goose", "goose", "missing"),
+        ("gemini", "no-such-program", "missing"),
+        ("demo", "(built in)", "built_in"),
+    ] {
+        let found = agent(&daemon, name);
+        assert_eq!((&found["command"], &found["availability"]), (&json!(command), &json!(availability)));
+    }
+    assert_eq!(agent(&daemon, "gemini")["protocol"], "intercom", "the profile of the file, and only it");
+    let listed = daemon.cli(&["agents"]).ok().stdout;
+    let row = |name: &str| listed.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    for (name, words) in [("claude", "acp  yes"), ("codex", "acp  when run"), ("goose", "acp  no")] {
+        let row = row(name).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(row.starts_with(&format!("{name} {}", words.replace("  ", " "))), "{row}");
+    }
+}
+
+#[test]
+fn a_known_agent_runs_by_its_name_alone_and_gets_its_key_and_no_other() {
+    let dir = home("");
+    let seen = dir.path().join("seen");
+    let script = format!("env > {}\nexec {} \"$@\"", seen.display(), acp_fixture().display());
+    let path = format!("{}:/usr/bin:/bin", programs(dir.path(), &[("claude-agent-acp", &script)]));
+    let env =
+        [("PATH", path.as_str()), ("ANTHROPIC_API_KEY", "for-claude"), ("MISTRAL_API_KEY", "for-another")];
+    let daemon = Daemon::start_in(dir, &[], &env);
+    let ran = daemon.cli(&["run", "--agent", "claude", "--workspace", ".", "say:hello"]).ok();
+    let id = ran.stdout.trim();
+    daemon.wait_kind(id, "agent.ready");
+    let shown = daemon.show(id);
+    assert_eq!((&shown["agent"], &shown["protocol"]), (&json!("claude"), &json!("acp")));
+    let seen = std::fs::read_to_string(seen).unwrap();
+    assert!(seen.contains("ANTHROPIC_API_KEY=for-claude"), "{seen}");
+    assert!(!seen.contains("for-another"), "{seen}");
+
+    let ran = daemon.cli(&["run", "--agent", "vibe"]);
+    let told = "error: command not found: vibe-acp; install it: uv tool install mistral-vibe\n";
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, told));
+}
