@@ -9,7 +9,8 @@ use super::{Context, out, render};
 /// List the agent profiles that the daemon knows
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The agents that everybody knows need no configuration; docs/AGENTS.md says what each of them needs.")]
+The agents that everybody knows need no configuration; docs/AGENTS.md says what each of them needs. `intercom doctor` \
+tells who has logged in to them.")]
 pub(super) struct Args {}
 
 #[derive(Debug, Deserialize)]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, acp_fixture, home};
+use crate::harness::{Daemon, Ran, acp_fixture, command, home, run};
 
 const NAMES: &[&str] =
     &["claude", "codex", "copilot", "cursor", "gemini", "goose", "kimi", "opencode", "qwen", "vibe"];
@@ -77,4 +77,44 @@ fn a_known_agent_runs_by_its_name_alone_and_gets_its_key_and_no_other() {
     let ran = daemon.cli(&["run", "--agent", "vibe"]);
     let told = "error: command not found: vibe-acp; install it: uv tool install mistral-vibe\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (1, told));
+}
+
+#[track_caller]
+fn line<'a>(ran: &'a Ran, name: &str) -> &'a str {
+    let found = ran.stdout.lines().find(|line| line.contains(&format!("  {name} ")));
+    found.unwrap_or_else(|| panic!("{name}: {ran:?}"))
+}
+
+#[test]
+fn the_doctor_tells_what_is_installed_and_what_is_missing() {
+    let dir = home("");
+    let doctor = |path: &str| run(command(dir.path()).arg("doctor").env("PATH", path)).ok();
+    let empty = dir.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let ran = doctor(empty.to_str().unwrap());
+    assert!(line(&ran, "node").starts_with("ok "), "{ran:?}");
+    assert_eq!(
+        line(&ran, "other agents"),
+        format!("ok       other agents  not installed: {}", NAMES.join(", "))
+    );
+    assert!(!ran.stdout.contains("agent claude"), "{ran:?}");
+
+    let path = programs(dir.path(), &[("node", "echo v18.2.0"), ("claude-agent-acp", "")]);
+    let ran = doctor(&path);
+    let node = line(&ran, "node");
+    assert!(node.starts_with("warning") && node.contains("v18.2.0"), "{node}");
+    assert!(node.contains("too old for claude, codex"), "{node}");
+    assert!(ran.stdout.contains("hint: install Node.js 22 or later\n"), "{ran:?}");
+    let claude = line(&ran, "agent claude");
+    assert!(claude.starts_with("warning") && claude.ends_with("claude-agent-acp; no log-in was found"));
+    assert!(ran.stdout.contains("hint: run `claude` and `/login` there"), "{ran:?}");
+
+    programs(dir.path(), &[("node", "echo v22.1.0")]);
+    std::fs::create_dir(dir.path().join(".claude")).unwrap();
+    std::fs::write(dir.path().join(".claude/.credentials.json"), "a secret").unwrap();
+    let ran = doctor(&path);
+    assert!(line(&ran, "node").starts_with("ok "), "{ran:?}");
+    let claude = line(&ran, "agent claude");
+    assert!(claude.starts_with("ok ") && claude.ends_with("~/.claude/.credentials.json is there"));
+    assert!(!ran.stdout.contains("a secret"));
 }
