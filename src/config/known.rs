@@ -133,7 +133,7 @@ pub const KNOWN: &[Known] = &[
         args: &["acp"],
         package: None,
         node: None,
-        install: "see block.github.io/goose",
+        install: "see block.github.io/goose, or `intercom agents add` with its registry entry",
         login: "run `goose configure`, or set GOOSE_PROVIDER, GOOSE_MODEL and the provider's key",
         keys: &["GOOSE_PROVIDER"],
         credentials: &[".config/goose/config.yaml"],

@@ -1,7 +1,8 @@
-//! Agents that need no configuration.
+//! Agents that need no configuration, and agents that are added to it.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -117,4 +118,93 @@ fn the_doctor_tells_what_is_installed_and_what_is_missing() {
     let claude = line(&ran, "agent claude");
     assert!(claude.starts_with("ok ") && claude.ends_with("~/.claude/.credentials.json is there"));
     assert!(!ran.stdout.contains("a secret"));
+}
+
+fn entry(distribution: &Value) -> String {
+    json!({"id": "mine", "name": "Mine", "version": "1.2.3", "description": "my own", "distribution": distribution})
+        .to_string()
+}
+
+#[test]
+fn an_entry_of_the_registry_becomes_a_profile_of_the_file() {
+    let old = "# my settings\n[limits]\nmax_sessions = 7";
+    let daemon = Daemon::with_config(old);
+    let config = daemon.dir.path().join("config.toml");
+    let before = std::fs::read_to_string(&config).unwrap();
+    let text = entry(&json!({"npx": {"package": "@me/mine@1.2.3", "args": ["--acp"], "env": {"MODE": "x"}}}));
+    std::fs::write(daemon.workspace().join("agent.json"), &text).unwrap();
+
+    let printed = daemon.cli_with_input(&["agents", "add", "-", "--print"], &text).ok().stdout;
+    insta::assert_snapshot!(printed, @r#"
+    [agents.mine]
+    description = "my own"
+    command = "npx"
+    args = ["-y", "@me/mine@1.2.3", "--acp"]
+    protocol = "acp"
+    startup_timeout_seconds = 300
+    env."MODE" = "x"
+    "#);
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), before, "nothing was added");
+
+    let ran = daemon.cli(&["agents", "add", "agent.json"]).ok();
+    assert_eq!(ran.stdout, format!("added `mine` to {}\n", config.display()));
+    assert!(ran.stderr.contains("intercom reload"), "{ran:?}");
+    let after = std::fs::read_to_string(&config).unwrap();
+    assert_eq!(after, format!("{before}\n{printed}"));
+    daemon.cli(&["reload"]).ok();
+    assert_eq!(agent(&daemon, "mine")["command"], "npx");
+
+    let again = daemon.cli(&["agents", "add", "agent.json"]);
+    assert_eq!(again.code, 1);
+    assert!(again.stderr.contains("has an agent `mine` already"), "{again:?}");
+    let other = daemon.cli(&["agents", "add", "agent.json", "--name", "other", "--json"]).ok().json();
+    assert_eq!((&other["name"], &other["file"]), (&json!("other"), &json!(config)));
+    for (name, why) in [("demo", "built in and reserved"), ("../x", "the new profile:1"), ("X", "a name has")]
+    {
+        let ran = daemon.cli(&["agents", "add", "agent.json", "--name", name]);
+        assert!(ran.code == 1 && ran.stderr.contains(why), "{ran:?}");
+    }
+    let hostile = entry(&json!({"npx": {"package": "git+https://h/x"}}));
+    let ran = daemon.cli_with_input(&["agents", "add", "-", "--name", "y"], &hostile);
+    assert!(ran.code == 1 && ran.stderr.contains("is not a name with one version"), "{ran:?}");
+}
+
+#[test]
+fn an_archive_is_unpacked_only_with_the_right_checksum() {
+    let dir = home("");
+    let (archive, config) = (dir.path().join("a.tar.gz"), dir.path().join("config.toml"));
+    let fixture = acp_fixture();
+    std::fs::write(dir.path().join("agent"), format!("#!/bin/sh\nexec {} \"$@\"\n", fixture.display()))
+        .unwrap();
+    let packed =
+        Command::new("tar").arg("-czf").arg(&archive).arg("-C").arg(dir.path()).arg("agent").status();
+    assert!(packed.unwrap().success());
+    let sum = Command::new("sha256sum").arg(&archive).output().unwrap();
+    let sum = String::from_utf8(sum.stdout).unwrap()[..64].to_owned();
+    let platform = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
+    let url = "https://host.example/a.tar.gz";
+    let text = entry(&json!({"binary": {platform: {"archive": url, "cmd": "./agent", "args": []}}}));
+    std::fs::write(dir.path().join("agent.json"), text).unwrap();
+    let before = std::fs::read_to_string(&config).unwrap();
+    let add = |more: &[&str]| {
+        run(command(dir.path()).current_dir(dir.path()).args(["agents", "add", "agent.json"]).args(more))
+    };
+    for (more, why) in [
+        (&[][..], "hint: curl -fLo a.tar.gz 'https://host.example/a.tar.gz', then"),
+        (&["--archive", "a.tar.gz"], "the entry has no checksum"),
+        (&["--archive", "a.tar.gz", "--sha256", &"0".repeat(64)], "has the checksum"),
+        (&["--archive", "a.tar.gz", "--sha256", "0"], "is not a SHA-256"),
+        (&["--archive", "none.tar.gz", "--sha256", &sum], "none.tar.gz cannot be read"),
+    ] {
+        let ran = add(more);
+        assert!(ran.code == 1 && ran.stderr.contains(why), "{ran:?}");
+        assert_eq!(std::fs::read_to_string(&config).unwrap(), before);
+        let left = std::fs::read_dir(dir.path().join("state/programs")).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "{more:?}");
+    }
+    add(&["--archive", "a.tar.gz", "--sha256", &sum]).ok();
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    assert_eq!(agent(&daemon, "mine")["availability"], "installed");
+    let id = daemon.run_agent("mine");
+    daemon.wait_kind(&id, "agent.ready");
 }
