@@ -124,6 +124,7 @@ prompts by their ids in the same way.
 Try it: `intercom serve --demo`, then `intercom clearances` in a second terminal.";
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one of it, for a moment")]
 enum Verb {
     Serve(serve::Args),
     #[command(flatten)]

@@ -138,11 +138,6 @@ pub(super) async fn list(
             ear.hear().await;
         }
     };
-    match tokio::time::timeout(REMEMBERING, answered).await {
-        Ok(result) => result.map(Json),
-        Err(_) => {
-            let message = "the agent does not answer";
-            Err(ApiError::new(StatusCode::GATEWAY_TIMEOUT, "no_answer", message))
-        }
-    }
+    let silent = || ApiError::new(StatusCode::GATEWAY_TIMEOUT, "no_answer", "the agent does not answer");
+    tokio::time::timeout(REMEMBERING, answered).await.map_err(|_| silent())?.map(Json)
 }
