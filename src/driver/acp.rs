@@ -294,8 +294,9 @@ impl Acp {
         };
         let open = matches!(merged.status.as_deref(), None | Some("pending" | "in_progress"));
         let title = merged.title.as_deref().or(merged.name.as_deref()).unwrap_or(&id).to_owned();
+        // Some say that it is under way and only then ask whether they may.
         let acts = merged.kind.as_deref().is_some_and(|kind| ACTS.contains(&kind))
-            && matches!(merged.status.as_deref(), Some("in_progress" | "completed"));
+            && merged.status.as_deref() == Some("completed");
         self.remember(&id, params, open);
         Said::Tool { acts, call: Some(Call { id, title, open }), params: Json::raw(params) }
     }

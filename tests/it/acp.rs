@@ -548,3 +548,22 @@ fn what_an_agent_remembers_is_listed_and_gone_on_with() {
     let cannot = daemon.run_acp(&["caps:load"]);
     refused(daemon.post(&format!("/api/v1/sessions/{cannot}/list"), &json!({})), 422, "nothing_to_list");
 }
+
+#[test]
+fn who_asks_after_saying_that_it_is_under_way_is_not_unenforced() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&[]);
+    daemon.prompt(
+        &session,
+        &format!(
+            "tool:t1:run:make;tool-update:t1:in_progress;permission:{ALLOW}:run:make;tool-update:t1:completed"
+        ),
+    );
+    let clearance = asked(&daemon, &session, 1);
+    daemon.decide(&clearance, "approve");
+    wait_turns(&daemon, &session, 1);
+    assert!(of_kind(&daemon.so_far(&session), "session.unenforced").is_empty());
+    let other = daemon.run_acp(&[]);
+    daemon.prompt(&other, "tool:t1:run:make;tool-update:t1:completed");
+    daemon.wait_kind(&other, "session.unenforced");
+}
