@@ -42,6 +42,15 @@ const MAX_CALL_BYTES: usize = 256 * 1024;
 const MAX_PENDING: usize = 64;
 /// The words at the end of a turn that are looked at for a limit.
 const MAX_LAST_WORDS: usize = 500;
+/// What is told again when a session is loaded. All else is news.
+const HISTORY: &[&str] = &[
+    "user_message_chunk",
+    "agent_message_chunk",
+    "agent_thought_chunk",
+    "tool_call",
+    "tool_call_update",
+    "plan",
+];
 /// Tools that change something.
 const ACTS: &[&str] = &["edit", "delete", "move", "execute"];
 
@@ -246,11 +255,11 @@ impl Acp {
     }
 
     fn updated(&mut self, params: &RawValue, said: &mut Vec<Said>) {
-        if self.mind.replaying {
-            return;
-        }
         let plain = || Said::Update { params: Json::raw(params) };
         let Some(update) = Update::look(params) else { return said.push(plain()) };
+        if self.mind.replaying && update.kind.as_deref().is_some_and(|kind| HISTORY.contains(&kind)) {
+            return;
+        }
         match update.kind.as_deref() {
             // By far the most.
             Some("agent_message_chunk") => {

@@ -567,3 +567,29 @@ fn who_asks_after_saying_that_it_is_under_way_is_not_unenforced() {
     daemon.prompt(&other, "tool:t1:run:make;tool-update:t1:completed");
     daemon.wait_kind(&other, "session.unenforced");
 }
+
+#[test]
+fn what_is_new_while_a_session_is_loaded_is_kept() {
+    let daemon = Daemon::quick("");
+    let kept = format!("sessions:{}", daemon.workspace().join("sessions").display());
+    let session = daemon.run_acp(&[
+        "caps:load",
+        &kept,
+        "before:session/load:commands:review",
+        "before:session/load:update:{\"sessionUpdate\":\"invented\"}",
+        "before:session/load:think:again",
+    ]);
+    daemon.prompt(&session, "say:remember this");
+    wait_turns(&daemon, &session, 1);
+    daemon.end_session(&session, "kill");
+    daemon.cli(&["resume", &session]).ok();
+    daemon.wait_for(&session, "the second life", |event| {
+        event["kind"] == "agent.ready" && event["data"]["generation"] == 2
+    });
+    let events = daemon.so_far(&session);
+    let kinds: Vec<&str> = of_kind(&events, "update")
+        .into_iter()
+        .map(|event| event["data"]["update"]["sessionUpdate"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["agent_message_chunk", "available_commands_update", "invented"]);
+}
