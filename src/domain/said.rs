@@ -64,6 +64,12 @@ pub enum Said {
         micros: u64,
         currency: Option<String>,
     },
+    /// Words for a turn that runs were not taken.
+    NotSteered {
+        message: String,
+        /// To the agent none runs; its end is on the way if it does to us.
+        no_turn: bool,
+    },
     /// Anything else that it tells while it works.
     Update {
         params: Json,

@@ -96,6 +96,9 @@ struct Mind {
     calls: VecDeque<(String, Json)>,
     last_words: String,
     controls: Controls,
+    /// The words of nudges that wait for an answer, by our request.
+    #[serde(default)]
+    steering: BTreeMap<u64, String>,
 }
 
 /// What we have asked.
@@ -109,6 +112,7 @@ enum Pending {
     Prompt,
     Set,
     List,
+    Steer,
     Other,
 }
 
@@ -139,8 +143,10 @@ impl Acp {
         let id = self.mind.next_id;
         self.mind.next_id += 1;
         self.mind.pending.insert(id, about);
-        if self.mind.pending.len() > MAX_PENDING {
-            self.mind.pending.pop_first();
+        if self.mind.pending.len() > MAX_PENDING
+            && let Some((oldest, _)) = self.mind.pending.pop_first()
+        {
+            self.mind.steering.remove(&oldest);
         }
         self.dirty = true;
         RequestId::number(id)
@@ -162,7 +168,8 @@ impl Acp {
             Outbound::Interrupt { reason: _ } => self.mind.session.as_deref().map(send::cancel),
             Outbound::Nudge { message } => {
                 let session = self.mind.session.clone()?;
-                let id = self.ask(Pending::Other);
+                self.mind.steering.insert(self.mind.next_id, message.clone());
+                let id = self.ask(Pending::Steer);
                 Some(send::steer(&id, &session, message))
             }
             Outbound::Decision { request, option: Some(option), .. } => {
@@ -433,6 +440,7 @@ impl Acp {
             }
             (Pending::List, Ok(result)) => said.push(Said::Listed { result: Json::raw(result), ok: true }),
             (Pending::List, Err(error)) => said.push(Said::Listed { result: Json::raw(error), ok: false }),
+            (Pending::Steer, result) => self.steered(number, result, text, said),
             (Pending::Other, _) => said.push(Said::Unknown { message: whole(text), fault: None }),
         }
     }
@@ -528,6 +536,30 @@ impl Acp {
             total: tokens.total.unwrap_or(0),
         };
         said.push(Said::TurnEnd { stop_reason, tokens, params, message: whole(text) });
+    }
+
+    /// Words that have found no turn, or that the agent does not take, are still to be said.
+    fn steered(
+        &mut self,
+        number: Option<u64>,
+        result: Result<&RawValue, &RawValue>,
+        text: &str,
+        said: &mut Vec<Said>,
+    ) {
+        #[derive(Deserialize)]
+        struct Steered {
+            outcome: String,
+        }
+        let message = number.and_then(|id| self.mind.steering.remove(&id));
+        said.push(Said::Unknown { message: whole(text), fault: None });
+        let no_turn = match result {
+            Ok(result) => match serde_json::from_str::<Steered>(result.get()) {
+                Ok(steered) if steered.outcome == "promptRequired" => true,
+                _ => return,
+            },
+            Err(_) => false,
+        };
+        said.extend(message.map(|message| Said::NotSteered { message, no_turn }));
     }
 
     fn failed(&mut self, error: &RawValue, text: &str, said: &mut Vec<Said>) {

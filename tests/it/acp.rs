@@ -593,3 +593,23 @@ fn what_is_new_while_a_session_is_loaded_is_kept() {
         .collect();
     assert_eq!(kinds, ["agent_message_chunk", "available_commands_update", "invented"]);
 }
+
+#[test]
+fn a_nudge_that_the_agent_does_not_take_in_its_turn_is_said_all_the_same() {
+    let daemon = Daemon::quick("");
+    // Its turn is over, but we have not heard of that yet.
+    let session = daemon.run_acp(&["caps:steer", "delay:session/prompt:1000"]);
+    daemon.prompt(&session, "say:done");
+    wait_words(&daemon, &session, "done");
+    daemon.cli(&["nudge", &session, "say:anew"]).ok();
+    wait_words(&daemon, &session, "anew");
+    let end = wait_turns(&daemon, &session, 1);
+    assert_eq!(end["data"]["stop_reason"], "end_turn");
+    // It cannot do what it said that it could.
+    let session = daemon.run_acp(&["caps:steer", "error:_session/steering:internal"]);
+    daemon.prompt(&session, "hang");
+    daemon.cli(&["nudge", &session, "say:anew"]).ok();
+    wait_words(&daemon, &session, "anew");
+    let end = wait_turns(&daemon, &session, 1);
+    assert_eq!(end["data"]["stop_reason"], "cancelled");
+}

@@ -105,6 +105,7 @@ impl State {
             }
             Said::Unusable { reason } => self.unusable(reason, out),
             Said::Withdrawn { request, message } => self.withdrawn(request, &message, out),
+            Said::NotSteered { message, no_turn } => self.not_steered(message, no_turn, out),
             Said::Limited { kind, resets, params } => self.limited(&kind, resets, &params, out),
             Said::Clearance(ask) => self.open_clearance(ask, Assessed::default(), out),
             Said::Question { request, text, sort, params, line } => {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::watch::BY;
 use super::{Carries, Effect, How, Input, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Terms, Words};
 use crate::domain::{
     Answer, Choice, ClearanceId, ClearanceStatus, Delivery, Entry, Json, Kind, Outbound, Prompt, PromptId,
@@ -334,6 +335,17 @@ impl State {
                 Ok(())
             }
         }
+    }
+
+    /// A nudge that could not be told in the turn is told instead of it, or after it.
+    pub(super) fn not_steered(&mut self, message: String, no_turn: bool, out: &mut Out<'_, '_>) {
+        if self.stage != Stage::Running {
+            return; // its end has come first
+        }
+        if !no_turn && self.turn.is_some() {
+            self.cancel_turn("a nudge".to_owned(), out);
+        }
+        self.put(message, BY.to_owned(), true, out).ok(); // it runs, and nothing else refuses what is ours
     }
 
     /// Ends the turn; what is open stays open, only the agent's exit withdraws it. Where the agent says itself that its turn
