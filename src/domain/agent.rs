@@ -71,7 +71,7 @@ impl Spent {
         self.currency = currency.map(str::to_owned).or(self.currency.take());
     }
 
-    /// A new process counts from nothing.
+    /// A new session of the agent's own counts from nothing.
     pub fn anew(&mut self) {
         self.said_micros = 0;
     }

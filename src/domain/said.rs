@@ -32,6 +32,8 @@ pub enum Said {
         steers: bool,
         /// Tells which sessions it remembers.
         lists: bool,
+        /// Goes on with a session of an earlier process.
+        resumed: bool,
         /// What it told about itself.
         info: Json,
     },

@@ -161,6 +161,7 @@ impl Acp {
             Outbound::Prompt { text } => {
                 let session = self.mind.session.clone()?;
                 self.mind.last_words.clear();
+                self.mind.replaying = false;
                 self.mind.prompt = Some(self.mind.next_id);
                 let id = self.ask(Pending::Prompt);
                 Some(send::prompt(&id, &session, text))
@@ -490,12 +491,13 @@ impl Acp {
             let reason = "its new session has no id".to_owned();
             return said.push(Said::Unusable { reason });
         };
-        self.mind.replaying = false;
+        // Some answer before they have told all of it: it goes on until they are asked something.
         self.learn(&started);
         let info = Info { agent_session: &session, resumed, initialize: &self.mind.about, session: result };
         said.push(Said::Ready {
             steers: self.mind.can.steer,
             lists: self.mind.can.list,
+            resumed,
             info: Json::of(&info),
         });
         self.mind.session = Some(session);

@@ -206,13 +206,16 @@ fn an_open_permission_survives_a_killed_daemon() {
 
 #[test]
 fn a_session_is_gone_on_with_after_a_restart_as_the_agent_can() {
-    for (caps, resumed, replayed) in
-        [("load,resume", true, false), ("load", true, true), ("list", false, false)]
-    {
+    for (caps, replay, resumed) in [
+        ("load,resume", "replay:after", true),
+        ("load", "ids:from:1", true),
+        ("load", "replay:after", true),
+        ("list", "ids:from:1", false),
+    ] {
         let daemon = Daemon::quick("");
         let kept = daemon.workspace().join("sessions");
         let (caps, kept) = (format!("caps:{caps}"), format!("sessions:{}", kept.display()));
-        let session = daemon.run_acp(&[&caps, &kept]);
+        let session = daemon.run_acp(&[&caps, &kept, replay]);
         daemon.prompt(&session, "say:remember this");
         wait_turns(&daemon, &session, 1);
         daemon.end_session(&session, "kill");
@@ -225,7 +228,7 @@ fn a_session_is_gone_on_with_after_a_restart_as_the_agent_can() {
         wait_words(&daemon, &session, "go on");
         let events = daemon.so_far(&session);
         let told = words(&events).iter().filter(|text| *text == "remember this").count();
-        assert_eq!(told, 1, "what is replayed is in the log already: {caps} {replayed}");
+        assert_eq!(told, 1, "what is replayed is in the log already: {caps} {replay}");
     }
 }
 

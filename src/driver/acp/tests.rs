@@ -80,7 +80,9 @@ fn an_earlier_session_is_loaded_and_its_history_not_told_again() {
     let update = json!({ "method": "session/update", "params": { "sessionId": "s1", "update": { "sessionUpdate": "plan" } } });
     assert!(next.hear(&update).is_empty(), "it is in the log already");
     let said = next.hear(&json!({ "id": 2, "result": null }));
-    assert!(matches!(&said[0], Said::Ready { .. }), "{said:?}");
+    assert!(matches!(&said[0], Said::Ready { resumed: true, .. }), "{said:?}");
+    assert!(next.hear(&update).is_empty(), "some go on after they have answered");
+    next.tell(&Outbound::Prompt { text: "go".into() });
     assert_eq!(next.hear(&update).len(), 1);
     // One that cannot be found begins anew.
     let mut lost = Talk::new();

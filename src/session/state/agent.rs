@@ -95,8 +95,11 @@ impl State {
             Said::Cost { micros, currency } => self.cost(micros, currency.as_deref(), out),
             Said::Update { params } => out.record(Kind::Update, params),
             Said::Tell { text } => self.send(Outbound::Text(text), Carries::Other, out),
-            Said::Ready { steers, lists, info } => {
+            Said::Ready { steers, lists, resumed, info } => {
                 self.lists = lists;
+                if !resumed {
+                    self.told.spent.anew();
+                }
                 self.ready(steers, Some(&info), out);
             }
             Said::Listed { result, ok } => {

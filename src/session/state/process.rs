@@ -103,7 +103,6 @@ impl State {
         (self.steers, self.ready_by) = (steers, None);
         out.record(Kind::AgentReady, Json::of(&Ready { generation: self.generation, agent: info }));
         self.watch.anew(out.now());
-        self.told.spent.anew();
         self.flush_prompts(out);
         self.started_again(out);
         self.dirty = true;
