@@ -125,6 +125,7 @@ fn detail(clearance: &Clearance, paint: Paint, now: Timestamp) -> String {
         ("title", Style::Bold, Some(clearance.title.clone())),
         ("risk", risk_style(clearance.risk()), Some(risk)),
         ("file", Style::Plain, clearance.file_path.clone()),
+        ("also", Style::Plain, (!clearance.more_paths.is_empty()).then(|| clearance.more_paths.join(", "))),
         ("command", Style::Bold, clearance.command.clone()),
         ("policy", Style::Plain, clearance.ruling.as_ref().map(|ruling| ruling.why.clone())),
         ("approvals", Style::Plain, approvals),

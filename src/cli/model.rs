@@ -149,6 +149,8 @@ pub(super) struct Clearance {
     pub(super) description: Option<String>,
     pub(super) diff: Option<String>,
     pub(super) file_path: Option<String>,
+    #[serde(default)]
+    pub(super) more_paths: Vec<String>,
     pub(super) risk: Option<String>,
     pub(super) claimed_risk: Option<String>,
     pub(super) options: Option<Vec<Choice>>,

@@ -616,3 +616,36 @@ fn a_nudge_that_the_agent_does_not_take_in_its_turn_is_said_all_the_same() {
     let end = wait_turns(&daemon, &session, 1);
     assert_eq!(end["data"]["stop_reason"], "cancelled");
 }
+
+#[test]
+fn ids_that_are_reused_and_questions_without_a_turn_are_dealt_with() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&["ids:same:7", "after:session/cancel:say:still here"]);
+    // The same id again after it was answered is a new request; while it is open, an error.
+    daemon.prompt(&session, &format!("permission:{ALLOW}:run:one;permission:{ALLOW}:run:two"));
+    for nth in [1, 2] {
+        let clearance = asked(&daemon, &session, nth);
+        daemon.decide(&clearance, "approve");
+    }
+    wait_turns(&daemon, &session, 1);
+    daemon
+        .prompt(&session, &format!("ask:permission:{ALLOW}:run:three;ask:permission:{ALLOW}:run:four;await"));
+    let third = asked(&daemon, &session, 3);
+    let twice = daemon.wait_kind(&session, "line.rejected");
+    assert_eq!(twice["data"]["reason"], "a request with id \"7\" is open already");
+    daemon.decide(&third, "approve");
+    daemon.cli(&["interrupt", &session]).ok();
+    wait_turns(&daemon, &session, 2);
+    // One that comes when its turn is over waits for people all the same.
+    let idle = daemon.run_acp(&[]);
+    daemon.prompt(&idle, &format!("afterwards:permission:{ALLOW}:run:later;stop:end_turn"));
+    let later = asked(&daemon, &idle, 1);
+    daemon.decide(&later, "approve");
+    wait_words(&daemon, &idle, "answered session/request_permission");
+    // What is said after a turn was cancelled is kept.
+    let late = daemon.run_acp(&["after:session/prompt:say:and another thing"]);
+    daemon.prompt(&late, "hang");
+    daemon.cli(&["interrupt", &late]).ok();
+    wait_words(&daemon, &late, "and another thing");
+    assert_eq!(daemon.show(&late)["phase"], "idle");
+}
