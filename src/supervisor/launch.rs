@@ -242,6 +242,7 @@ impl Supervisor {
             dir: self.agents_dir().join(id.to_string()).join(generation.to_string()),
             stderr_tail_bytes: limits.stderr_tail_bytes,
             journal_cap_bytes: limits.journal_bytes().max(at_least),
+            part: None,
         }
     }
 
