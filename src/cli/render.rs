@@ -8,6 +8,7 @@ use super::model::{Event, risk_style, status_style};
 use super::terminal::{Paint, Style};
 use super::text::{clean, clean_block, plural, short};
 
+mod errand;
 mod stall;
 
 /// One event: a line, and what belongs below it. Both are clean.
@@ -48,6 +49,7 @@ pub(super) fn event(event: &Event) -> Shown {
         .or_else(|| clearance_event(&event.kind, &data))
         .or_else(|| question_event(&event.kind, &data))
         .or_else(|| stall::event(&event.kind, &data))
+        .or_else(|| errand::event(&event.kind, &data))
         .unwrap_or_else(|| {
             let data = if event.data.is_null() { String::new() } else { clean(&event.data.to_string()) };
             Shown::new(Style::Plain, format!("{} {data}", clean(&event.kind)).trim_end())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Choice, Json, RequestId, Time};
+use super::{Answer, Choice, Errand, Json, Reply, RequestId, Time};
 
 /// One thing an agent said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub enum Said {
         call: Option<Call>,
         params: Json,
     },
+    /// Something that it wants us to do.
+    Errand(Box<Errand>),
     /// A limit of the service that it depends on keeps it from going on.
     Limited {
         /// `usage`, `rate`, or what it calls it.
@@ -169,6 +171,10 @@ pub enum FaultCode {
     TooLong,
     /// It was taken back.
     Cancelled,
+    /// What it is about is not there.
+    NotFound,
+    /// It was not allowed, or could not be done.
+    Failed,
 }
 
 impl FaultCode {
@@ -180,6 +186,8 @@ impl FaultCode {
             Self::DuplicateId => "duplicate_id",
             Self::TooLong => "too_long",
             Self::Cancelled => "cancelled",
+            Self::NotFound => "not_found",
+            Self::Failed => "failed",
         }
     }
 }
@@ -208,6 +216,11 @@ pub enum Outbound {
         message: String,
     },
     Fault(Fault),
+    /// An errand of the agent's was carried out.
+    Reply {
+        request: RequestId,
+        reply: Reply,
+    },
     /// The first words, of a protocol that has them.
     Hello,
     /// A request of the agent's is not answered any more.

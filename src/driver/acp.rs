@@ -28,6 +28,7 @@ use crate::wire::acp::{VERSION, method, permission};
 use crate::wire::excerpt;
 use crate::wire::jsonrpc::{self, Message};
 
+mod errands;
 #[cfg(test)]
 mod tests;
 
@@ -164,9 +165,12 @@ impl Acp {
                     FaultCode::MissingField | FaultCode::InvalidField => jsonrpc::INVALID_PARAMS,
                     FaultCode::DuplicateId | FaultCode::TooLong => jsonrpc::INVALID_REQUEST,
                     FaultCode::Cancelled => jsonrpc::REQUEST_CANCELLED,
+                    FaultCode::NotFound => jsonrpc::RESOURCE_NOT_FOUND,
+                    FaultCode::Failed => jsonrpc::INTERNAL_ERROR,
                 };
                 Some(jsonrpc::error(request, code, message, None))
             }
+            Outbound::Reply { request, reply } => Some(errands::answer(request, reply)),
             Outbound::Text(text) => Some(text.clone()),
         }
     }
@@ -296,7 +300,10 @@ impl Acp {
             }
             Ok(Request::Elicitation(question)) => self.question(id, &question, raw(), text),
             Ok(Request::Unknown) => unknown(id, &format!("unknown method `{name}`")),
-            Ok(_) => unknown(id, &format!("`{name}` was not offered")),
+            Ok(wanted) => match errands::errand(&id, name, wanted, self.setup.offer, raw, text) {
+                Some(errand) => errand,
+                None => unknown(id, &format!("`{name}` was not offered")),
+            },
             Err(bad) => Said::Rejected {
                 rejection: Rejection {
                     reason: bad.to_string(),

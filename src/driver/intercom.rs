@@ -39,7 +39,9 @@ pub(super) fn encode(message: &Outbound) -> Option<String> {
             wire::render(&wire::Outbound::Error { code: code.as_str(), message }, Some(request))
         }
         // There is no handshake, and nothing is taken back.
-        Outbound::Hello | Outbound::Cancel { .. } | Outbound::Text(_) => return None,
+        Outbound::Hello | Outbound::Cancel { .. } | Outbound::Reply { .. } | Outbound::Text(_) => {
+            return None;
+        }
     })
 }
 

@@ -4,6 +4,7 @@
 
 mod access;
 mod acp;
+mod acp_calls;
 mod cli;
 mod contract;
 mod decisions;
