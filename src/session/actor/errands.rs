@@ -189,7 +189,7 @@ impl Actor {
 
     fn watch_terminal(&mut self, id: &str, process: Process) {
         let patience = self.plan.ladder.after_sigterm;
-        if let Some(terminal) = self.errands.terminals.get(id) {
+        if let Some(terminal) = self.errands.terminals.get_mut(id) {
             let watching = terminal.watch(id.to_owned(), process, patience);
             self.errands.running.spawn(watching);
         }
@@ -243,6 +243,18 @@ impl Actor {
     pub(super) async fn abandon_errands(&mut self) {
         self.errands.terminals.values().for_each(Terminal::kill);
         while let Ok(Some(_)) = tokio::time::timeout(FINISHING, self.errands.next()).await {}
+    }
+
+    /// The agent has gone while nothing can be recorded: its terminals go all the same.
+    pub(super) async fn end_terminals_unrecorded(&self) {
+        self.end_terminals();
+        let patience = self.plan.ladder.after_sigterm + FINISHING;
+        let gone = async {
+            for terminal in self.errands.terminals.values() {
+                terminal.gone().await;
+            }
+        };
+        tokio::time::timeout(patience, gone).await.ok(); // whoever is left is ended with what is recorded next
     }
 
     /// Those that were told before are not told again.

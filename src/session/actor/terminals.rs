@@ -29,13 +29,15 @@ pub(super) struct Terminal {
     tail: Arc<Mutex<Tail>>,
     end: CancellationToken,
     kill: CancellationToken,
+    /// Told when nothing is left of it; none before it runs.
+    gone: Option<CancellationToken>,
 }
 
 impl Terminal {
     pub(super) fn new(keep: Keep, output_limit: u64) -> Self {
         let tail = Arc::new(Mutex::new(Tail::new(output_limit)));
         let (end, kill) = (CancellationToken::new(), CancellationToken::new());
-        Self { keep, over: false, tail, end, kill }
+        Self { keep, over: false, tail, end, kill, gone: None }
     }
 
     pub(super) fn text(&self) -> (String, bool) {
@@ -51,14 +53,22 @@ impl Terminal {
         self.kill.cancel();
     }
 
+    /// Until nothing is left of it, if it runs.
+    pub(super) async fn gone(&self) {
+        if let Some(gone) = &self.gone {
+            gone.cancelled().await;
+        }
+    }
+
     /// Until it has ended and all of its output was read.
     pub(super) fn watch(
-        &self,
+        &mut self,
         id: String,
         mut process: Process,
         patience: Duration,
     ) -> impl Future<Output = Report> + Send + use<> {
         let (tail, end, kill) = (Arc::clone(&self.tail), self.end.clone(), self.kill.clone());
+        let gone = self.gone.insert(CancellationToken::new()).clone().drop_guard();
         let limit = self.keep.journal_cap_bytes - AHEAD_BYTES;
         let mut read = output_start(&self.keep);
         async move {
@@ -90,6 +100,7 @@ impl Terminal {
                     }
                 }
             };
+            drop(gone);
             while let Some(chunk) = process.output.recv().await {
                 take(&chunk);
             }
