@@ -419,10 +419,10 @@ fn who_calls_us_from_a_terminal_is_the_agent() {
         let (socket, home) = (daemon.socket(), daemon.dir.path().display().to_string());
         // Without a mark of its own, and in a session of its own.
         let command =
-            format!("env -i HOME={home} INTERCOM_SOCKET={} setsid -w {INTERCOM} ls", socket.display());
+            format!("env -i HOME={home} INTERCOM_SOCKET={} setsid -w {INTERCOM} ls --json", socket.display());
         let steps = format!("terminal-create:{command};terminal-wait;terminal-output");
         let answers = turn(&daemon, &session, &steps);
         assert_eq!(result(&answers[1])["exitCode"], 1, "{answers:?}");
-        assert!(answers[2].contains("agent"), "{answers:?}");
+        assert!(answers[2].contains("from_agent"), "{answers:?}");
     }
 }
