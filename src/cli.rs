@@ -22,6 +22,7 @@ mod kill;
 mod ladder;
 mod logs;
 mod ls;
+mod mode;
 mod model;
 mod nudge;
 mod out;
@@ -35,6 +36,7 @@ mod resume;
 mod run;
 mod send;
 mod serve;
+mod sessions;
 mod show;
 mod snooze;
 mod sse;
@@ -122,6 +124,7 @@ prompts by their ids in the same way.
 Try it: `intercom serve --demo`, then `intercom clearances` in a second terminal.";
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one of it, for a moment")]
 enum Verb {
     Serve(serve::Args),
     #[command(flatten)]
@@ -149,6 +152,8 @@ enum Remote {
     Interrupt(interrupt::Args),
     Snooze(snooze::Args),
     Ladder(ladder::Args),
+    Mode(mode::Args),
+    Sessions(sessions::Args),
     Stop(stop::Args),
     Kill(kill::Args),
     Resume(resume::Args),
@@ -265,6 +270,8 @@ async fn remote(verb: Remote, cx: &Context) -> anyhow::Result<()> {
         Remote::Interrupt(args) => interrupt::run(args, cx).await,
         Remote::Snooze(args) => snooze::run(args, cx).await,
         Remote::Ladder(args) => ladder::run(args, cx).await,
+        Remote::Mode(args) => mode::run(args, cx).await,
+        Remote::Sessions(args) => sessions::run(args, cx).await,
         Remote::Stop(args) => stop::run(args, cx).await,
         Remote::Kill(args) => kill::run(args, cx).await,
         Remote::Resume(args) => resume::run(args, cx).await,

@@ -13,6 +13,7 @@ mod access;
 mod choices;
 mod describe;
 mod environment;
+mod known;
 mod load;
 mod locate;
 mod model;
@@ -24,10 +25,11 @@ mod validate;
 
 pub use access::*;
 pub use choices::*;
+pub use known::{FETCHER, KNOWN, Known, known};
 pub use load::{ConfigError, load, parse};
 pub use model::*;
 pub use paths::{Flags, Paths, PathsError};
-pub use stall::{Restart, RestartOverrides, Stall, StallOverrides};
+pub use stall::{Restart, RestartOverrides, Spend, SpendOverrides, Stall, StallOverrides};
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 //! says is turned into them at its edge.
 
 pub mod access;
+pub mod agent;
 pub mod audit;
 pub mod clearance;
 pub mod delivery;
@@ -21,6 +22,7 @@ pub mod stall;
 pub mod time;
 
 pub use access::{Grant, Role, Token};
+pub use agent::{Controls, Named, Set, Spent, Tokens, Told};
 pub use audit::{AuditRow, Audited};
 pub use clearance::{Choice, Clearance, ClearanceStatus, Outcome, Risk, Ruling, Verdict};
 pub use delivery::Delivery;

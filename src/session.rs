@@ -12,5 +12,5 @@ mod tail;
 
 pub use actor::{Actor, Plan, StartError};
 pub use handle::{Arrival, CommandError, Done, Handle, Stopped};
-pub use stall::Vigil;
+pub use stall::{Caps, Vigil};
 pub use state::{About, Assessed, How, Input, Judge, Refused, State};

@@ -17,10 +17,12 @@ mod housekeeping;
 pub mod judge;
 mod launch;
 pub mod policy;
+mod profiles;
 mod recover;
 mod vigil;
 
 pub use launch::{DEMO_MODE, StartRefused, StartRequest};
+pub use profiles::{Agent, Availability};
 pub use recover::Recovered;
 
 use self::judge::Bench;

@@ -35,6 +35,11 @@ pub(crate) fn fixture() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_intercom")).with_file_name("examples").join("fixture-agent")
 }
 
+/// The one that speaks ACP.
+pub(crate) fn acp_fixture() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_intercom")).with_file_name("examples").join("acp-agent")
+}
+
 #[derive(Debug)]
 pub(crate) struct Daemon {
     pub(crate) build: Build,
@@ -112,6 +117,15 @@ impl Daemon {
     /// Starts an agent; its session's id once it runs.
     pub(crate) fn run(&self, program: &Path, args: &[String]) -> anyhow::Result<String> {
         let body = json!({ "command": program, "args": args, "workspace": self.dir.path().join("work") });
+        let (status, session) = self.client()?.post("/api/v1/sessions", &body)?;
+        ensure!(status == 201, "no session: {session}; {}", self.log());
+        Ok(session["id"].as_str().context("a session has an id")?.to_owned())
+    }
+
+    /// Starts an ACP agent with a prompt; its session's id once it runs.
+    pub(crate) fn run_acp(&self, program: &Path, prompt: &str) -> anyhow::Result<String> {
+        let workspace = self.dir.path().join("work");
+        let body = json!({ "command": program, "protocol": "acp", "workspace": workspace, "prompt": prompt });
         let (status, session) = self.client()?.post("/api/v1/sessions", &body)?;
         ensure!(status == 201, "no session: {session}; {}", self.log());
         Ok(session["id"].as_str().context("a session has an id")?.to_owned())

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use rusqlite::Connection;
 
-use crate::daemon::{Build, Daemon, PATIENCE, fixture};
+use crate::daemon::{Build, Daemon, PATIENCE, acp_fixture, fixture};
 use crate::loops::{self, per_second};
 use crate::report::Report;
 use crate::turns;
@@ -48,7 +48,7 @@ impl Flood {
         let alone = self.alone()?;
         let bare = loops::typed(bytes, *lines)?;
         let value = loops::value(bytes, *lines)?;
-        let inserting = loops::inserting(bytes, *lines)?;
+        let inserting = loops::inserting(bytes, *lines, "status/update")?;
         let of = format!("lines of {size} bytes");
         report.add(format!("{of}: the agent alone, into a pipe"), "/s", alone);
         report.add(format!("{of}: bare loop, borrowed envelope"), "/s", bare);
@@ -83,6 +83,78 @@ pub(crate) fn heartbeats(
         report.add_target(format!("heartbeats: agent to log{}", build.name), "/s", flooded.rate, "> 50000");
     }
     Ok(())
+}
+
+/// One ACP agent whose message comes in very many chunks.
+pub(crate) struct Chunks {
+    lines: u64,
+    bytes: Vec<u8>,
+}
+
+impl Chunks {
+    /// As many bytes as the fixture sends, 200 a line.
+    pub(crate) fn new(lines: u64) -> Self {
+        let text = "x".repeat(23);
+        let line = |n: u64| {
+            format!(
+                concat!(
+                    r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"acp-1","update":"#,
+                    r#"{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"flood {:010} {}"}}}}}}}}"#,
+                    "\n"
+                ),
+                n, text
+            )
+        };
+        Self { lines, bytes: (1..=lines).flat_map(|n| line(n).into_bytes()).collect() }
+    }
+
+    pub(crate) fn round(&self, builds: &[Build], round: usize, report: &mut Report) -> anyhow::Result<()> {
+        let inserting = loops::inserting(&self.bytes, self.lines, "session/update")?;
+        report.add("ACP chunks: inserting loop".to_owned(), "/s", inserting);
+        for build in turns(builds, round) {
+            let (rate, grown) = chunks(build, self.lines)?;
+            let name = &build.name;
+            report.add(format!("ACP chunks: agent to log{name}"), "/s", rate);
+            let ratio = rate / inserting;
+            report.add_target(format!("ACP chunks: … of the inserting loop{name}"), "×", ratio, ">= 0.5");
+            report.add_target(
+                format!("ACP chunks: memory grown by {} lines{name}", self.lines),
+                "MiB",
+                grown,
+                "< 32",
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Lines per second, and how much larger the daemon is afterwards.
+fn chunks(build: &Build, lines: u64) -> anyhow::Result<(f64, f64)> {
+    let mut daemon = Daemon::start(build)?;
+    let (warm, go) = (lines / 20, daemon.file("go"));
+    let prompt = format!("flood:{warm}:200;wait-file:{};flood:{lines}:200", go.display());
+    let session = daemon.run_acp(&acp_fixture(), &prompt)?;
+    let mut client = daemon.client()?;
+    let mut events = daemon.follow(&session)?;
+    let mut seen = 0;
+    let mut last = 0;
+    while seen < warm {
+        let event = events.until(|event| event["kind"] == "update")?;
+        (seen, last) = (seen + 1, event["seq"].as_u64().context("a seq")?);
+    }
+    drop(events);
+    let before = daemon.settled_rss_kib()?;
+    let start = Instant::now();
+    std::fs::write(&go, "")?;
+    while client.last_seq()? < last + lines {
+        ensure!(start.elapsed() < 2 * PATIENCE, "the flood does not end: {}", daemon.log());
+        std::thread::sleep(LOOK);
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let grown = (daemon.settled_rss_kib()? - before) / 1024.0;
+    daemon.stop()?;
+    check(&daemon, "update", lines + warm)?;
+    Ok((per_second(lines, seconds), grown))
 }
 
 fn agent(step: &str) -> anyhow::Result<Child> {

@@ -26,7 +26,7 @@ use report::Report;
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 struct Args {
-    /// Only these: any of `lines`, `heartbeats`, `sessions` (clearances, latency and memory with 100 sessions open), `fleet`
+    /// Only these: any of `lines`, `heartbeats`, `acp` (chunks of one ACP agent's message), `sessions` (clearances, latency and memory with 100 sessions open), `fleet`
     /// (1,000 agents started, found again after a kill -9, stopped)
     filter: Vec<String>,
     /// A short run of less than a minute: fewer and smaller rounds, more noise
@@ -86,7 +86,7 @@ fn main() -> anyhow::Result<()> {
         return latency::tick(ticks);
     }
     let args = Args::parse();
-    let known = ["lines", "heartbeats", "sessions", "fleet"];
+    let known = ["lines", "heartbeats", "acp", "sessions", "fleet"];
     if let Some(unknown) = args.filter.iter().find(|filter| !known.contains(&filter.as_str())) {
         anyhow::bail!("there is no `{unknown}`: choose from {}", known.join(", "));
     }
@@ -101,10 +101,14 @@ fn main() -> anyhow::Result<()> {
     } else {
         Vec::new()
     };
+    let chunks = wanted("acp").then(|| flood::Chunks::new(size.lines));
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
         for flood in &floods {
             flood.round(&builds, round, &mut report)?;
+        }
+        if let Some(chunks) = &chunks {
+            chunks.round(&builds, round, &mut report)?;
         }
         if wanted("heartbeats") {
             flood::heartbeats(&builds, round, size.heartbeats, &mut report)?;

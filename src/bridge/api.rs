@@ -23,6 +23,7 @@ mod questions;
 mod routes;
 pub mod serve;
 mod sessions;
+mod set;
 mod tokens;
 mod view;
 mod watch;

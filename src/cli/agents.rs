@@ -1,4 +1,9 @@
-//! `intercom agents`: the profiles that the daemon can start.
+//! `intercom agents`: the profiles that the daemon can start, and how another one is added.
+
+mod add;
+mod config_file;
+mod install;
+mod registry;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -6,9 +11,23 @@ use serde_json::Value;
 use super::table::{Cell, Table};
 use super::{Context, out, render};
 
-/// List the agent profiles that the daemon knows
+/// List the agent profiles that the daemon knows, or add one
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {}
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+The agents that everybody knows need no configuration; docs/AGENTS.md says what each of them needs. `intercom doctor` \
+tells who has logged in to them."
+)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    Add(add::Args),
+}
 
 #[derive(Debug, Deserialize)]
 struct Profile {
@@ -16,18 +35,33 @@ struct Profile {
     description: Option<String>,
     command: Option<Value>,
     protocol: Option<String>,
+    availability: Option<String>,
 }
 
-pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    match args.verb {
+        Some(Verb::Add(args)) => add::run(&args, cx),
+        None => list(cx).await,
+    }
+}
+
+async fn list(cx: &Context) -> anyhow::Result<()> {
     let list = cx.client.list(&["agents"], &[]).await?;
     if cx.json {
         return out::print_json(&list.body);
     }
-    let mut table = Table::new(&["NAME", "PROTOCOL", "COMMAND", "DESCRIPTION"]);
+    let mut table = Table::new(&["NAME", "PROTOCOL", "INSTALLED", "COMMAND", "DESCRIPTION"]);
     for profile in list.items::<Profile>()? {
+        let installed = match profile.availability.as_deref() {
+            Some("built_in" | "installed") => "yes",
+            Some("on_demand") => "when run",
+            Some("missing") => "no",
+            _ => "-",
+        };
         table.row([
             Cell::new(&profile.name),
             Cell::new(profile.protocol.as_deref().unwrap_or("-")),
+            Cell::new(installed),
             Cell::new(&render::list(profile.command.as_ref()).unwrap_or_default()),
             Cell::new(profile.description.as_deref().unwrap_or_default()),
         ]);

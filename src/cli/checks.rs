@@ -1,5 +1,7 @@
 //! The checks of `intercom doctor`. None of them needs a daemon, and none changes anything.
 
+mod known;
+
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +17,8 @@ use super::url::url;
 use crate::config::{self, Config, Paths};
 use crate::host;
 use crate::socket;
+
+pub(super) use self::known::known;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

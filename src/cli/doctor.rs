@@ -23,7 +23,10 @@ pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
         checks::killing(),
         checks::strays(),
     ];
-    checks.extend(config.iter().flat_map(checks::agents));
+    if let Some(config) = &config {
+        checks.extend(checks::agents(config));
+        checks.extend(checks::known(config).await);
+    }
     let wrong = checks.iter().filter(|check| check.status == Status::Wrong).count();
     if cx.json {
         out::print(&serde_json::json!({"ok": wrong == 0, "checks": checks}).to_string())?;

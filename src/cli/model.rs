@@ -26,6 +26,34 @@ pub(super) struct Session {
     pub(super) exit: Option<Exit>,
     pub(super) unenforced: Option<String>,
     pub(super) standing: Option<Standing>,
+    pub(super) controls: Option<Controls>,
+    pub(super) spent: Option<Spent>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Controls {
+    pub(super) mode: Option<String>,
+    #[serde(default)]
+    pub(super) modes: Vec<Named>,
+    pub(super) model: Option<String>,
+    #[serde(default)]
+    pub(super) models: Vec<Named>,
+    #[serde(default)]
+    pub(super) options: Value,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Named {
+    pub(super) id: String,
+    pub(super) name: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Spent {
+    pub(super) turns: u64,
+    pub(super) total_tokens: u64,
+    pub(super) cost: f64,
+    pub(super) currency: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -8,6 +8,7 @@ use super::model::{Event, risk_style, status_style};
 use super::terminal::{Paint, Style};
 use super::text::{clean, clean_block, plural, short};
 
+mod acp;
 mod errand;
 mod stall;
 
@@ -49,6 +50,7 @@ pub(super) fn event(event: &Event) -> Shown {
         .or_else(|| clearance_event(&event.kind, &data))
         .or_else(|| question_event(&event.kind, &data))
         .or_else(|| stall::event(&event.kind, &data))
+        .or_else(|| acp::event(&event.kind, &data))
         .or_else(|| errand::event(&event.kind, &data))
         .unwrap_or_else(|| {
             let data = if event.data.is_null() { String::new() } else { clean(&event.data.to_string()) };
@@ -99,6 +101,7 @@ fn talk_event(kind: &str, data: &Data) -> Option<Shown> {
     let by = data.part(" by ", "by", "");
     Some(match kind {
         "status" => Shown::with_text(Style::Plain, "", data.text("message")?),
+        "update" if data.0.get("update").is_some() => acp::update(data)?,
         "update" => {
             let (tool, status) = (data.part("", "tool", ": "), data.part(" (", "status", ")"));
             Shown::new(Style::Dim, format!("{tool}{}{status}", data.get("title")?))

@@ -40,6 +40,9 @@ pub(super) struct Args {
     /// What is done when it is stuck: `off`, or steps such as `alert,nudge,escalate` [default: as configured]
     #[arg(long, value_name = "off|STEPS")]
     ladder: Option<String>,
+    /// A session that an ACP agent itself remembers, to go on with; see `intercom sessions`
+    #[arg(long, value_name = "ID")]
+    resume: Option<String>,
     /// What the agent shall do; `-` reads it from stdin
     prompt: Option<String>,
     /// The agent's command and its arguments, instead of a profile
@@ -71,6 +74,9 @@ fn request(args: Args, cwd: &Path) -> anyhow::Result<Value> {
     if let Some((command, arguments)) = args.command.split_first() {
         body.insert("command".to_owned(), program(command, cwd).into());
         body.insert("args".to_owned(), json!(arguments));
+    }
+    if let Some(resume) = args.resume {
+        body.insert("resume".to_owned(), resume.into());
     }
     if let Some(ladder) = args.ladder {
         body.insert("ladder".to_owned(), ladder.into());

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::Context;
-use super::model::{Exit, Process, Session};
+use super::model::{Exit, Process, Session, Spent};
 use super::render::waiting;
 use super::terminal::{Paint, Style};
 use super::text::{clean, indented};
@@ -51,6 +51,9 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         ("generation", session.generation.map(|generation| generation.to_string())),
         ("started", when(&session.started_at)),
         ("ended", when(&session.ended_at)),
+        ("mode", session.controls.as_ref().and_then(|controls| controls.mode.clone())),
+        ("model", session.controls.as_ref().and_then(|controls| controls.model.clone())),
+        ("spent", session.spent.as_ref().map(spent)),
         ("ladder", session.ladder()),
         ("snoozed", session.snoozed_until().map(|at| format!("until {} UTC", date_time(at)))),
         ("exit", session.exit.as_ref().map(exit)),
@@ -76,6 +79,15 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         text.push_str(&indented(tail));
     }
     text
+}
+
+fn spent(spent: &Spent) -> String {
+    let turns = super::text::plural(usize::try_from(spent.turns).unwrap_or(usize::MAX), "turn");
+    let tokens =
+        if spent.total_tokens > 0 { format!(", {} tokens", spent.total_tokens) } else { String::new() };
+    let currency = spent.currency.as_deref().unwrap_or_default();
+    let cost = if spent.cost > 0.0 { format!(", {:.4} {currency}", spent.cost) } else { String::new() };
+    format!("{turns}{tokens}{cost}")
 }
 
 fn one_process(process: &Process) -> String {

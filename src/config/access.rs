@@ -73,7 +73,7 @@ impl Operator {
 }
 
 /// How clearances are decided.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Clearances {
     /// How many different people must approve, by risk.
@@ -83,6 +83,20 @@ pub struct Clearances {
     /// How long they may wait, by risk; for ever if nothing is said.
     pub expire_after: ByRisk<String>,
     pub on_expiry: OnExpiry,
+    /// The reason of a denial is told as a prompt where the protocol has no place for it.
+    pub reason_as_prompt: bool,
+}
+
+impl Default for Clearances {
+    fn default() -> Self {
+        Self {
+            quorum: ByRisk::default(),
+            local_only_from: None,
+            expire_after: ByRisk::default(),
+            on_expiry: OnExpiry::default(),
+            reason_as_prompt: true,
+        }
+    }
 }
 
 impl Clearances {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::access::{Api, Clearances, Operator, Webhook};
 use super::choices::{Framing, OnStop, PromptDelivery, Protocol};
-use super::stall::{Restart, RestartOverrides, Stall, StallOverrides};
+use super::stall::{Restart, RestartOverrides, Spend, SpendOverrides, Stall, StallOverrides};
 use super::table;
 use crate::policy::Rule;
 
@@ -33,6 +33,8 @@ pub struct Config {
     pub stall: Stall,
     #[serde(deserialize_with = "table::one")]
     pub restart: Restart,
+    #[serde(deserialize_with = "table::one")]
+    pub spend: Spend,
     #[serde(deserialize_with = "table::one")]
     pub retention: Retention,
     #[serde(deserialize_with = "table::one")]
@@ -214,6 +216,8 @@ pub struct AgentProfile {
     pub stall: StallOverrides,
     #[serde(deserialize_with = "table::one")]
     pub restart: RestartOverrides,
+    #[serde(deserialize_with = "table::one")]
+    pub spend: SpendOverrides,
     /// How an ACP agent logs in, where that takes no person.
     pub auth_method: Option<String>,
     /// Whether an ACP agent may have us read and write files for it.
@@ -244,6 +248,7 @@ impl Default for AgentProfile {
             limits: AgentLimits::default(),
             stall: StallOverrides::default(),
             restart: RestartOverrides::default(),
+            spend: SpendOverrides::default(),
             auth_method: None,
             offer_files: false,
             offer_terminals: false,

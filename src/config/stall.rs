@@ -112,6 +112,14 @@ layered! {
 }
 
 layered! {
+    /// What may be spent, by what agents say of it, before no new turn begins; 0 is no limit.
+    Spend, SpendOverrides {
+        per_session: f64 = 0.0,
+        per_day: f64 = 0.0,
+    }
+}
+
+layered! {
     /// When a process that has ended is started again by itself.
     Restart, RestartOverrides {
         policy: RestartPolicy = RestartPolicy::Never,

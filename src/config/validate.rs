@@ -1,10 +1,12 @@
 //! What the types cannot say: ranges, names, and what has to be there.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use super::access::Api;
 use super::environment::environment;
+use super::known::{KNOWN, known};
 use super::locate::KeyPath;
 use crate::domain::{Time, parse_duration};
 use crate::policy::{BadRule, Rules};
@@ -18,6 +20,7 @@ const STARTUP_SECONDS: RangeInclusive<u64> = 1..=3600;
 const WAIT_SECONDS: RangeInclusive<f64> = 0.0..=60.0;
 /// More within one window is no restart but a loop.
 const RESTARTS: RangeInclusive<u32> = 0..=100;
+const AMOUNT: RangeInclusive<f64> = 0.0..=1_000_000.0;
 /// The upper bounds of days and MiB keep sums with dates and byte counts far from overflow.
 const DAYS: RangeInclusive<u64> = 0..=36_500;
 const MIBS: RangeInclusive<u64> = 0..=1024 * 1024 * 1024;
@@ -44,6 +47,7 @@ pub(super) fn validate(config: &Config) -> Checked {
     within(&retention, "days", &config.retention.days, &DAYS)?;
     within(&retention, "max_mib", &config.retention.max_mib, &MIBS)?;
     within(&KeyPath::of(["restart"]), "budget", &config.restart.budget, &RESTARTS)?;
+    spend(&KeyPath::of(["spend"]), Some(config.spend.per_session), Some(config.spend.per_day))?;
     access(config)?;
     for (name, profile) in &config.agents {
         agent(&KeyPath::of(["agents", name]), name, profile)?;
@@ -109,6 +113,13 @@ fn access(config: &Config) -> Checked {
     Ok(())
 }
 
+fn spend(at: &KeyPath, per_session: Option<f64>, per_day: Option<f64>) -> Checked {
+    for (key, amount) in [("per_session", per_session), ("per_day", per_day)] {
+        amount.map_or(Ok(()), |amount| within(at, key, &amount, &AMOUNT))?;
+    }
+    Ok(())
+}
+
 fn limits(limits: &Limits) -> Checked {
     let at = KeyPath::of(["limits"]);
     within(&at, "max_sessions", &limits.max_sessions, &(1..=10_000))?;
@@ -164,6 +175,7 @@ fn agent(at: &KeyPath, name: &str, profile: &AgentProfile) -> Checked {
     if let Some(budget) = &profile.restart.budget {
         within(&at.key("restart"), "budget", budget, &RESTARTS)?;
     }
+    spend(&at.key("spend"), profile.spend.per_session, profile.spend.per_day)?;
     let (at_limits, limits) = (at.key("limits"), &profile.limits);
     for (key, limit, high) in [
         ("memory_mib", limits.memory_mib, 16 * 1024 * 1024),
@@ -187,8 +199,12 @@ fn workspace(at: &KeyPath, name: &str, workspace: &Workspace, config: &Config) -
     }
     without_nul(at_path, &path.to_string_lossy())?;
     match &workspace.agent {
-        Some(agent) if agent != DEMO_AGENT && !config.agents.contains_key(agent) => {
-            let known: Vec<_> = config.agents.keys().map(String::as_str).chain([DEMO_AGENT]).collect();
+        Some(agent)
+            if agent != DEMO_AGENT && !config.agents.contains_key(agent) && known(agent).is_none() =>
+        {
+            let built_in = KNOWN.iter().map(|known| known.name).chain([DEMO_AGENT]);
+            let known: BTreeSet<_> = config.agents.keys().map(String::as_str).chain(built_in).collect();
+            let known: Vec<_> = known.into_iter().collect();
             let message = format!("no agent is named {agent:?}, known agents are {}", known.join(", "));
             problem(at.key("agent"), message)
         }
@@ -381,8 +397,9 @@ mod tests {
         );
         check(
             "[agents.a]\ncommand = 'x'\n[workspaces.w]\npath = '/'\nagent = 'b'",
-            "5: workspaces.w.agent: no agent is named \"b\", known agents are a, demo",
+            "5: workspaces.w.agent: no agent is named \"b\", known agents are a, claude, codex, copilot, cursor, demo, gemini, goose, kimi, opencode, qwen, vibe",
         );
         accept("[workspaces.w]\npath = '/'\nagent = 'demo'");
+        accept("[workspaces.w]\npath = '/'\nagent = 'claude'");
     }
 }

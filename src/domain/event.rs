@@ -75,6 +75,13 @@ pub enum Kind {
     /// The agent waits for its service.
     StallLimited,
     StallLimitOver,
+    /// Something of the agent was set: its mode, its model, an option.
+    AgentSet,
+    AgentNotSet,
+    /// The sessions that it remembers itself.
+    AgentSessions,
+    /// No new turn begins: enough was spent.
+    SpendCapped,
 }
 
 impl Kind {
@@ -134,6 +141,10 @@ impl Kind {
             Self::StallReminder => "stall.reminder",
             Self::StallLimited => "stall.limited",
             Self::StallLimitOver => "stall.limit_over",
+            Self::AgentSet => "agent.set",
+            Self::AgentNotSet => "agent.not_set",
+            Self::AgentSessions => "agent.sessions",
+            Self::SpendCapped => "spend.capped",
         }
     }
 }

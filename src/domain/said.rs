@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Choice, Errand, Json, Reply, RequestId, Time};
+use super::{Answer, Choice, Controls, Errand, Json, Reply, RequestId, Set, Time, Tokens};
 
 /// One thing an agent said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,10 @@ pub enum Said {
     Ready {
         /// Takes words during a turn without being interrupted.
         steers: bool,
+        /// Tells which sessions it remembers.
+        lists: bool,
+        /// Goes on with a session of an earlier process.
+        resumed: bool,
         /// What it told about itself.
         info: Json,
     },
@@ -46,12 +50,35 @@ pub enum Said {
         request: RequestId,
         message: Json,
     },
+    /// What can be set, all of it.
+    Controls(Box<Controls>),
+    /// The sessions that it remembers itself, or why it does not tell.
+    Listed {
+        result: Json,
+        ok: bool,
+    },
+    /// Something could not be set.
+    NotSet {
+        reason: String,
+    },
+    /// What its life has cost so far, in millionths.
+    Cost {
+        micros: u64,
+        currency: Option<String>,
+    },
+    /// Words for a turn that runs were not taken.
+    NotSteered {
+        message: String,
+        /// To the agent none runs; its end is on the way if it does to us.
+        no_turn: bool,
+    },
     /// Anything else that it tells while it works.
     Update {
         params: Json,
     },
     TurnEnd {
         stop_reason: String,
+        tokens: Tokens,
         params: Json,
         /// All of it, in case there is no turn to be ended.
         message: Json,
@@ -227,6 +254,13 @@ pub enum Outbound {
     Cancel {
         request: RequestId,
     },
+    Set(Set),
+    /// Which sessions do you remember?
+    List,
+    /// A turn that was cancelled and never confirmed is not waited for any more.
+    Abandon,
+    /// The session ends: a last word, for agents that have one.
+    Close,
     /// In the words of the driver itself, which knows what it means.
     Text(String),
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LadderChoice, SessionId, Standing, Time, TurnId};
+use super::{LadderChoice, SessionId, Standing, Time, Told, TurnId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -111,6 +111,7 @@ pub struct SessionRecord {
     /// Why policy does not bind its agent, if it does not.
     pub unenforced: Option<String>,
     pub watched: Watched,
+    pub told: Told,
 }
 
 /// What the watch over a session has come to.

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use super::{fault, line, whole};
 use crate::domain::{
-    Answer, Ask, Call, Fault, FaultCode, Json, Outbound, Rejection, RequestId, Resets, Said,
+    Answer, Ask, Call, Controls, Fault, FaultCode, Json, Outbound, Rejection, RequestId, Resets, Said, Tokens,
 };
 use crate::wire::acp::answer::{AuthMethod, Can, Initialized, PromptDone, SessionStarted};
 use crate::wire::acp::request::{self, Elicitation, Permission, Request};
@@ -28,9 +28,12 @@ use crate::wire::acp::{VERSION, method, permission};
 use crate::wire::excerpt;
 use crate::wire::jsonrpc::{self, Message};
 
+mod controls;
 mod errands;
 #[cfg(test)]
 mod tests;
+
+use controls::cost_of;
 
 /// Tool calls that are remembered, for the permission request that may follow.
 const MAX_CALLS: usize = 32;
@@ -40,6 +43,15 @@ const MAX_CALL_BYTES: usize = 256 * 1024;
 const MAX_PENDING: usize = 64;
 /// The words at the end of a turn that are looked at for a limit.
 const MAX_LAST_WORDS: usize = 500;
+/// What is told again when a session is loaded. All else is news.
+const HISTORY: &[&str] = &[
+    "user_message_chunk",
+    "agent_message_chunk",
+    "agent_thought_chunk",
+    "tool_call",
+    "tool_call_update",
+    "plan",
+];
 /// Tools that change something.
 const ACTS: &[&str] = &["edit", "delete", "move", "execute"];
 
@@ -52,6 +64,8 @@ pub struct Setup {
     pub offer: Offer,
     /// How to log in, where that can be done without a person.
     pub auth_method: Option<String>,
+    /// A session of the agent's own to go on with.
+    pub resume: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -82,6 +96,10 @@ struct Mind {
     questions: BTreeMap<String, Json>,
     calls: VecDeque<(String, Json)>,
     last_words: String,
+    controls: Controls,
+    /// The words of nudges that wait for an answer, by our request.
+    #[serde(default)]
+    steering: BTreeMap<u64, String>,
 }
 
 /// What we have asked.
@@ -93,12 +111,16 @@ enum Pending {
     Load,
     Resume,
     Prompt,
+    Set,
+    List,
+    Steer,
     Other,
 }
 
 impl Acp {
     pub fn new(setup: Setup) -> Self {
-        Self { setup, mind: Mind { next_id: 1, ..Mind::default() }, dirty: true }
+        let earlier = setup.resume.clone();
+        Self { setup, mind: Mind { next_id: 1, earlier, ..Mind::default() }, dirty: true }
     }
 
     pub(super) fn save(&mut self) -> Option<Json> {
@@ -113,7 +135,7 @@ impl Acp {
 
     pub(super) fn inherit(&mut self, saved: &Json) {
         if let Ok(mind) = serde_json::from_str::<Mind>(saved.as_str()) {
-            self.mind.earlier = mind.session.or(mind.earlier);
+            self.mind.earlier = mind.session.or(mind.earlier).or(self.mind.earlier.take());
         }
     }
 
@@ -122,8 +144,10 @@ impl Acp {
         let id = self.mind.next_id;
         self.mind.next_id += 1;
         self.mind.pending.insert(id, about);
-        if self.mind.pending.len() > MAX_PENDING {
-            self.mind.pending.pop_first();
+        if self.mind.pending.len() > MAX_PENDING
+            && let Some((oldest, _)) = self.mind.pending.pop_first()
+        {
+            self.mind.steering.remove(&oldest);
         }
         self.dirty = true;
         RequestId::number(id)
@@ -138,6 +162,7 @@ impl Acp {
             Outbound::Prompt { text } => {
                 let session = self.mind.session.clone()?;
                 self.mind.last_words.clear();
+                self.mind.replaying = false;
                 self.mind.prompt = Some(self.mind.next_id);
                 let id = self.ask(Pending::Prompt);
                 Some(send::prompt(&id, &session, text))
@@ -145,7 +170,8 @@ impl Acp {
             Outbound::Interrupt { reason: _ } => self.mind.session.as_deref().map(send::cancel),
             Outbound::Nudge { message } => {
                 let session = self.mind.session.clone()?;
-                let id = self.ask(Pending::Other);
+                self.mind.steering.insert(self.mind.next_id, message.clone());
+                let id = self.ask(Pending::Steer);
                 Some(send::steer(&id, &session, message))
             }
             Outbound::Decision { request, option: Some(option), .. } => {
@@ -169,6 +195,21 @@ impl Acp {
                     FaultCode::Failed => jsonrpc::INTERNAL_ERROR,
                 };
                 Some(jsonrpc::error(request, code, message, None))
+            }
+            Outbound::Set(set) => self.set(set),
+            Outbound::List => {
+                let id = self.ask(Pending::List);
+                Some(send::session_list(&id, Some(&self.setup.workspace), None))
+            }
+            Outbound::Abandon => {
+                let prompt = self.mind.prompt.take()?;
+                self.dirty = true;
+                Some(send::cancel_request(&RequestId::number(prompt)))
+            }
+            Outbound::Close => {
+                let session = self.mind.session.clone().filter(|_| self.mind.can.close)?;
+                let id = self.ask(Pending::Other);
+                Some(send::session_close(&id, &session))
             }
             Outbound::Reply { request, reply } => Some(errands::answer(request, reply)),
             Outbound::Text(text) => Some(text.clone()),
@@ -195,7 +236,7 @@ impl Acp {
 
     pub(super) fn decode(&mut self, text: &str, said: &mut Vec<Said>) {
         match jsonrpc::parse(text) {
-            Ok(Message::Notification { method, params }) => said.extend(self.notified(&method, params, text)),
+            Ok(Message::Notification { method, params }) => self.notified(&method, params, text, said),
             Ok(Message::Request { id, method, params }) => {
                 said.push(self.requested(id, &method, params, text));
             }
@@ -214,36 +255,50 @@ impl Acp {
         }
     }
 
-    fn notified(&mut self, name: &str, params: Option<&RawValue>, text: &str) -> Option<Said> {
+    fn notified(&mut self, name: &str, params: Option<&RawValue>, text: &str, said: &mut Vec<Said>) {
         match (name, params) {
-            (method::SESSION_UPDATE, Some(params)) => self.updated(params),
+            (method::SESSION_UPDATE, Some(params)) => self.updated(params, said),
             (method::CANCEL_REQUEST, Some(params)) => match request::cancelled(params) {
-                Some(request) => Some(Said::Withdrawn { request, message: whole(text) }),
-                None => Some(Said::Unknown { message: whole(text), fault: None }),
+                Some(request) => said.push(Said::Withdrawn { request, message: whole(text) }),
+                None => said.push(Said::Unknown { message: whole(text), fault: None }),
             },
-            _ => Some(Said::Unknown { message: whole(text), fault: None }),
+            _ => said.push(Said::Unknown { message: whole(text), fault: None }),
         }
     }
 
-    fn updated(&mut self, params: &RawValue) -> Option<Said> {
-        if self.mind.replaying {
-            return None;
-        }
+    fn updated(&mut self, params: &RawValue, said: &mut Vec<Said>) {
         let plain = || Said::Update { params: Json::raw(params) };
-        let Some(update) = Update::look(params) else { return Some(plain()) };
+        let Some(update) = Update::look(params) else { return said.push(plain()) };
+        if self.mind.replaying && update.kind.as_deref().is_some_and(|kind| HISTORY.contains(&kind)) {
+            return;
+        }
         match update.kind.as_deref() {
             // By far the most.
             Some("agent_message_chunk") => {
                 if let Some(words) = update.text().filter(|_| self.mind.last_words.len() < MAX_LAST_WORDS) {
                     self.mind.last_words.extend(words.chars().take(MAX_LAST_WORDS));
                 }
-                Some(plain())
+                return said.push(plain());
             }
-            Some("tool_call" | "tool_call_update") => match update.detail() {
-                Detail::Tool(call) => Some(self.tool(&call, params)),
-                _ => Some(plain()),
-            },
-            _ => Some(plain()),
+            Some("agent_thought_chunk" | "user_message_chunk" | "plan") | None => return said.push(plain()),
+            Some(_) => {}
+        }
+        let detail = update.detail();
+        said.push(match &detail {
+            Detail::Tool(call) => self.tool(call, params),
+            _ => plain(),
+        });
+        match detail {
+            Detail::Usage(usage) => said.extend(usage.cost.and_then(|cost| cost_of(&cost))),
+            Detail::Mode(mode) => {
+                self.mind.controls.mode = Some(mode.into_owned());
+                said.push(self.controls());
+            }
+            Detail::Config(options) => {
+                self.mind.controls.options = Some(Json::raw(options));
+                said.push(self.controls());
+            }
+            Detail::Tool(_) | Detail::Plan(_) | Detail::Nothing => {}
         }
     }
 
@@ -260,8 +315,9 @@ impl Acp {
         };
         let open = matches!(merged.status.as_deref(), None | Some("pending" | "in_progress"));
         let title = merged.title.as_deref().or(merged.name.as_deref()).unwrap_or(&id).to_owned();
+        // Some say that it is under way and only then ask whether they may.
         let acts = merged.kind.as_deref().is_some_and(|kind| ACTS.contains(&kind))
-            && matches!(merged.status.as_deref(), Some("in_progress" | "completed"));
+            && merged.status.as_deref() == Some("completed");
         self.remember(&id, params, open);
         Said::Tool { acts, call: Some(Call { id, title, open }), params: Json::raw(params) }
     }
@@ -386,6 +442,13 @@ impl Acp {
             (Pending::Initialize | Pending::Authenticate, Err(error)) => self.unusable(error, said),
             (Pending::Prompt, Ok(result)) => self.done(result, text, said),
             (Pending::Prompt, Err(error)) => self.failed(error, text, said),
+            (Pending::Set, result) => {
+                said.push(Said::Unknown { message: whole(text), fault: None });
+                self.is_set(result, said);
+            }
+            (Pending::List, Ok(result)) => said.push(Said::Listed { result: Json::raw(result), ok: true }),
+            (Pending::List, Err(error)) => said.push(Said::Listed { result: Json::raw(error), ok: false }),
+            (Pending::Steer, result) => self.steered(number, result, text, said),
             (Pending::Other, _) => said.push(Said::Unknown { message: whole(text), fault: None }),
         }
     }
@@ -431,14 +494,21 @@ impl Acp {
         }
         let started = SessionStarted::read(result);
         let earlier = self.mind.earlier.take().filter(|_| resumed);
-        let Some(session) = started.session.map(Into::into).or(earlier) else {
+        let Some(session) = started.session.clone().map(Into::into).or(earlier) else {
             let reason = "its new session has no id".to_owned();
             return said.push(Said::Unusable { reason });
         };
-        self.mind.replaying = false;
+        // Some answer before they have told all of it: it goes on until they are asked something.
+        self.learn(&started);
         let info = Info { agent_session: &session, resumed, initialize: &self.mind.about, session: result };
-        said.push(Said::Ready { steers: self.mind.can.steer, info: Json::of(&info) });
+        said.push(Said::Ready {
+            steers: self.mind.can.steer,
+            lists: self.mind.can.list,
+            resumed,
+            info: Json::of(&info),
+        });
         self.mind.session = Some(session);
+        said.push(self.controls());
     }
 
     /// Without a log-in, one is tried if the profile says how.
@@ -468,7 +538,37 @@ impl Acp {
             said.push(limited(&limit, Json::raw(result)));
         }
         let (stop_reason, params) = (reason.to_owned(), Json::raw(result));
-        said.push(Said::TurnEnd { stop_reason, params, message: whole(text) });
+        let tokens = done.and_then(|done| done.tokens).unwrap_or_default();
+        let tokens = Tokens {
+            input: tokens.input.unwrap_or(0),
+            output: tokens.output.unwrap_or(0),
+            total: tokens.total.unwrap_or(0),
+        };
+        said.push(Said::TurnEnd { stop_reason, tokens, params, message: whole(text) });
+    }
+
+    /// Words that have found no turn, or that the agent does not take, are still to be said.
+    fn steered(
+        &mut self,
+        number: Option<u64>,
+        result: Result<&RawValue, &RawValue>,
+        text: &str,
+        said: &mut Vec<Said>,
+    ) {
+        #[derive(Deserialize)]
+        struct Steered {
+            outcome: String,
+        }
+        let message = number.and_then(|id| self.mind.steering.remove(&id));
+        said.push(Said::Unknown { message: whole(text), fault: None });
+        let no_turn = match result {
+            Ok(result) => match serde_json::from_str::<Steered>(result.get()) {
+                Ok(steered) if steered.outcome == "promptRequired" => true,
+                _ => return,
+            },
+            Err(_) => false,
+        };
+        said.extend(message.map(|message| Said::NotSteered { message, no_turn }));
     }
 
     fn failed(&mut self, error: &RawValue, text: &str, said: &mut Vec<Said>) {
@@ -480,7 +580,8 @@ impl Acp {
             Trouble::Cancelled => "cancelled".to_owned(),
             _ => format!("error: {}", failure.advice(&self.setup.agent, &self.mind.auth)),
         };
-        said.push(Said::TurnEnd { stop_reason, params: Json::raw(error), message: whole(text) });
+        let (tokens, params) = (Tokens::default(), Json::raw(error));
+        said.push(Said::TurnEnd { stop_reason, tokens, params, message: whole(text) });
     }
 }
 

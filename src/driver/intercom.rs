@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::{fault, line, whole};
-use crate::domain::{Ask, Call, Fault, FaultCode, Json, Outbound, Progress, Rejection, Resets, Said, Time};
+use crate::domain::{
+    Ask, Call, Fault, FaultCode, Json, Outbound, Progress, Rejection, Resets, Said, Time, Tokens,
+};
 use crate::wire::excerpt;
 use crate::wire::intercom::{self as wire, Bad, Inbound, Step, ToolUpdate};
 
@@ -39,9 +41,14 @@ pub(super) fn encode(message: &Outbound) -> Option<String> {
             wire::render(&wire::Outbound::Error { code: code.as_str(), message }, Some(request))
         }
         // There is no handshake, and nothing is taken back.
-        Outbound::Hello | Outbound::Cancel { .. } | Outbound::Reply { .. } | Outbound::Text(_) => {
-            return None;
-        }
+        Outbound::Hello
+        | Outbound::Cancel { .. }
+        | Outbound::Reply { .. }
+        | Outbound::Set(_)
+        | Outbound::List
+        | Outbound::Abandon
+        | Outbound::Close
+        | Outbound::Text(_) => return None,
     })
 }
 
@@ -77,6 +84,7 @@ fn said(message: Inbound<'_>, text: &str) -> Said {
         },
         Inbound::TurnEnd { stop_reason, params } => Said::TurnEnd {
             stop_reason: stop_reason.map_or_else(|| "end_turn".to_owned(), Into::into),
+            tokens: Tokens::default(),
             params: params.map_or_else(empty, Json::raw),
             message: whole(text),
         },

@@ -16,7 +16,7 @@ use super::commit::{self, Todo, Voice};
 use super::handle::{Arrival, CommandError, Desk, Done, Handle, Message, OnItsWay, Stopped};
 use super::stall::Vigil;
 use super::state::{Effect, Gone, How, Input, Judge, Refused, State};
-use crate::domain::{Ask, Delivery, Entry, Outbound, Said, Time};
+use crate::domain::{Ask, Delivery, Entry, Outbound, Said, Time, agent};
 use crate::driver::Driver;
 use crate::failpoint;
 use crate::host::{Activity, Keep, Ladder, News, Process, Spec};
@@ -459,13 +459,23 @@ impl Actor {
         }
     }
 
+    /// Only what is limited is counted.
+    fn spent_elsewhere(&self) -> u64 {
+        let spent = &self.state.told().spent;
+        if spent.cost_micros == 0 && self.vigil().spend.per_day.is_none() {
+            return 0;
+        }
+        let today = agent::day(Time::now());
+        self.plan.judge.spends(self.state.id(), today, spent.on(today))
+    }
+
     fn vigil(&self) -> Arc<Vigil> {
         self.plan.judge.vigil(&self.state.about)
     }
 
     fn step(&mut self, input: Input, effects: &mut Vec<Effect>) -> Result<(), Refused> {
-        let vigil = self.vigil();
-        commit::step(&mut self.state, &vigil, input, effects)
+        let (vigil, elsewhere) = (self.vigil(), self.spent_elsewhere());
+        commit::step(&mut self.state, &vigil, elsewhere, input, effects)
     }
 
     async fn absorb(&mut self, inputs: Vec<Input>, consumed: Option<u64>) {
@@ -476,9 +486,9 @@ impl Actor {
     async fn absorb_with(&mut self, inputs: Vec<Input>, consumed: Option<u64>, outgoing: Vec<Outgoing>) {
         let mut effects = std::mem::take(&mut self.unrecorded);
         effects.reserve(inputs.len() + 4);
-        let vigil = self.vigil();
+        let (vigil, elsewhere) = (self.vigil(), self.spent_elsewhere());
         for input in inputs {
-            if let Err(refused) = commit::step(&mut self.state, &vigil, input, &mut effects) {
+            if let Err(refused) = commit::step(&mut self.state, &vigil, elsewhere, input, &mut effects) {
                 tracing::error!(%refused, "what happened was refused");
             }
         }
@@ -539,7 +549,9 @@ impl Actor {
                 Todo::Send { n, message } => process.send(n, message),
                 Todo::Stop(How::Stop) => {
                     let reason = "the session is being stopped".to_owned();
-                    let interrupt = voice(&mut self.plan).say(&Outbound::Interrupt { reason });
+                    let mut voice = voice(&mut self.plan);
+                    let mut interrupt = voice.say(&Outbound::Interrupt { reason });
+                    interrupt.extend(voice.say(&Outbound::Close));
                     process.stop(Ladder { interrupt, ..self.plan.ladder.clone() });
                 }
                 Todo::Stop(How::Kill) => process.kill(),

@@ -33,11 +33,12 @@ impl Voice<'_> {
 pub(super) fn step(
     state: &mut State,
     vigil: &Vigil,
+    spent_elsewhere: u64,
     input: Input,
     effects: &mut Vec<Effect>,
 ) -> Result<(), Refused> {
     let mut seed = id::seed;
-    let mut cx = Cx { now: Time::now(), seed: &mut seed, vigil };
+    let mut cx = Cx { now: Time::now(), seed: &mut seed, vigil, spent_elsewhere };
     state.step(&mut cx, input, effects)
 }
 

@@ -12,7 +12,7 @@ use crate::store::{Outgoing, Store, StoreError};
 pub async fn bury(store: &Store, mut state: State, reason: &str) -> Result<(), StoreError> {
     let mut effects = Vec::new();
     let gone = Gone { reason: reason.to_owned(), ..Gone::default() };
-    if step(&mut state, &Vigil::off(), Input::Exited(Box::new(gone)), &mut effects).is_err() {
+    if step(&mut state, &Vigil::off(), 0, Input::Exited(Box::new(gone)), &mut effects).is_err() {
         return Ok(()); // it had ended before
     }
     let (mut write, _) = prepare(&mut state, effects, None);
@@ -23,7 +23,7 @@ pub async fn bury(store: &Store, mut state: State, reason: &str) -> Result<(), S
 /// A change to a session that has no process. The caller sees to it that nobody starts one meanwhile.
 pub async fn amend(store: &Store, mut state: State, input: Input) -> Result<(), CommandError> {
     let mut effects = Vec::new();
-    step(&mut state, &Vigil::off(), input, &mut effects)?;
+    step(&mut state, &Vigil::off(), 0, input, &mut effects)?;
     let (write, _) = prepare(&mut state, effects, None);
     Ok(store.write(Arc::new(write)).await?)
 }

@@ -84,6 +84,16 @@ pub struct Vigil {
     pub resume_after_limit: Option<Duration>,
     pub resume_text: String,
     pub restart: super::restart::Terms,
+    pub spend: Caps,
+    /// The reason of a denial is told as a prompt where the protocol has no place for it.
+    pub reason_as_prompt: bool,
+}
+
+/// What may be spent before no new turn begins, in millionths.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Caps {
+    pub per_session: Option<u64>,
+    pub per_day: Option<u64>,
 }
 
 impl Vigil {
@@ -104,6 +114,8 @@ impl Vigil {
             resume_after_limit: None,
             resume_text: String::new(),
             restart: super::restart::Terms::never(),
+            spend: Caps::default(),
+            reason_as_prompt: false,
         }
     }
 
@@ -347,7 +359,7 @@ impl Watch {
             Situation::Quiet
         };
         let why = self.reason(busy, running.is_some(), state);
-        let done = if state == Situation::Stuck { self.done(vigil) } else { None };
+        let done = if state == Situation::Working { None } else { self.done(vigil) };
         let since = if state == Situation::Working { turn } else { life };
         Standing { why, running, done, ..standing(state, since) }
     }
@@ -396,6 +408,11 @@ impl Watch {
         let looked = self.looked.filter(|looked| *looked <= now);
         let fresh = |time: &Time| looked.is_none_or(|looked| *time > looked);
         [sample, limit, climb, self.snoozed_until].into_iter().flatten().filter(fresh).min()
+    }
+
+    /// It was seen at work just now.
+    pub(super) fn stirs(&self, now: Time) -> bool {
+        self.stirred == Some(now)
     }
 
     /// It was classified.

@@ -30,7 +30,7 @@ use super::stall::{Vigil, Watch};
 use crate::domain::id::Seed;
 use crate::domain::{
     Ask, Choice, ClearanceId, Entry, Exit, Fact, Json, Kind, Outbound, PromptId, QuestionId, RequestId, Risk,
-    Ruling, SessionId, Standing, Time, Turn, TurnId, Verdict,
+    Ruling, SessionId, Standing, Time, Told, Turn, TurnId, Verdict,
 };
 
 mod agent;
@@ -40,6 +40,7 @@ mod operator;
 mod process;
 #[cfg(test)]
 mod tests;
+mod told;
 mod view;
 mod watch;
 
@@ -106,12 +107,18 @@ pub struct State {
     /// Takes words during a turn.
     #[serde(default)]
     steers: bool,
+    /// Tells which sessions it remembers.
+    #[serde(default)]
+    lists: bool,
     /// When it has to be ready, while it is not.
     #[serde(default)]
     ready_by: Option<Time>,
     /// When a turn that was cancelled counts as over, whatever the agent says.
     #[serde(default)]
     cancelled_by: Option<Time>,
+    /// What the agent told about itself.
+    #[serde(default)]
+    told: Told,
     /// What its driver has to remember.
     #[serde(default)]
     driver: Option<Json>,
@@ -177,6 +184,9 @@ pub trait Judge: Send + Sync {
 
     /// How sessions like this one are watched, as of now.
     fn vigil(&self, about: &About) -> Arc<Vigil>;
+
+    /// What this session has spent today, in millionths; answers what the others have.
+    fn spends(&self, session: SessionId, day: i64, micros: u64) -> u64;
 
     /// What holds for a request that cannot be assessed: the worst.
     fn unassessed(&self) -> Assessed;
@@ -268,6 +278,8 @@ pub struct Cx<'a> {
     pub seed: &'a mut dyn FnMut() -> Seed,
     /// How sessions like this one are watched.
     pub vigil: &'a Vigil,
+    /// What other sessions have spent today, in millionths.
+    pub spent_elsewhere: u64,
 }
 
 impl std::fmt::Debug for Cx<'_> {
@@ -336,8 +348,10 @@ impl State {
             asked: false,
             unenforced: None,
             steers: false,
+            lists: false,
             ready_by: None,
             cancelled_by: None,
+            told: Told::default(),
             driver: None,
             watch: Watch::default(),
             standing: None,

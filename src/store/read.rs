@@ -3,16 +3,17 @@
 use std::str::FromStr;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::de::DeserializeOwned;
 
 use super::{Store, StoreError};
-use crate::domain::{Event, Exit, Json, Phase, SessionId, SessionRecord, Time, Turn, Watched};
+use crate::domain::{Event, Exit, Json, Phase, SessionId, SessionRecord, Time, Told, Turn};
 
 /// A page of events holds at most this much data, so that a thousand huge lines do not fill the memory.
 const MAX_PAGE_BYTES: usize = 4 << 20;
 
 const SESSION: &str = "s.id, s.name, s.agent, s.protocol, s.workspace, s.phase, s.why, s.pid, s.generation, s.turn,
     s.turn_started_at, s.pending_clearances, s.pending_questions, s.queue, s.stderr_tail, s.created_at, s.started_at,
-    s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.unenforced, s.watched, s.key FROM sessions s";
+    s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.unenforced, s.watched, s.told, s.key FROM sessions s";
 
 /// A look-up by what a person typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,6 +112,18 @@ impl Store {
             })?;
             let consumed = u64::try_from(consumed).unwrap_or(0);
             Ok(Some(Stored { state, launch, consumed, outbox }))
+        })
+        .await
+    }
+
+    /// What all sessions have spent on a day, in millionths.
+    pub async fn spent_on(&self, day: i64) -> Result<Vec<(SessionId, u64)>, StoreError> {
+        self.read(move |connection| {
+            let sql = "SELECT s.id, s.told FROM sessions s WHERE s.told IS NOT NULL";
+            let told: Vec<(SessionId, Told)> =
+                rows(connection, sql, [], |row| Ok((text_id(row, 0)?, json_or_default(row, 1)?)))?;
+            let spent = told.into_iter().map(|(id, told)| (id, told.spent.on(day)));
+            Ok(spent.filter(|(_, micros)| *micros > 0).collect())
         })
         .await
     }
@@ -283,6 +296,14 @@ fn cut<T>(mut found: Vec<(T, i64)>, limit: usize) -> Page<T> {
     Page { items: found.into_iter().map(|(item, _)| item).collect(), next }
 }
 
+/// JSON that older rows do not have.
+fn json_or_default<T: DeserializeOwned + Default>(row: &Row<'_>, column: usize) -> Result<T, StoreError> {
+    match row.get::<_, Option<String>>(column)? {
+        None => Ok(T::default()),
+        Some(json) => serde_json::from_str(&json).map_err(|_| StoreError::Corrupt { what: "a session" }),
+    }
+}
+
 fn session(row: &Row<'_>) -> Result<(SessionRecord, i64), StoreError> {
     let corrupt = || StoreError::Corrupt { what: "a session" };
     let turn: Option<String> = row.get(9)?;
@@ -314,10 +335,8 @@ fn session(row: &Row<'_>) -> Result<(SessionRecord, i64), StoreError> {
         exit: (code.is_some() || signal.is_some()).then_some(Exit { code, signal }),
         end_reason: row.get(20)?,
         unenforced: row.get(21)?,
-        watched: match row.get::<_, Option<String>>(22)? {
-            None => Watched::default(),
-            Some(json) => serde_json::from_str(&json).map_err(|_| corrupt())?,
-        },
+        watched: json_or_default(row, 22)?,
+        told: json_or_default(row, 23)?,
     };
-    Ok((record, row.get(23)?))
+    Ok((record, row.get(24)?))
 }

@@ -211,6 +211,8 @@ const MIGRATIONS: &[&str] = &["
 ", "
     -- How its agent stands, its ladder: JSON, `NULL` before anything was known.
     ALTER TABLE sessions ADD COLUMN watched TEXT;
+    -- What its agent told about itself: JSON likewise.
+    ALTER TABLE sessions ADD COLUMN told TEXT;
     ALTER TABLE clearances ADD COLUMN more_paths TEXT NOT NULL DEFAULT '[]';
     CREATE INDEX sessions_shown ON sessions (key) WHERE phase <> 'ended';
 "];

@@ -42,6 +42,7 @@ fn record(id: SessionId) -> SessionRecord {
         end_reason: None,
         unenforced: None,
         watched: crate::domain::Watched::default(),
+        told: crate::domain::Told::default(),
     }
 }
 

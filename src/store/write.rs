@@ -126,11 +126,11 @@ impl Snapshot {
             .prepare_cached(
                 "INSERT INTO sessions (id, name, agent, protocol, workspace, phase, why, pid, generation, turn,
                      turn_started_at, pending_clearances, pending_questions, queue, stderr_tail, created_at,
-                     started_at, ended_at, exit_code, exit_signal, end_reason, unenforced, watched, launch,
+                     started_at, ended_at, exit_code, exit_signal, end_reason, unenforced, watched, told, launch,
                      state)
                  VALUES (:id, :name, :agent, :protocol, :workspace, :phase, :why, :pid, :generation, :turn,
                      :turn_started_at, :pending_clearances, :pending_questions, :queue, :stderr_tail, :created_at,
-                     :started_at, :ended_at, :exit_code, :exit_signal, :end_reason, :unenforced, :watched,
+                     :started_at, :ended_at, :exit_code, :exit_signal, :end_reason, :unenforced, :watched, :told,
                      coalesce(:launch, '{}'),
                      :state)
                  ON CONFLICT (id) DO UPDATE SET phase = :phase, why = :why, pid = :pid, generation = :generation,
@@ -138,7 +138,7 @@ impl Snapshot {
                      pending_questions = :pending_questions, queue = :queue, stderr_tail = :stderr_tail,
                      started_at = :started_at, ended_at = :ended_at, exit_code = :exit_code,
                      exit_signal = :exit_signal, end_reason = :end_reason, unenforced = :unenforced,
-                     watched = :watched, launch = coalesce(:launch, launch),
+                     watched = :watched, told = :told, launch = coalesce(:launch, launch),
                      state = :state",
             )?
             .execute(named_params! {
@@ -164,6 +164,7 @@ impl Snapshot {
                 ":exit_signal": r.exit.as_ref().and_then(|exit| exit.signal),
                 ":end_reason": r.end_reason,
                 ":unenforced": r.unenforced,
+                ":told": serde_json::to_string(&r.told).expect("it has string keys only"),
                 ":watched": serde_json::to_string(&r.watched).expect("it has string keys only"),
                 ":launch": self.launch,
                 ":state": self.state,

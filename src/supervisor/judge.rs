@@ -1,16 +1,21 @@
 //! What is found out about a request before it is recorded: the risk we see, what the rules say, how it is decided.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::vigil::Vigils;
 use crate::config::Config;
-use crate::domain::{Ask, Clearance, Grant, GrantId, Outcome, Risk, Ruling, Time, Verdict, hex};
+use crate::domain::{Ask, Clearance, Grant, GrantId, Outcome, Risk, Ruling, SessionId, Time, Verdict, hex};
 use crate::policy::{self, Resolved, Rule, Rules, Subject};
 use crate::session::{About, Assessed, Judge, Vigil};
 
 /// What is in force now. Cloneable; clones share it, so that a reload reaches every session.
 #[derive(Debug, Clone)]
-pub(super) struct Bench(Arc<RwLock<Arc<InForce>>>);
+pub(super) struct Bench {
+    force: Arc<RwLock<Arc<InForce>>>,
+    /// What each session has spent on the last day that it spent something, in millionths. Held for the moment of a sum.
+    spent: Arc<Mutex<HashMap<SessionId, (i64, u64)>>>,
+}
 
 /// Exchanged as a whole: a request is judged by one version of it.
 #[derive(Debug, Clone)]
@@ -139,7 +144,10 @@ fn tool(said: Option<&str>, runs: bool, edits: bool) -> Option<String> {
 
 impl Bench {
     pub(super) fn new(config: Arc<Config>) -> Self {
-        Self(Arc::new(RwLock::new(Arc::new(InForce::new(config, Vec::new())))))
+        Self {
+            force: Arc::new(RwLock::new(Arc::new(InForce::new(config, Vec::new())))),
+            spent: Arc::default(),
+        }
     }
 
     pub(super) fn config(&self) -> Arc<Config> {
@@ -147,17 +155,17 @@ impl Bench {
     }
 
     pub(super) fn in_force(&self) -> Arc<InForce> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.force.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn reload(&self, config: Config) {
-        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.force.write().unwrap_or_else(PoisonError::into_inner);
         let grants = current.grants.clone();
         *current = Arc::new(InForce::new(Arc::new(config), grants));
     }
 
     pub(super) fn revoke(&self, id: GrantId) {
-        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.force.write().unwrap_or_else(PoisonError::into_inner);
         let mut without = InForce::clone(&current);
         without.grants.retain(|(grant, _)| grant.id != id);
         *current = Arc::new(without);
@@ -174,12 +182,22 @@ impl Bench {
             Some((grant, rules?))
         });
         let compiled: Vec<_> = compiled.collect();
-        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.force.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(InForce { grants: compiled, ..InForce::clone(&current) });
     }
 }
 
 impl Judge for Bench {
+    fn spends(&self, session: SessionId, day: i64, micros: u64) -> u64 {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.retain(|_, (on, _)| *on == day);
+        if micros > 0 {
+            spent.insert(session, (day, micros));
+        }
+        let others = spent.iter().filter(|(id, _)| **id != session).map(|(_, (_, micros))| *micros);
+        others.fold(0, u64::saturating_add)
+    }
+
     fn vigil(&self, about: &About) -> Arc<Vigil> {
         self.in_force().vigils.of(about.agent.as_deref())
     }

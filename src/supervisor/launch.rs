@@ -7,11 +7,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Place, Seat, Supervisor};
-use crate::config::{AgentProfile, DEMO_AGENT, Framing, PromptDelivery, Protocol};
+use crate::config::{AgentProfile, Framing, PromptDelivery, Protocol};
 use crate::domain::{LadderChoice, SessionId, SessionRecord, Time};
 use crate::driver::Driver;
 use crate::driver::acp::{Acp, Setup};
-use crate::host::{Keep, Ladder, Limits, RunAs, Spec, agent_environment, resolve_program};
+use crate::host::{Keep, Ladder, Limits, RunAs, SpawnError, Spec, agent_environment, resolve_program};
 use crate::session::actor::Beginning;
 use crate::session::{About, CommandError, Input, Plan, Refused, StartError, State};
 use crate::store::{StoreError, Stored};
@@ -34,6 +34,8 @@ pub struct StartRequest {
     pub prompt: Option<String>,
     pub name: Option<String>,
     pub env: BTreeMap<String, String>,
+    /// A session of the agent's own to go on with.
+    pub resume: Option<String>,
     pub ladder: LadderChoice,
     pub by: String,
 }
@@ -70,6 +72,8 @@ struct Launch {
     protocol: Option<String>,
     args: Vec<String>,
     env: BTreeMap<String, String>,
+    #[serde(default)]
+    resume: Option<String>,
 }
 
 impl Supervisor {
@@ -86,6 +90,7 @@ impl Supervisor {
             protocol: request.protocol.map(|protocol| protocol.as_str().to_owned()),
             args: request.args,
             env: request.env,
+            resume: request.resume,
         };
         let profile = self.profile(&launch)?;
         let id = SessionId::mint();
@@ -194,7 +199,7 @@ impl Supervisor {
         Ok(workspace)
     }
 
-    /// The profile to start: a configured one, the demo, or what was given on the spot.
+    /// The profile to start: one that has a name, or what was given on the spot.
     fn profile(&self, launch: &Launch) -> Result<AgentProfile, StartRefused> {
         match (&launch.agent, &launch.command) {
             (Some(_), Some(_)) | (None, None) => {
@@ -210,28 +215,10 @@ impl Supervisor {
                 Err(StartRefused::Invalid("`args` goes with `command`; a profile has its own".to_owned()))
             }
             (Some(name), None) => self.agent(name).ok_or_else(|| {
-                let known: Vec<String> = self.agents().into_iter().map(|(name, _)| name).collect();
+                let known: Vec<String> = self.agents().into_iter().map(|agent| agent.name).collect();
                 StartRefused::Invalid(format!("no agent is named `{name}`; there is {}", known.join(", ")))
             }),
         }
-    }
-
-    fn agent(&self, name: &str) -> Option<AgentProfile> {
-        self.agents().into_iter().find(|(known, _)| known == name).map(|(_, profile)| profile)
-    }
-
-    /// Every profile that can be started, the built-in one included.
-    pub fn agents(&self) -> Vec<(String, AgentProfile)> {
-        let demo = AgentProfile {
-            description: Some("a friendly scripted agent that shows how intercom works".to_owned()),
-            // Our own binary, also after the file on disk was replaced.
-            command: "/proc/self/exe".to_owned(),
-            args: vec![DEMO_MODE.to_owned()],
-            ..AgentProfile::default()
-        };
-        let config = self.config();
-        let configured = config.agents.iter().map(|(name, profile)| (name.clone(), profile.clone()));
-        configured.chain([(DEMO_AGENT.to_owned(), demo)]).collect()
     }
 
     /// What is kept of a generation's process on disk.
@@ -289,7 +276,15 @@ impl Supervisor {
         let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
         let program = user.and_then(|user| {
             let program = resolve_program(&profile.command, workspace, path.as_deref());
-            Ok((program.map_err(|error| error.to_string())?, user))
+            let told = |error: SpawnError| match launch
+                .agent
+                .as_deref()
+                .and_then(|name| self.how_to_install(name))
+            {
+                Some(how) => format!("{error}; install it: {how}"),
+                None => error.to_string(),
+            };
+            Ok((program.map_err(told)?, user))
         });
         let spec = program.map(|(program, user)| Spec {
             user,
@@ -322,6 +317,7 @@ impl Supervisor {
                     ..Offer::default()
                 },
                 auth_method: profile.auth_method.clone(),
+                resume: launch.resume.clone(),
             }))),
         };
         let waits = profile.stop_waits(&config.stop);

@@ -3,10 +3,10 @@
 use futures_util::stream::{self, StreamExt};
 
 use super::Supervisor;
-use crate::domain::SessionId;
+use crate::domain::{SessionId, Time, agent};
 use crate::host::{self, Process};
 use crate::session::actor::{Beginning, Found as FoundProcess};
-use crate::session::{CommandError, Plan, StartError, State};
+use crate::session::{CommandError, Judge as _, Plan, StartError, State};
 use crate::store::{Found, StoreError};
 
 /// How many sessions are looked for at the same time.
@@ -31,6 +31,10 @@ impl std::fmt::Display for Recovered {
 impl Supervisor {
     /// Takes up every session that was live: reads on from where the log ends, and sends what was decided meanwhile.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
+        let today = agent::day(Time::now());
+        for (id, micros) in self.store().spent_on(today).await? {
+            self.0.bench.spends(id, today, micros);
+        }
         let live = self.store().live().await?;
         let found = stream::iter(live.iter().map(|id| self.recover_one(*id))).buffer_unordered(AT_ONCE);
         let found: Vec<Result<bool, StoreError>> = found.collect().await;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::{AgentProfile, Config, RestartPolicy};
-use crate::session::Vigil;
 use crate::session::restart::{Policy, Terms};
+use crate::session::{Caps, Vigil};
 
 /// For each profile, and for everybody else.
 #[derive(Debug, Clone)]
@@ -28,7 +28,18 @@ impl Vigils {
     }
 }
 
+/// 0 is no limit.
+fn micros(amount: f64) -> Option<u64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "validation lets in no others"
+    )]
+    (amount > 0.0).then_some((amount * 1e6) as u64)
+}
+
 fn vigil(config: &Config, profile: &AgentProfile) -> Vigil {
+    let spend = profile.spend.over(&config.spend);
     let (stall, restart) = (profile.stall.over(&config.stall), profile.restart.over(&config.restart));
     Vigil {
         ladder: stall.ladder.0,
@@ -44,6 +55,8 @@ fn vigil(config: &Config, profile: &AgentProfile) -> Vigil {
         reprompt_text: stall.reprompt_text,
         resume_after_limit: stall.resume_after_limit.0,
         resume_text: stall.resume_text,
+        spend: Caps { per_session: micros(spend.per_session), per_day: micros(spend.per_day) },
+        reason_as_prompt: config.clearances.reason_as_prompt,
         restart: Terms {
             policy: match restart.policy {
                 RestartPolicy::Never => Policy::Never,

@@ -62,6 +62,8 @@ const ENDPOINTS: &[(&str, &str, Option<&str>)] = &[
     ("POST", "/api/v1/sessions/none-such/nudge", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/interrupt", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/snooze", Some("operator")),
+    ("POST", "/api/v1/sessions/none-such/set", Some("operator")),
+    ("POST", "/api/v1/sessions/none-such/list", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/ladder", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/stop", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/kill", Some("admin")),

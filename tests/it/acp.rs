@@ -154,7 +154,7 @@ fn an_interrupt_cancels_the_turn_and_what_is_open_and_what_is_queued_follows() {
 #[test]
 fn a_cancel_that_is_ignored_counts_after_a_while_and_its_late_answer_for_nothing() {
     let daemon = Daemon::quick("");
-    let session = daemon.run_acp(&["ignore:cancel"]);
+    let session = daemon.run_acp(&["ignore:cancel", "ignore:cancel-request"]);
     let go = daemon.workspace().join("go");
     daemon.prompt(&session, &format!("wait-file:{};say:late", go.display()));
     daemon.cli(&["interrupt", &session]).ok();
@@ -206,13 +206,16 @@ fn an_open_permission_survives_a_killed_daemon() {
 
 #[test]
 fn a_session_is_gone_on_with_after_a_restart_as_the_agent_can() {
-    for (caps, resumed, replayed) in
-        [("load,resume", true, false), ("load", true, true), ("list", false, false)]
-    {
+    for (caps, replay, resumed) in [
+        ("load,resume", "replay:after", true),
+        ("load", "ids:from:1", true),
+        ("load", "replay:after", true),
+        ("list", "ids:from:1", false),
+    ] {
         let daemon = Daemon::quick("");
         let kept = daemon.workspace().join("sessions");
         let (caps, kept) = (format!("caps:{caps}"), format!("sessions:{}", kept.display()));
-        let session = daemon.run_acp(&[&caps, &kept]);
+        let session = daemon.run_acp(&[&caps, &kept, replay]);
         daemon.prompt(&session, "say:remember this");
         wait_turns(&daemon, &session, 1);
         daemon.end_session(&session, "kill");
@@ -225,7 +228,7 @@ fn a_session_is_gone_on_with_after_a_restart_as_the_agent_can() {
         wait_words(&daemon, &session, "go on");
         let events = daemon.so_far(&session);
         let told = words(&events).iter().filter(|text| *text == "remember this").count();
-        assert_eq!(told, 1, "what is replayed is in the log already: {caps} {replayed}");
+        assert_eq!(told, 1, "what is replayed is in the log already: {caps} {replay}");
     }
 }
 
@@ -340,4 +343,276 @@ fn a_wrapped_agent_and_what_it_runs_die_with_a_kill() {
     let child: i64 = wait_words(&daemon, &session, "child ")["child ".len()..].trim().parse().unwrap();
     daemon.end_session(&session, "kill");
     assert!(!crate::harness::alive(child));
+}
+
+/// Every variant of the schema, and some that nobody has invented yet, with fields that nobody knows.
+const UPDATES: &[&str] = &[
+    r#"{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"hi"}}"#,
+    r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"image","data":"aGk=","mimeType":"image/png"},"messageId":"m"}"#,
+    r#"{"sessionUpdate":"agent_thought_chunk","content":{"type":"resource","resource":{"blob":"aGk=","uri":"file:///a"}}}"#,
+    r#"{"sessionUpdate":"tool_call","toolCallId":"c","title":"t","kind":"edit","status":"pending","content":[{"type":"diff","path":"/w/a","oldText":null,"newText":"b\n"}],"locations":[{"path":"/w/a","line":3}],"rawInput":{"n":1.10}}"#,
+    r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","status":"completed","rawOutput":[1.50, 1e400],"more":{"z":1,"a":2}}"#,
+    r#"{"sessionUpdate":"plan","entries":[{"content":"c","priority":"high","status":"completed"}]}"#,
+    r#"{"sessionUpdate":"plan_update","plan":{"type":"items","planId":"p","entries":[]}}"#,
+    r#"{"sessionUpdate":"plan_removed","planId":"p"}"#,
+    r#"{"sessionUpdate":"available_commands_update","availableCommands":[{"name":"n","description":"d","input":{"hint":"h"}}]}"#,
+    r#"{"sessionUpdate":"current_mode_update","currentModeId":"https://x/modes#plan"}"#,
+    r#"{"sessionUpdate":"config_option_update","configOptions":[]}"#,
+    r#"{"sessionUpdate":"session_info_update","title":"\u00e9\ud83d\ude00"}"#,
+    r#"{"sessionUpdate":"usage_update","used":110,"size":200000,"cost":{"amount":0.0018,"currency":"USD"}}"#,
+    r#"{"sessionUpdate":"notice","severity":"warning","title":"t"}"#,
+    r#"{"sessionUpdate":"compaction_update","compactionId":"k","status":"in_progress"}"#,
+    r#"{"sessionUpdate":"compaction_summary_chunk","compactionId":"k","content":{"type":"text","text":"x"}}"#,
+    r#"{"sessionUpdate":"subagent_update","sessionId":"s2","title":"t"}"#,
+    r#"{"sessionUpdate":"session_message","messageId":"m","content":[{"type":"text","text":"x"}]}"#,
+    r#"{"sessionUpdate":"session_message_chunk","messageId":"m","content":{"type":"audio","data":"aGk=","mimeType":"audio/wav"}}"#,
+    r#"{ "later" : [ 1 , {"b":2,"a":1} ] , "sessionUpdate" : "from_the_future" , "big": 123456789012345678901234567890 }"#,
+    r#"{"sessionUpdate":7}"#,
+    r"{}",
+];
+
+#[test]
+fn nothing_that_an_agent_tells_is_lost_or_changed() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&[]);
+    let params =
+        |update: &str| format!(r#"{{"_meta":{{"k":1.0}},"sessionId":"$session","update":{update}}}"#);
+    let line = |update: &&str| {
+        format!(r#"raw:{{"jsonrpc":"2.0","method":"session/update","params":{}}}"#, params(update))
+    };
+    let unknown = r#"{"jsonrpc":"2.0","method":"_x/told","params":{"n":1.10},"extra":[1e400]}"#;
+    let mut steps: Vec<String> = UPDATES.iter().map(line).collect();
+    steps.push(format!("raw:{unknown}"));
+    daemon.prompt(&session, &json!(steps).to_string());
+    daemon.cli(&["wait", &session, "--for", "idle"]).ok();
+    let ready = daemon.wait_kind(&session, "agent.ready");
+    let own = ready["data"]["agent"]["agent_session"].as_str().unwrap().to_owned();
+    let log = daemon.cli(&["logs", &session, "--json"]).ok().stdout;
+    let told: Vec<&str> = log.lines().filter(|line| line.contains(r#""kind":"update""#)).collect();
+    assert_eq!(told.len(), UPDATES.len(), "{log}");
+    for (told, update) in told.iter().zip(UPDATES) {
+        let expected = format!(r#""data":{}"#, params(update).replace("$session", &own));
+        assert!(told.contains(&expected), "{expected}\n{told}");
+    }
+    assert!(log.contains(&format!(r#""message":{unknown}"#)), "{log}");
+}
+
+#[test]
+fn modes_models_and_options_are_set() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&["caps:modes,config,models"]);
+    let mut daemon = daemon;
+    let controls = daemon.until("its controls", |daemon| {
+        Some(daemon.show(&session)["controls"].clone()).filter(|controls| !controls.is_null())
+    });
+    let modes: Vec<&str> =
+        controls["modes"].as_array().unwrap().iter().map(|mode| mode["id"].as_str().unwrap()).collect();
+    let other = modes.iter().find(|mode| Some(**mode) != controls["mode"].as_str()).unwrap();
+    assert!(daemon.cli(&["mode", &session]).ok().stdout.contains(other));
+    daemon.cli(&["mode", &session, other]).ok();
+    let option = controls["options"][0]["id"].as_str().unwrap();
+    daemon.cli(&["mode", &session, "--option", &format!("{option}=other")]).ok();
+    daemon.cli(&["mode", &session, "--model", "m2"]).ok();
+    daemon.prompt(&session, "heard:session/set_mode;heard:session/set_config_option;heard:session/set_model");
+    wait_turns(&daemon, &session, 1);
+    let said = words(&daemon.so_far(&session)).join("\n");
+    for heard in [*other, option, "m2"] {
+        assert!(said.contains(heard), "{heard}: {said}");
+    }
+    // What the agent says of itself is what people see.
+    daemon.prompt(&session, "mode:elsewhere");
+    wait_turns(&daemon, &session, 2);
+    assert_eq!(daemon.show(&session)["controls"]["mode"], "elsewhere");
+    // Wrong ways are refused, by us or by the agent.
+    let path = format!("/api/v1/sessions/{session}/set");
+    refused(daemon.post(&path, &json!({})), 400, "bad_request");
+    refused(daemon.post(&path, &json!({ "mode": "a", "model": "b" })), 400, "bad_request");
+    let failing = daemon.run_acp(&["error:session/set_mode:-32602:no such mode"]);
+    daemon.cli(&["mode", &failing, "x"]).ok();
+    daemon.wait_kind(&failing, "agent.not_set");
+    let native = daemon.run(&["serve"]);
+    let path = format!("/api/v1/sessions/{native}/set");
+    refused(daemon.post(&path, &json!({ "mode": "a" })), 422, "nothing_to_set");
+}
+
+#[test]
+fn what_is_spent_is_summed_and_a_cap_stops_new_turns() {
+    let dir = home(&format!("{QUICK}[spend]\nper_session = 0.5\nper_day = 1.0\n"));
+    let mut daemon = Daemon::start_in(dir, &["--on-stop", "leave"], &[]);
+    let session = daemon.run_acp(&[]);
+    let usage =
+        r#"stop:{"stopReason":"end_turn","usage":{"inputTokens":10,"outputTokens":5,"totalTokens":15}}"#;
+    daemon.prompt(&session, &json!(["usage:10:100:0.3", usage]).to_string());
+    wait_turns(&daemon, &session, 1);
+    daemon.prompt(&session, &json!(["usage:20:100:0.6", usage]).to_string());
+    wait_turns(&daemon, &session, 2);
+    let spent = daemon.show(&session)["spent"].clone();
+    assert_eq!(
+        (&spent["turns"], &spent["total_tokens"], &spent["cost"]),
+        (&json!(2), &json!(30), &json!(0.6)),
+        "{spent}"
+    );
+    assert!(daemon.cli(&["show", &session]).ok().stdout.contains("2 turns, 30 tokens, 0.6000 USD"));
+    assert_eq!(daemon.prompt(&session, "say:more")["state"], "queued");
+    let capped = daemon.wait_kind(&session, "spend.capped");
+    assert_eq!(capped["data"]["why"], "0.60 of 0.50 USD are spent in this session");
+    let shown = daemon.show(&session);
+    assert_eq!((&shown["phase"], &shown["queue"]), (&json!("idle"), &json!(1)));
+    assert_eq!(shown["why"], "no new turn begins: 0.60 of 0.50 USD are spent in this session");
+    // What was spent today is known to the next daemon, and counts for all.
+    let other = daemon.run_acp(&[]);
+    daemon.prompt(&other, "usage:1:100:0.45");
+    wait_turns(&daemon, &other, 1);
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    daemon = Daemon::start_in(dir, &[], &[]);
+    let third = daemon.run_acp(&[]);
+    daemon.prompt(&third, "say:x");
+    let capped = daemon.wait_kind(&third, "spend.capped");
+    assert_eq!(capped["data"]["why"], "1.05 of 1.00 USD are spent today");
+}
+
+#[test]
+fn the_reason_of_a_denial_reaches_the_agent_as_a_prompt() {
+    for (config, told) in [("", true), ("[clearances]\nreason_as_prompt = false\n", false)] {
+        let daemon = Daemon::quick(config);
+        let session = daemon.run_acp(&[]);
+        daemon.prompt(&session, &format!("permission:{ALLOW}:run:make"));
+        let clearance = asked(&daemon, &session, 1);
+        let body = json!({ "decision": "deny", "reason": "say: use ninja" });
+        let (status, answer) = daemon.post(&format!("/api/v1/clearances/{clearance}/decision"), &body);
+        assert_eq!(status, 200, "{answer}");
+        wait_turns(&daemon, &session, if told { 2 } else { 1 });
+        let said = words(&daemon.so_far(&session)).join("\n");
+        assert_eq!(said.contains("denied: say: use ninja"), told, "{said}");
+    }
+}
+
+#[test]
+fn a_crash_is_followed_by_a_resume_and_by_the_last_prompt_if_the_profile_says_so() {
+    for (repeat, caps, resumed) in [(true, "load", true), (false, "resume", true), (true, "list", false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = dir.path().join("sessions");
+        let args = [format!("caps:{caps}"), format!("sessions:{}", kept.display())];
+        let daemon = Daemon::quick(&format!(
+            "[agents.weak]\ncommand = {}\nargs = {}\nprotocol = 'acp'\nrestart = {{ policy = 'on-failure', first_wait = '1s', repeat_prompt = {repeat} }}\n",
+            json!(acp_fixture()),
+            json!(args)
+        ));
+        let session = daemon.run_agent("weak");
+        daemon.wait_kind(&session, "agent.ready");
+        let (once, gone) = (daemon.workspace().join("once"), daemon.workspace().join("gone"));
+        // The first time it dies in the middle of it, with a permission open; the second time it gets to its end.
+        let exit = format!("exec:test -e {0} || touch {0}", once.display());
+        let steps = json!([
+            exit,
+            format!("ask:permission:{ALLOW}:run:make"),
+            format!("wait-file:{}", gone.display()),
+            "exit:3"
+        ]);
+        daemon.prompt(&session, &steps.to_string());
+        asked(&daemon, &session, 1);
+        std::fs::write(&gone, "").unwrap();
+        let closed = daemon.wait_kind(&session, "clearance.closed");
+        assert_eq!(closed["data"]["reason"], "the agent ended before it was decided");
+        let ready = daemon.wait_for(&session, "the second life", |event| {
+            event["kind"] == "agent.ready" && event["data"]["generation"] == 2
+        });
+        assert_eq!(ready["data"]["agent"]["resumed"], resumed, "{caps}");
+        let queued = |event: &Value| event["kind"] == "prompt.queued" && event["data"]["by"] == "intercom";
+        if repeat {
+            daemon.wait_for(&session, "the last prompt", queued);
+        } else {
+            assert!(!daemon.so_far(&session).iter().any(queued));
+        }
+        daemon.end_session(&session, "kill");
+    }
+}
+
+#[test]
+fn what_an_agent_remembers_is_listed_and_gone_on_with() {
+    let daemon = Daemon::quick("");
+    let kept = format!("sessions:{}", daemon.workspace().join("sessions").display());
+    let first = daemon.run_acp(&[&kept]);
+    daemon.prompt(&first, "title:the first");
+    wait_turns(&daemon, &first, 1);
+    let own = daemon.wait_kind(&first, "agent.ready")["data"]["agent"]["agent_session"].clone();
+    let own = own.as_str().unwrap();
+    let listed = daemon.cli(&["sessions", &first]).ok().stdout;
+    assert!(listed.contains(own) && listed.contains("the first"), "{listed}");
+    daemon.end_session(&first, "stop");
+    let body = json!({ "command": acp_fixture(), "args": [kept], "protocol": "acp", "resume": own });
+    let (_, second) = daemon.ask_to_start(body);
+    let second = second["id"].as_str().unwrap().to_owned();
+    let ready = daemon.wait_kind(&second, "agent.ready");
+    assert_eq!(
+        (&ready["data"]["agent"]["agent_session"], &ready["data"]["agent"]["resumed"]),
+        (&json!(own), &json!(true))
+    );
+    let cannot = daemon.run_acp(&["caps:load"]);
+    refused(daemon.post(&format!("/api/v1/sessions/{cannot}/list"), &json!({})), 422, "nothing_to_list");
+}
+
+#[test]
+fn who_asks_after_saying_that_it_is_under_way_is_not_unenforced() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&[]);
+    daemon.prompt(
+        &session,
+        &format!(
+            "tool:t1:run:make;tool-update:t1:in_progress;permission:{ALLOW}:run:make;tool-update:t1:completed"
+        ),
+    );
+    let clearance = asked(&daemon, &session, 1);
+    daemon.decide(&clearance, "approve");
+    wait_turns(&daemon, &session, 1);
+    assert!(of_kind(&daemon.so_far(&session), "session.unenforced").is_empty());
+    let other = daemon.run_acp(&[]);
+    daemon.prompt(&other, "tool:t1:run:make;tool-update:t1:completed");
+    daemon.wait_kind(&other, "session.unenforced");
+}
+
+#[test]
+fn what_is_new_while_a_session_is_loaded_is_kept() {
+    let daemon = Daemon::quick("");
+    let kept = format!("sessions:{}", daemon.workspace().join("sessions").display());
+    let session = daemon.run_acp(&[
+        "caps:load",
+        &kept,
+        "before:session/load:commands:review",
+        "before:session/load:update:{\"sessionUpdate\":\"invented\"}",
+        "before:session/load:think:again",
+    ]);
+    daemon.prompt(&session, "say:remember this");
+    wait_turns(&daemon, &session, 1);
+    daemon.end_session(&session, "kill");
+    daemon.cli(&["resume", &session]).ok();
+    daemon.wait_for(&session, "the second life", |event| {
+        event["kind"] == "agent.ready" && event["data"]["generation"] == 2
+    });
+    let events = daemon.so_far(&session);
+    let kinds: Vec<&str> = of_kind(&events, "update")
+        .into_iter()
+        .map(|event| event["data"]["update"]["sessionUpdate"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["agent_message_chunk", "available_commands_update", "invented"]);
+}
+
+#[test]
+fn a_nudge_that_the_agent_does_not_take_in_its_turn_is_said_all_the_same() {
+    let daemon = Daemon::quick("");
+    // Its turn is over, but we have not heard of that yet.
+    let session = daemon.run_acp(&["caps:steer", "delay:session/prompt:1000"]);
+    daemon.prompt(&session, "say:done");
+    wait_words(&daemon, &session, "done");
+    daemon.cli(&["nudge", &session, "say:anew"]).ok();
+    wait_words(&daemon, &session, "anew");
+    let end = wait_turns(&daemon, &session, 1);
+    assert_eq!(end["data"]["stop_reason"], "end_turn");
+    // It cannot do what it said that it could.
+    let session = daemon.run_acp(&["caps:steer", "error:_session/steering:internal"]);
+    daemon.prompt(&session, "hang");
+    daemon.cli(&["nudge", &session, "say:anew"]).ok();
+    wait_words(&daemon, &session, "anew");
+    let end = wait_turns(&daemon, &session, 1);
+    assert_eq!(end["data"]["stop_reason"], "cancelled");
 }

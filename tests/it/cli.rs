@@ -224,7 +224,13 @@ fn what_is_not_there_is_said_by_its_name() {
         assert_eq!(ran.stderr, format!("error: no {what} is known as `nobody`\n"), "{args:?}");
     }
     let ran = daemon.cli(&["run", "--agent", "nobody"]);
-    assert_eq!((ran.code, ran.stderr.as_str()), (1, "error: no agent is named `nobody`; there is demo\n"));
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (
+            1,
+            "error: no agent is named `nobody`; there is claude, codex, copilot, cursor, gemini, goose, kimi, opencode, qwen, vibe, demo\n"
+        )
+    );
     let ran = daemon.cli(&["run", "--", "./no-such-agent"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (1, "error: command not found: ./no-such-agent\n"));
     for (list, nothing) in [

@@ -5,6 +5,7 @@
 mod access;
 mod acp;
 mod acp_calls;
+mod agents;
 mod cli;
 mod contract;
 mod decisions;
@@ -15,6 +16,7 @@ mod faults;
 mod harness;
 mod layers;
 mod openapi;
+mod peers;
 mod policy;
 mod process;
 mod protocol_doc;

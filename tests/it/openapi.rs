@@ -106,6 +106,10 @@ fn every_answer_is_as_described() {
     described.call("POST", "/sessions/{id}/interrupt", &id, "", Some(&json!({})));
     described.call("POST", "/sessions/{id}/snooze", &id, "", Some(&json!({ "for": "1m" })));
     described.call("POST", "/sessions/{id}/ladder", &id, "", Some(&json!({ "ladder": "off" })));
+    let acp = daemon.run_acp(&[]);
+    described.call("POST", "/sessions/{id}/set", &acp, "", Some(&json!({ "mode": "x" })));
+    described.call("GET", "/sessions/{id}", &acp, "", None);
+    described.call("POST", "/sessions/{id}/list", &acp, "", Some(&json!({})));
     described.call("POST", "/policy/test", "", "", Some(&json!({ "rules": "[[rule]]\nthen = \"allow\"" })));
     described.call("POST", "/policy/test", "", "", Some(&json!({ "rules": "[[rule]]\nthen = \"perhaps\"" })));
     described.call("DELETE", "/grants/{id}", "grt_0000000000000000", "", None);

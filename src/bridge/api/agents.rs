@@ -10,6 +10,7 @@ use super::error::ApiError;
 use super::extract::{Query, ShortList, limit};
 use super::view::List;
 use crate::config::DEMO_AGENT;
+use crate::supervisor::Agent;
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct AgentView {
@@ -17,6 +18,8 @@ pub(super) struct AgentView {
     description: Option<String>,
     command: String,
     protocol: &'static str,
+    /// `built_in`, `installed`, `on_demand` (fetched when it is started) or `missing`.
+    availability: &'static str,
 }
 
 /// All of them, whatever the limit: there are never many.
@@ -25,11 +28,13 @@ pub(super) async fn list(
     Query(query): Query<ShortList>,
 ) -> Result<Json<List<AgentView>>, ApiError> {
     limit(query.limit)?;
-    let agents = api.supervisor().agents().into_iter().map(|(name, profile)| AgentView {
-        command: if name == DEMO_AGENT { "(built in)".to_owned() } else { profile.command },
-        name,
-        description: profile.description,
-        protocol: profile.protocol.as_str(),
-    });
+    let agents =
+        api.supervisor().agents().into_iter().map(|Agent { name, profile, availability }| AgentView {
+            command: if name == DEMO_AGENT { "(built in)".to_owned() } else { profile.command },
+            name,
+            description: profile.description,
+            protocol: profile.protocol.as_str(),
+            availability: availability.as_str(),
+        });
     Ok(Json(List::whole(agents.collect())))
 }

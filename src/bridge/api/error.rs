@@ -103,6 +103,8 @@ impl From<CommandError> for ApiError {
                 Refused::Stopping => Self::conflict("ended", message),
                 Refused::Approved(_) => Self::conflict("already_approved", message),
                 Refused::OptionRequired(_) => Self::unprocessable("option_required", message),
+                Refused::NothingToList => Self::unprocessable("nothing_to_list", message),
+                Refused::NothingToSet => Self::unprocessable("nothing_to_set", message),
                 Refused::OtherOption(_) => Self::conflict("other_option", message),
                 Refused::Starting => Self::conflict("starting", message),
                 Refused::Unread(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "agent_not_reading", message),

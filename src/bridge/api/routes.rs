@@ -16,7 +16,7 @@ use super::access::require;
 use super::extract::ShortList;
 use super::view::{ClearanceView, EventPage, List, PromptView, QuestionView, SessionView, TokenView};
 use super::{
-    Api, agents, audit, clearances, events, health, idempotency, policy, prompts, questions, sessions,
+    Api, agents, audit, clearances, events, health, idempotency, policy, prompts, questions, sessions, set,
     tokens, watch,
 };
 use crate::domain::Role;
@@ -117,6 +117,8 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&post), "/sessions/{id}/nudge", Operator, "Reminds an agent that seems stuck", sessions::nudge).body::<sessions::Nudge>().answers::<sessions::Nudged>(202),
         Endpoint::new(of(&post), "/sessions/{id}/interrupt", Operator, "Ends the agent's turn", sessions::interrupt).body::<sessions::Interrupt>().answers::<sessions::Interrupted>(202),
         Endpoint::new(of(&post), "/sessions/{id}/snooze", Operator, "No steps about a stall for a while", watch::snooze).body::<watch::Snooze>().answers::<SessionView>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/list", Operator, "The sessions that the agent itself remembers", set::list).answers::<Value>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/set", Operator, "Sets the agent's mode, model or an option", set::set).body::<set::SetBody>().answers::<set::SetView>(202),
         Endpoint::new(of(&post), "/sessions/{id}/ladder", Operator, "What is done when it is stuck", watch::ladder).body::<watch::Ladder>().answers::<SessionView>(200),
         Endpoint::new(of(&post), "/sessions/{id}/stop", Operator, "Stops the agent, gently first; answers when its tree is gone", sessions::stop).answers::<sessions::Ended>(200),
         Endpoint::new(of(&post), "/sessions/{id}/kill", Admin, "Ends the agent at once; answers when its tree is gone", sessions::kill).answers::<sessions::Ended>(200),

@@ -56,6 +56,8 @@ pub(super) struct Start {
     env: BTreeMap<String, String>,
     /// What is done when it is stuck: `on` (as configured), `off`, or its own steps with commas between them.
     ladder: Option<String>,
+    /// A session of an ACP agent's own to go on with.
+    resume: Option<String>,
 }
 
 pub(super) async fn start(
@@ -78,6 +80,7 @@ pub(super) async fn start(
         prompt: start.prompt,
         name: start.name,
         env: start.env,
+        resume: start.resume,
         ladder: start.ladder.as_deref().map(parse_ladder).transpose()?.unwrap_or_default(),
         by,
     };
@@ -163,7 +166,7 @@ pub(super) async fn interrupt(
 }
 
 /// An agent that went before it took the message has closed its stdin, whichever we heard of first.
-fn told(delivery: Option<Delivery>) -> (&'static str, Option<String>) {
+pub(super) fn told(delivery: Option<Delivery>) -> (&'static str, Option<String>) {
     let delivery = delivery.unwrap_or_else(|| Delivery::Failed(Delivery::STREAM_CLOSED.to_owned()));
     (delivery.as_str(), delivery.cause().map(str::to_owned))
 }

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::set::{self, ControlsView, SpentView};
 use super::watch::{self, StandingView};
 use crate::domain::{
     AuditRow, Choice, Clearance, Event, Prompt, PromptState, Question, Role, Ruling, SessionRecord, Time,
@@ -60,6 +61,10 @@ pub(super) struct SessionView {
     unenforced: Option<String>,
     /// How its agent stands; `null` without one that runs.
     standing: Option<StandingView>,
+    /// What can be set of its agent, and what is; `null` where nothing can.
+    controls: Option<ControlsView>,
+    /// What it has used, by its agent's own word; `null` if that says nothing.
+    spent: Option<SpentView>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -110,6 +115,7 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
     let live = live.filter(|_| record.phase.is_live());
     let now = Time::now();
     let (why, standing) = (watch::why(&record, now), watch::standing(&record, now));
+    let (controls, spent) = (set::controls(&record.told), set::spent(&record.told));
     let exit = record.end_reason.map(|reason| {
         let exit = record.exit.unwrap_or_default();
         ExitView { code: exit.code, signal: exit.signal, reason: Some(reason) }
@@ -123,6 +129,8 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
         phase: record.phase.as_str(),
         why,
         standing,
+        controls,
+        spent,
         pid: record.pid,
         generation: record.generation,
         turn: record

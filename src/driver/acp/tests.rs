@@ -1,1 +1,220 @@
+//! Conversations with the driver alone: lines in, what was said out, and the other way round.
 
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+struct Talk {
+    driver: Acp,
+}
+
+impl Talk {
+    fn new() -> Self {
+        let workspace = "/w".to_owned();
+        Self { driver: Acp::new(Setup { agent: "fox".into(), workspace, ..Setup::default() }) }
+    }
+
+    fn ready() -> Self {
+        let mut talk = Self::new();
+        talk.tell(&Outbound::Hello);
+        talk.hear(&json!({ "id": 1, "result": { "protocolVersion": 1, "agentCapabilities": { "loadSession": true } } }));
+        talk.hear(&json!({ "id": 2, "result": { "sessionId": "s1" } }));
+        talk
+    }
+
+    fn hear(&mut self, line: &Value) -> Vec<Said> {
+        let mut said = Vec::new();
+        self.driver.decode(&line.to_string(), &mut said);
+        said
+    }
+
+    fn tell(&mut self, message: &Outbound) -> Value {
+        serde_json::from_str(&self.driver.encode(message).unwrap()).unwrap()
+    }
+
+    /// Another daemon goes on with what the first one kept.
+    fn again(&mut self) {
+        let saved = self.driver.save().unwrap_or_else(|| Json::of(&self.driver.mind));
+        let mut driver = Acp::new(self.driver.setup.clone());
+        driver.restore(&saved);
+        self.driver = driver;
+    }
+}
+
+fn told(said: &[Said]) -> Value {
+    match said {
+        [Said::Tell { text }] => serde_json::from_str(text).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_handshake_goes_step_by_step_also_across_daemons() {
+    let mut talk = Talk::new();
+    let hello = talk.tell(&Outbound::Hello);
+    assert_eq!((&hello["method"], &hello["params"]["protocolVersion"]), (&json!("initialize"), &json!(1)));
+    talk.again();
+    let said = talk.hear(&json!({ "id": 1, "result": { "protocolVersion": 1 } }));
+    let new = told(&said);
+    assert_eq!((&new["method"], &new["params"]["cwd"]), (&json!("session/new"), &json!("/w")));
+    talk.again();
+    let said = talk.hear(&json!({ "id": 2, "result": { "sessionId": "s1" } }));
+    assert!(matches!(&said[..], [Said::Ready { steers: false, .. }, Said::Controls(_)]), "{said:?}");
+    let prompt = talk.tell(&Outbound::Prompt { text: "go".into() });
+    assert_eq!(prompt["params"]["sessionId"], "s1");
+}
+
+#[test]
+fn an_earlier_session_is_loaded_and_its_history_not_told_again() {
+    let mut talk = Talk::ready();
+    let saved = talk.driver.save().unwrap();
+    let mut next = Talk::new();
+    next.driver.inherit(&saved);
+    next.tell(&Outbound::Hello);
+    let said = next.hear(
+        &json!({ "id": 1, "result": { "protocolVersion": 1, "agentCapabilities": { "loadSession": true } } }),
+    );
+    let load = told(&said);
+    assert_eq!((&load["method"], &load["params"]["sessionId"]), (&json!("session/load"), &json!("s1")));
+    let update = json!({ "method": "session/update", "params": { "sessionId": "s1", "update": { "sessionUpdate": "plan" } } });
+    assert!(next.hear(&update).is_empty(), "it is in the log already");
+    let said = next.hear(&json!({ "id": 2, "result": null }));
+    assert!(matches!(&said[0], Said::Ready { resumed: true, .. }), "{said:?}");
+    assert!(next.hear(&update).is_empty(), "some go on after they have answered");
+    next.tell(&Outbound::Prompt { text: "go".into() });
+    assert_eq!(next.hear(&update).len(), 1);
+    // One that cannot be found begins anew.
+    let mut lost = Talk::new();
+    lost.driver.inherit(&saved);
+    lost.tell(&Outbound::Hello);
+    lost.hear(
+        &json!({ "id": 1, "result": { "protocolVersion": 1, "agentCapabilities": { "loadSession": true } } }),
+    );
+    let said = lost.hear(&json!({ "id": 2, "error": { "code": -32002, "message": "not found" } }));
+    assert!(
+        said.iter().any(|said| matches!(said, Said::Tell { text } if text.contains("session/new"))),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn only_the_answer_to_the_last_prompt_ends_the_turn() {
+    let mut talk = Talk::ready();
+    let first = talk.tell(&Outbound::Prompt { text: "one".into() })["id"].clone();
+    let taken_back = talk.tell(&Outbound::Abandon);
+    assert_eq!(
+        (&taken_back["method"], &taken_back["params"]["requestId"]),
+        (&json!("$/cancel_request"), &first)
+    );
+    let second = talk.tell(&Outbound::Prompt { text: "two".into() })["id"].clone();
+    let said = talk.hear(&json!({ "id": first, "result": { "stopReason": "cancelled" } }));
+    assert!(matches!(&said[..], [Said::Unknown { fault: None, .. }]), "{said:?}");
+    let said = talk.hear(&json!({ "id": second, "result": { "stopReason": "end_turn" } }));
+    assert!(matches!(&said[..], [Said::TurnEnd { .. }]), "{said:?}");
+    let said = talk.hear(&json!({ "id": second, "result": { "stopReason": "end_turn" } }));
+    assert!(matches!(&said[..], [Said::Unknown { .. }]), "once: {said:?}");
+}
+
+#[test]
+fn ids_of_both_sides_do_not_meet() {
+    let mut talk = Talk::ready();
+    let prompt = talk.tell(&Outbound::Prompt { text: "go".into() })["id"].clone();
+    let ask = json!({ "id": prompt, "method": "session/request_permission", "params": { "sessionId": "s1",
+        "toolCall": { "toolCallId": "t", "title": "T" }, "options": [{ "optionId": "y", "name": "Y", "kind": "allow_once" }] } });
+    let said = talk.hear(&ask);
+    let [Said::Clearance(ask)] = &said[..] else { panic!("{said:?}") };
+    let option = Some("y".to_owned());
+    let decision = Outbound::Decision { request: ask.request.clone(), approved: true, reason: None, option };
+    let answer = talk.tell(&decision);
+    assert_eq!(
+        answer,
+        json!({ "jsonrpc": "2.0", "id": prompt, "result": { "outcome": { "outcome": "selected", "optionId": "y" } } })
+    );
+    let said = talk.hear(&json!({ "id": prompt, "result": { "stopReason": "end_turn" } }));
+    assert!(matches!(&said[..], [Said::TurnEnd { .. }]), "{said:?}");
+}
+
+#[test]
+fn what_was_announced_of_a_tool_is_on_its_card() {
+    let mut talk = Talk::ready();
+    talk.hear(&json!({ "method": "session/update", "params": { "sessionId": "s1", "update": { "sessionUpdate": "tool_call",
+        "toolCallId": "t", "title": "Write", "kind": "edit", "status": "pending",
+        "content": [{ "type": "diff", "path": "/w/a", "oldText": "a\n", "newText": "b\n" }] } } }));
+    talk.again();
+    let said = talk.hear(&json!({ "id": 0, "method": "session/request_permission",
+        "params": { "sessionId": "s1", "toolCall": { "toolCallId": "t" }, "options": [] } }));
+    let [Said::Clearance(ask)] = &said[..] else { panic!("{said:?}") };
+    assert_eq!((ask.title.as_str(), ask.file_path.as_deref()), ("Write", Some("/w/a")));
+    assert!(ask.diff.as_deref().unwrap().contains("+b"), "{ask:?}");
+}
+
+#[test]
+fn what_is_remembered_is_bounded() {
+    let mut talk = Talk::ready();
+    for n in 0..100 {
+        let title = "t".repeat(if n % 2 == 0 { 300_000 } else { 10 });
+        talk.hear(&json!({ "method": "session/update", "params": { "sessionId": "s1", "update": {
+            "sessionUpdate": "tool_call", "toolCallId": format!("t{n}"), "title": title } } }));
+        talk.tell(&Outbound::Nudge { message: "x".into() });
+        talk.hear(&json!({ "method": "session/update", "params": { "sessionId": "s1", "update": {
+            "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": "w".repeat(10_000) } } } }));
+    }
+    let mind = Json::of(&talk.driver.mind);
+    assert!(mind.as_str().len() < 50_000, "{} bytes", mind.as_str().len());
+}
+
+proptest! {
+    /// Whatever an agent sends, each line says at most a few things, and what it does not mean is kept.
+    #[test]
+    fn no_line_is_lost_and_none_panics(lines in prop::collection::vec(line(), 1..20)) {
+        let mut talk = Talk::new();
+        talk.tell(&Outbound::Hello);
+        for line in lines {
+            let mut said = Vec::new();
+            talk.driver.decode(&line, &mut said);
+            prop_assert!(said.len() <= 3, "{line}: {said:?}");
+            let replays = talk.driver.mind.replaying;
+            prop_assert!(!said.is_empty() || replays, "{line} is lost");
+            talk.again();
+        }
+    }
+}
+
+fn line() -> impl Strategy<Value = String> {
+    let id = prop_oneof![(0..4_u64).prop_map(|n| json!(n)), Just(json!("x")), Just(Value::Null)];
+    let method = prop::sample::select(vec![
+        "session/update",
+        "session/request_permission",
+        "elicitation/create",
+        "fs/read_text_file",
+        "$/cancel_request",
+        "_x",
+    ]);
+    let params = prop::sample::select(vec![
+        json!({}),
+        json!([1]),
+        json!({ "requestId": 1 }),
+        json!({ "sessionId": "s", "update": { "sessionUpdate": "tool_call", "toolCallId": "t" } }),
+        json!({ "sessionId": "s", "update": { "sessionUpdate": "usage_update", "cost": { "amount": -1 } } }),
+        json!({ "sessionId": "s", "toolCall": { "toolCallId": "t" }, "options": [{ "optionId": 5 }] }),
+        json!({ "message": "m", "requestedSchema": { "properties": { "a": {} } } }),
+    ]);
+    let result = prop::sample::select(vec![
+        json!(null),
+        json!({ "protocolVersion": 1, "agentCapabilities": { "loadSession": true } }),
+        json!({ "protocolVersion": 2 }),
+        json!({ "sessionId": "s1" }),
+        json!({ "stopReason": "end_turn" }),
+    ]);
+    prop_oneof![
+        (id.clone(), method.clone(), params.clone()).prop_map(|(id, method, params)| {
+            json!({ "id": id, "method": method, "params": params }).to_string()
+        }),
+        (method, params)
+            .prop_map(|(method, params)| json!({ "method": method, "params": params }).to_string()),
+        (id.clone(), result).prop_map(|(id, result)| json!({ "id": id, "result": result }).to_string()),
+        id.prop_map(|id| json!({ "id": id, "error": { "code": -32000, "message": "log in" } }).to_string()),
+        "[ -~]{1,40}".prop_filter("an empty line means nothing", |text| !text.trim().is_empty()),
+    ]
+}

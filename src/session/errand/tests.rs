@@ -20,6 +20,10 @@ impl Judge for Says {
     fn unassessed(&self) -> Assessed {
         self.0.clone()
     }
+
+    fn spends(&self, _: SessionId, _: i64, micros: u64) -> u64 {
+        micros
+    }
 }
 
 fn about() -> (tempfile::TempDir, About) {

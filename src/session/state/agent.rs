@@ -93,11 +93,27 @@ impl State {
                 }
                 self.prompt_with_heartbeat(out);
             }
+            Said::Controls(controls) => self.controls(*controls),
+            Said::NotSet { reason } => {
+                out.record(Kind::AgentNotSet, Json::of(&serde_json::json!({ "reason": reason })));
+            }
+            Said::Cost { micros, currency } => self.cost(micros, currency.as_deref(), out),
             Said::Update { params } => out.record(Kind::Update, params),
             Said::Tell { text } => self.send(Outbound::Text(text), Carries::Other, out),
-            Said::Ready { steers, info } => self.ready(steers, Some(&info), out),
+            Said::Ready { steers, lists, resumed, info } => {
+                self.lists = lists;
+                if !resumed {
+                    self.told.spent.anew();
+                }
+                self.ready(steers, Some(&info), out);
+            }
+            Said::Listed { result, ok } => {
+                let kind = if ok { Kind::AgentSessions } else { Kind::AgentNotSet };
+                out.record(kind, result);
+            }
             Said::Unusable { reason } => self.unusable(reason, out),
             Said::Withdrawn { request, message } => self.withdrawn(request, &message, out),
+            Said::NotSteered { message, no_turn } => self.not_steered(message, no_turn, out),
             Said::Limited { kind, resets, params } => self.limited(&kind, resets, &params, out),
             Said::Clearance(ask) => self.open_clearance(ask, Assessed::default(), out),
             // What nobody has looked at is not done.
@@ -124,7 +140,8 @@ impl State {
             Said::TurnEnd { message, .. } if self.turn.is_none() => {
                 out.record(Kind::Unknown, Json::of(&Unknown { message: &message }));
             }
-            Said::TurnEnd { stop_reason, params, .. } => {
+            Said::TurnEnd { stop_reason, tokens, params, .. } => {
+                self.told.spent.add_turn(tokens);
                 self.end_turn_as_told(&stop_reason, &params, out);
                 if self.about.strict {
                     self.cancel_open("its turn ended before it was decided", out);

@@ -2,7 +2,7 @@
 
 use super::{Assessed, How};
 use crate::domain::{
-    Answer, Ask, ClearanceId, Errand, Exit, LadderChoice, PromptId, QuestionId, RequestId, Time, Verdict,
+    Answer, Ask, ClearanceId, Errand, Exit, LadderChoice, PromptId, QuestionId, RequestId, Set, Time, Verdict,
 };
 use crate::host::Activity;
 use crate::session::errand::{Deed, Looked, Trouble};
@@ -94,6 +94,13 @@ pub enum Input {
         reason: String,
         by: String,
     },
+    List {
+        by: String,
+    },
+    Set {
+        set: Set,
+        by: String,
+    },
     /// No steps of the ladder until then.
     Snooze {
         until: Option<Time>,
@@ -139,6 +146,10 @@ pub enum Refused {
     Approved(u32),
     #[error("it takes one of the agent's own options: {0}")]
     OptionRequired(String),
+    #[error("its agent does not tell which sessions it remembers")]
+    NothingToList,
+    #[error("there is nothing to be set: its protocol has no modes, models or options")]
+    NothingToSet,
     #[error("the others who approved it chose another option: {0}")]
     OtherOption(String),
     #[error("the prompt is on its way or delivered")]

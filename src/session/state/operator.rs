@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::watch::BY;
 use super::{Carries, Effect, How, Input, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Terms, Words};
 use crate::domain::{
     Answer, Choice, ClearanceId, ClearanceStatus, Delivery, Entry, Json, Kind, Outbound, Prompt, PromptId,
@@ -40,6 +41,11 @@ impl State {
             }
             Input::Interrupt { reason, by } => {
                 self.interrupt(reason, &by, out)?;
+                by
+            }
+            Input::List { by: _ } => return self.list(out),
+            Input::Set { set, by } => {
+                self.set(set, &by, out)?;
                 by
             }
             Input::Snooze { until, by } => return self.snooze(until, &by, out),
@@ -97,6 +103,7 @@ impl State {
             && !(self.about.strict && self.turn.is_some())
             && self.in_flight.len() < MAX_IN_FLIGHT
             && !self.queue.is_empty()
+            && self.may_spend(out)
         {
             self.send_queued_prompt(out);
         }
@@ -166,7 +173,16 @@ impl State {
             }
         }
         let (request, terms) = self.take_open(id).ok_or(Refused::NotOpen)?;
+        let told = words
+            .reason
+            .clone()
+            .filter(|_| verdict == Verdict::Deny && self.about.strict && out.vigil().reason_as_prompt);
+        let by = words.by.clone();
         self.close_decided(id, request, &terms.approvals, verdict, words, out);
+        if let Some(reason) = told {
+            // Its protocol has no place for it. With a full queue, it has enough to do.
+            self.put(format!("What you asked for was denied: {reason}"), by, false, out).ok();
+        }
         Ok(())
     }
 
@@ -322,6 +338,17 @@ impl State {
                 Ok(())
             }
         }
+    }
+
+    /// A nudge that could not be told in the turn is told instead of it, or after it.
+    pub(super) fn not_steered(&mut self, message: String, no_turn: bool, out: &mut Out<'_, '_>) {
+        if self.stage != Stage::Running {
+            return; // its end has come first
+        }
+        if !no_turn && self.turn.is_some() {
+            self.cancel_turn("a nudge".to_owned(), out);
+        }
+        self.put(message, BY.to_owned(), true, out).ok(); // it runs, and nothing else refuses what is ours
     }
 
     /// Ends the turn; what is open stays open, only the agent's exit withdraws it. Where the agent says itself that its turn

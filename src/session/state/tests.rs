@@ -67,7 +67,8 @@ impl World {
             seed[2..].copy_from_slice(&seeds.to_be_bytes());
             seed
         };
-        let mut cx = Cx { now: Time::from_millis(self.time), seed: &mut seed, vigil: &self.vigil };
+        let mut cx =
+            Cx { now: Time::from_millis(self.time), seed: &mut seed, vigil: &self.vigil, spent_elsewhere: 0 };
         let mut effects = Vec::new();
         self.state.step(&mut cx, input, &mut effects).map(|()| effects)
     }
@@ -158,6 +159,7 @@ fn heartbeat(progress: Progress) -> Said {
 fn turn_end() -> Said {
     Said::TurnEnd {
         stop_reason: "end_turn".to_owned(),
+        tokens: crate::domain::Tokens::default(),
         params: Json::trusted("{}"),
         message: Json::trusted(r#"{"method":"turn/end"}"#),
     }

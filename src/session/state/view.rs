@@ -36,6 +36,9 @@ impl State {
             Stage::Running => match self.phase() {
                 Phase::Waiting => format!("waiting for you: {}", self.open_in_words()),
                 Phase::Working => "working on a turn".to_owned(),
+                _ if self.told.capped.is_some() => {
+                    format!("no new turn begins: {}", self.told.capped.as_deref().unwrap_or_default())
+                }
                 _ if !self.spoke => "ready, nothing said yet".to_owned(),
                 _ => "turn over, ready for a prompt".to_owned(),
             },
@@ -80,6 +83,7 @@ impl State {
             end_reason,
             unenforced: self.unenforced.clone(),
             watched: self.watched_over(),
+            told: self.told.clone(),
         }
     }
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Effect, How, Out, Refused, Stage, State};
-use crate::domain::{Json, Kind, LadderChoice, Resets, Rung, Situation, Standing, Time, Watched, span};
+use super::{Carries, Effect, How, Out, Refused, Stage, State};
+use crate::domain::{
+    Json, Kind, LadderChoice, Outbound, Resets, Rung, Situation, Standing, Time, Watched, span,
+};
 use crate::host::Activity;
 use crate::session::stall::{BUSY, Move, Performed, Setting, Vigil};
 
@@ -106,7 +108,7 @@ impl State {
                 .turn
                 .as_ref()
                 .map(|turn| turn.started_at)
-                .or(self.started_at.filter(|_| !self.queue.is_empty())),
+                .or(self.started_at.filter(|_| !self.queue.is_empty() && self.told.capped.is_none())),
             open: self.has_open(),
         }
     }
@@ -136,9 +138,11 @@ impl State {
         }
         if self.cancelled_by.is_some_and(|by| by <= now) {
             // Whatever it says of this turn later is too late.
+            self.send(Outbound::Abandon, Carries::Other, out);
             self.end_turn("cancelled, and never confirmed", out);
             self.flush_prompts(out);
         }
+        self.look_at_purse(out);
         if let Some(since) = self.watch.reminder(now, vigil) {
             let data = json!({ "waiting_for": self.open_in_words(), "since": since.to_string() });
             out.record(Kind::StallReminder, Json::of(&data));
@@ -169,7 +173,8 @@ impl State {
         if self.stage == Stage::Running {
             self.publish(self.watch.standing(&self.setting(now), vigil));
         }
-        self.dirty |= self.watch.is_stale(now, STIR_LAG);
+        // Of an agent that does nothing there is nothing new to be kept.
+        self.dirty |= self.watch.stirs(now) && self.watch.is_stale(now, STIR_LAG);
     }
 
     /// What people see changes only if there is something new in it.

@@ -29,6 +29,8 @@ fn vigil() -> Vigil {
         reprompt_text: "go on, please".to_owned(),
         resume_after_limit: minutes(60),
         resume_text: "the limit is over".to_owned(),
+        spend: crate::session::Caps::default(),
+        reason_as_prompt: true,
         restart: restart::Terms {
             policy: restart::Policy::OnFailure,
             budget: 3,
@@ -554,6 +556,7 @@ fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
         }
         Act::TurnEnd => sim.say(Said::TurnEnd {
             stop_reason: "end_turn".into(),
+            tokens: crate::domain::Tokens::default(),
             params: Json::trusted("{}"),
             message: Json::trusted("{}"),
         }),
@@ -637,7 +640,7 @@ proptest! {
             && !sim.world.state.has_open()
             && sim.world.state.watch.limit.is_none()
             && !sim.world.state.watch.is_snoozed(Time::from_millis(sim.now()));
-        let told_before = sim.world.state.standing.as_ref().is_some_and(|standing| standing.done.is_some());
+        let told_before = sim.world.state.watch.episode().is_some();
         sim.pass(Duration::from_mins(10 + 6 * 2 + 3));
         let reached = sim.told.iter().any(|(_, kind, data)| {
             kind == "session.parked" || data["step"] == "escalate" || data["step"] == "alert"

@@ -44,6 +44,7 @@ fn limits_end_whatever_is_said_of_them() {
     let mut sim = Sim::new(vigil());
     sim.say(Said::TurnEnd {
         stop_reason: "end_turn".into(),
+        tokens: crate::domain::Tokens::default(),
         params: Json::trusted("{}"),
         message: Json::trusted("{}"),
     });

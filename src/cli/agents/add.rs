@@ -1,0 +1,162 @@
+//! `intercom agents add`: an entry of the ACP registry becomes a profile.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde_json::json;
+
+use super::super::failure::Failure;
+use super::super::text::clean;
+use super::super::{Context, out};
+use super::config_file::{self, Edit};
+use super::install::Package;
+use super::registry::{Entry, Recipe, Target, platform};
+use crate::config::{AgentProfile, Protocol, known};
+use crate::remote::Url;
+
+/// The whole registry has less than a tenth of it.
+const LARGEST: u64 = 16 * 1024 * 1024;
+
+/// What is fetched is fetched when it is started.
+const FETCHED_WITHIN_SECONDS: u64 = 300;
+
+/// Add an agent to the configuration file from an entry of the ACP registry; needs no daemon
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Agents from npm and PyPI are started by `npx` and `uvx`, at the version of the entry. Others come as an archive that you \
+download; its checksum must be in the entry or given with --sha256. It is unpacked below the state directory.
+
+Examples:
+  intercom agents add agent.json
+  intercom agents add registry.json --id goose --archive goose-x86_64-unknown-linux-gnu.tar.bz2
+  intercom agents add - --name mine --pass-env MY_API_KEY --print < agent.json")]
+pub(super) struct Args {
+    /// The `agent.json`, or a whole `registry.json`; `-` reads it from stdin
+    #[arg(value_name = "FILE|-")]
+    file: PathBuf,
+    /// Which agent of a whole registry
+    #[arg(long)]
+    id: Option<String>,
+    /// What you want to call it [default: its id]
+    #[arg(long)]
+    name: Option<String>,
+    /// The archive of an agent that is a program for this machine
+    #[arg(long, value_name = "FILE")]
+    archive: Option<PathBuf>,
+    /// The checksum of the archive, if the entry has none
+    #[arg(long, value_name = "HEX", requires = "archive")]
+    sha256: Option<String>,
+    /// A variable of the daemon's that the agent gets, such as its key; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pass_env: Vec<String>,
+    /// Print the profile instead of adding it to the configuration file
+    #[arg(long)]
+    print: bool,
+}
+
+pub(super) fn run(args: &Args, cx: &Context) -> anyhow::Result<()> {
+    let shown = args.file.display();
+    let text = read(&args.file).with_context(|| format!("{shown} cannot be read"))?;
+    let entry = Entry::parse(&text, args.id.as_deref()).with_context(|| shown.to_string())?;
+    let recipe = entry.recipe(&platform(), args.archive.is_some()).with_context(|| shown.to_string())?;
+    let name = args.name.clone().unwrap_or_else(|| entry.id.clone());
+    let mut profile = AgentProfile {
+        description: entry.description.clone(),
+        pass_env: args.pass_env.clone(),
+        protocol: Protocol::Acp,
+        ..AgentProfile::default()
+    };
+    let mut package = None;
+    match recipe {
+        Recipe::Fetched { command, args, env } => {
+            (profile.command, profile.args, profile.env) = (command.to_owned(), args, env);
+            profile.startup_timeout_seconds = Some(FETCHED_WITHIN_SECONDS);
+        }
+        Recipe::Unpacked(target) => {
+            config_file::check(&name, &AgentProfile { command: "x".to_owned(), ..profile.clone() })?; // it names a directory
+            let (archive, found) = archived(&target, args, &name, cx)?;
+            let command = found.command().into_os_string().into_string();
+            profile.command = command.ok().context("the path of the state directory is not UTF-8")?;
+            (profile.args, profile.env) = (target.args, target.env);
+            package = Some((found, archive));
+        }
+    }
+    config_file::check(&name, &profile)?;
+    let edit = (!args.print).then(|| Edit::adding(&cx.paths.config, &name, &profile)).transpose()?;
+    if let Some((package, archive)) = package {
+        package.install(&archive)?;
+    }
+    if let Some(edit) = &edit {
+        edit.write()?;
+    }
+    told(&name, &profile, edit.is_some(), cx)
+}
+
+fn told(name: &str, profile: &AgentProfile, added: bool, cx: &Context) -> anyhow::Result<()> {
+    let table = config_file::table(name, profile);
+    let file = added.then_some(&cx.paths.config);
+    if cx.json {
+        return out::print(&json!({ "name": name, "file": file, "table": table }).to_string());
+    }
+    let Some(file) = file else { return out::print(&clean_lines(&table)) };
+    if known(name).is_some() {
+        out::talk(&format!("`{name}` takes the place of the agent of that name that is built in"));
+    }
+    out::print(&format!("added `{name}` to {}", clean(&file.display().to_string())))?;
+    out::talk("a daemon that runs takes it up with `intercom reload`");
+    Ok(())
+}
+
+fn clean_lines(text: &str) -> String {
+    text.lines().map(|line| clean(line) + "\n").collect()
+}
+
+fn read(file: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let source: Box<dyn std::io::Read> = if file == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(std::fs::File::open(file)?)
+    };
+    source.take(LARGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST {
+        anyhow::bail!("it is larger than any registry");
+    }
+    Ok(text)
+}
+
+/// The archive on this machine, and what is to be made of it.
+fn archived(target: &Target, args: &Args, name: &str, cx: &Context) -> anyhow::Result<(PathBuf, Package)> {
+    let local = Some(PathBuf::from(&target.archive)).filter(|path| path.is_absolute());
+    let Some(archive) = args.archive.clone().or(local) else {
+        return Err(download_it(target, &args.file).into());
+    };
+    let sha256 = match (&target.sha256, &args.sha256) {
+        (Some(entry), Some(given)) if !entry.eq_ignore_ascii_case(given) => {
+            return Err(Failure::failed(format!("the entry has the checksum {entry}, not {given}")).into());
+        }
+        (Some(sha256), _) | (None, Some(sha256)) => sha256,
+        (None, None) => {
+            let hint = "take it from whom you trust, and give it with --sha256";
+            return Err(Failure::failed("the entry has no checksum of the archive").hint(hint).into());
+        }
+    };
+    let package = Package::new(&cx.paths.state_dir, name, &target.archive, &target.cmd, sha256)?;
+    Ok((archive, package))
+}
+
+fn download_it(target: &Target, file: &Path) -> Failure {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/?&=%+@".contains(c);
+    let url = Some(&target.archive).filter(|url| url.chars().all(plain));
+    match url.filter(|url| Url::parse(url).is_ok_and(|url| url.tls)) {
+        None => Failure::failed("the entry names no archive that can be downloaded with https"),
+        Some(url) => {
+            let name = url.split('?').next().and_then(|path| path.rsplit('/').next()).unwrap_or("archive");
+            Failure::failed("this agent is a program that has to be downloaded first").hint(format!(
+                "curl -fLo {name} '{url}', then `intercom agents add {} --archive {name}`",
+                file.display()
+            ))
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The agents that everybody knows: profiles that need no configuration. A profile of the same name in the file
+//! takes the place of the one here. `docs/AGENTS.md` says where each of these facts is from.
+
+use super::choices::Protocol;
+use super::model::{AgentProfile, StopOverrides};
+
+/// What starts an agent if it is not installed.
+pub const FETCHER: &str = "npx";
+
+/// From an empty cache; an installed agent is ready within a few seconds.
+const FETCHED_WITHIN_SECONDS: u64 = 300;
+const READY_WITHIN_SECONDS: u64 = 60;
+
+/// Without these an agent does not reach its service from behind a proxy, and `npx` not its packages.
+const PROXIES: &[&str] = &[
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "NODE_EXTRA_CA_CERTS",
+    "SSL_CERT_FILE",
+];
+
+/// One of them.
+#[derive(Debug)]
+pub struct Known {
+    pub name: &'static str,
+    pub description: &'static str,
+    /// Its program, once it is installed.
+    pub command: &'static str,
+    pub args: &'static [&'static str],
+    /// The npm package with its version, if it has one whose only program this is.
+    pub package: Option<&'static str>,
+    /// The oldest major version of Node that it runs on, if it needs one.
+    pub node: Option<u32>,
+    /// How a person installs it, for a sentence that begins with "install it: ".
+    pub install: &'static str,
+    /// How a person logs in, for a sentence of its own.
+    pub login: &'static str,
+    /// Any of these logs it in, and is passed on to it.
+    pub keys: &'static [&'static str],
+    /// Below the home directory; any of these says that somebody has logged in.
+    pub credentials: &'static [&'static str],
+    /// What it is told over ACP when it wants a log-in and has a key.
+    pub auth_method: Option<&'static str>,
+    /// Passed on to it as well.
+    pub settings: &'static [&'static str],
+}
+
+/// In the order of their names.
+pub const KNOWN: &[Known] = &[
+    Known {
+        name: "claude",
+        description: "Claude Code, by its ACP adapter",
+        command: "claude-agent-acp",
+        args: &[],
+        package: Some("@agentclientprotocol/claude-agent-acp@0.99.1"),
+        node: Some(22),
+        install: "npm install -g @agentclientprotocol/claude-agent-acp",
+        login: "run `claude` and `/login` there, or set ANTHROPIC_API_KEY",
+        keys: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"],
+        credentials: &[".claude/.credentials.json"],
+        auth_method: None,
+        settings: &["ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_EXECUTABLE"],
+    },
+    Known {
+        name: "codex",
+        description: "OpenAI's Codex, by its ACP adapter",
+        command: "codex-acp",
+        args: &[],
+        package: Some("@agentclientprotocol/codex-acp@2.6.0"),
+        node: Some(20),
+        install: "npm install -g @agentclientprotocol/codex-acp",
+        login: "run `codex login`, or set OPENAI_API_KEY",
+        keys: &["CODEX_API_KEY", "OPENAI_API_KEY"],
+        credentials: &[".codex/auth.json"],
+        auth_method: Some("api-key"),
+        settings: &["CODEX_HOME", "CODEX_PATH", "CODEX_CONFIG", "MODEL_PROVIDER", "INITIAL_AGENT_MODE"],
+    },
+    Known {
+        name: "copilot",
+        description: "GitHub Copilot CLI",
+        command: "copilot",
+        args: &["--acp"],
+        package: Some("@github/copilot@1.0.102"),
+        node: Some(22),
+        install: "npm install -g @github/copilot",
+        login: "run `copilot` and `/login` there, or set COPILOT_GITHUB_TOKEN",
+        keys: &["COPILOT_GITHUB_TOKEN"],
+        credentials: &[".copilot/config.json"],
+        auth_method: None,
+        settings: &["COPILOT_HOME"],
+    },
+    Known {
+        name: "cursor",
+        description: "Cursor's agent",
+        command: "cursor-agent",
+        args: &["acp"],
+        package: None,
+        node: None,
+        install: "see cursor.com/cli",
+        login: "run `cursor-agent login`, or set CURSOR_API_KEY",
+        keys: &["CURSOR_API_KEY", "CURSOR_AUTH_TOKEN"],
+        credentials: &[],
+        auth_method: Some("cursor_login"),
+        settings: &[],
+    },
+    Known {
+        name: "gemini",
+        description: "Google's Gemini CLI",
+        command: "gemini",
+        args: &["--acp"],
+        package: Some("@google/gemini-cli@0.61.0"),
+        node: Some(20),
+        install: "npm install -g @google/gemini-cli",
+        login: "run `gemini` and log in there, or set GEMINI_API_KEY",
+        keys: &["GEMINI_API_KEY"],
+        credentials: &[".gemini/oauth_creds.json", ".gemini/gemini-credentials.json"],
+        auth_method: Some("gemini-api-key"),
+        settings: &[
+            "GOOGLE_GEMINI_BASE_URL",
+            "GOOGLE_CLOUD_PROJECT",
+            "GOOGLE_CLOUD_LOCATION",
+            "GEMINI_MODEL",
+        ],
+    },
+    Known {
+        name: "goose",
+        description: "goose, with the model of your choice",
+        command: "goose",
+        args: &["acp"],
+        package: None,
+        node: None,
+        install: "see block.github.io/goose, or `intercom agents add` with its registry entry",
+        login: "run `goose configure`, or set GOOSE_PROVIDER, GOOSE_MODEL and the provider's key",
+        keys: &["GOOSE_PROVIDER"],
+        credentials: &[".config/goose/config.yaml"],
+        auth_method: None,
+        settings: &["GOOSE_MODEL", "OPENAI_API_KEY", "OPENAI_HOST", "ANTHROPIC_API_KEY"],
+    },
+    Known {
+        name: "kimi",
+        description: "Moonshot's Kimi CLI",
+        command: "kimi",
+        args: &["acp"],
+        package: None,
+        node: None,
+        install: "uv tool install kimi-cli",
+        login: "run `kimi` and `/login` there, or set KIMI_API_KEY",
+        keys: &["KIMI_API_KEY"],
+        credentials: &[".kimi/credentials"],
+        auth_method: None,
+        settings: &["KIMI_BASE_URL", "KIMI_MODEL_NAME", "KIMI_SHARE_DIR"],
+    },
+    Known {
+        name: "opencode",
+        description: "OpenCode, with the model of your choice",
+        command: "opencode",
+        args: &["acp"],
+        package: Some("opencode-ai@1.18.33"),
+        node: None,
+        install: "npm install -g opencode-ai",
+        login: "run `opencode auth login`, or set the key of its provider, such as ANTHROPIC_API_KEY",
+        keys: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY"],
+        credentials: &[".local/share/opencode/auth.json"],
+        auth_method: None,
+        settings: &["OPENCODE_CONFIG"],
+    },
+    Known {
+        name: "qwen",
+        description: "Alibaba's Qwen Code",
+        command: "qwen",
+        args: &["--acp"],
+        package: Some("@qwen-code/qwen-code@0.24.4"),
+        node: Some(22),
+        install: "npm install -g @qwen-code/qwen-code",
+        login: "run `qwen` and `/auth` there, or set OPENAI_API_KEY",
+        keys: &["OPENAI_API_KEY"],
+        credentials: &[".qwen/oauth_creds.json", ".qwen/.env"],
+        auth_method: None,
+        settings: &["OPENAI_BASE_URL", "OPENAI_MODEL"],
+    },
+    Known {
+        name: "vibe",
+        description: "Mistral's Vibe",
+        command: "vibe-acp",
+        args: &[],
+        package: None,
+        node: None,
+        install: "uv tool install mistral-vibe",
+        login: "run `vibe` once, or set MISTRAL_API_KEY",
+        keys: &["MISTRAL_API_KEY"],
+        credentials: &[".vibe/.env"],
+        auth_method: None,
+        settings: &[],
+    },
+];
+
+/// The one of that name.
+pub fn known(name: &str) -> Option<&'static Known> {
+    KNOWN.iter().find(|known| known.name == name)
+}
+
+impl Known {
+    /// How it is started here. `installed` says whether a program is there, `set` whether a variable is.
+    pub fn profile(&self, installed: impl Fn(&str) -> bool, set: impl Fn(&str) -> bool) -> AgentProfile {
+        let own = self.args.iter().copied();
+        let fetched = self.package.filter(|_| !installed(self.command) && installed(FETCHER));
+        let (command, args, seconds): (_, Vec<&str>, _) = match fetched {
+            Some(package) => {
+                (FETCHER, ["-y", package].into_iter().chain(own).collect(), FETCHED_WITHIN_SECONDS)
+            }
+            None => (self.command, own.collect(), READY_WITHIN_SECONDS),
+        };
+        let passed = self.keys.iter().chain(self.settings).chain(PROXIES);
+        AgentProfile {
+            description: Some(self.description.to_owned()),
+            command: command.to_owned(),
+            args: args.into_iter().map(str::to_owned).collect(),
+            pass_env: passed.map(|name| (*name).to_owned()).collect(),
+            protocol: Protocol::Acp,
+            startup_timeout_seconds: Some(seconds),
+            // They end within a few seconds of end of input, if at all; the rest of the ladder is for those that do not.
+            stop: StopOverrides {
+                after_interrupt_seconds: None,
+                after_stdin_closed_seconds: Some(3.0),
+                after_sigterm_seconds: Some(3.0),
+            },
+            auth_method: self.auth_method.filter(|_| self.keys.iter().any(|key| set(key))).map(str::to_owned),
+            ..AgentProfile::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::model::{Config, DEMO_AGENT};
+    use super::super::validate::validate;
+    use super::*;
+
+    #[test]
+    fn every_known_agent_is_a_sound_profile_however_it_is_started() {
+        for known in KNOWN {
+            for there in [&[known.command][..], &[FETCHER], &[]] {
+                let profile = known.profile(|program| there.contains(&program), |_| true);
+                assert_eq!(profile.protocol, Protocol::Acp, "{}", known.name);
+                let config =
+                    Config { agents: [(known.name.to_owned(), profile)].into(), ..Config::default() };
+                validate(&config).unwrap_or_else(|problem| panic!("{}: {problem:?}", known.name));
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_in_order_and_none_is_the_demo() {
+        let names: Vec<_> = KNOWN.iter().map(|known| known.name).collect();
+        let sorted: BTreeSet<_> = names.iter().copied().collect();
+        assert_eq!(names, sorted.into_iter().collect::<Vec<_>>());
+        assert!(!names.contains(&DEMO_AGENT));
+        assert!(known("claude").is_some() && known("nobody").is_none());
+    }
+
+    #[test]
+    fn what_is_fetched_has_a_version_and_needs_what_fetches_it() {
+        let claude = known("claude").unwrap();
+        let fetched = claude.profile(|program| program == FETCHER, |_| false);
+        assert_eq!((fetched.command.as_str(), fetched.args[0].as_str()), ("npx", "-y"));
+        assert_eq!(fetched.startup_timeout_seconds, Some(300));
+        let installed = claude.profile(|_| true, |_| false);
+        assert_eq!((installed.command.as_str(), installed.args.len()), ("claude-agent-acp", 0));
+        let neither = claude.profile(|_| false, |_| false);
+        assert_eq!(neither.command, "claude-agent-acp", "the error then names what is missing");
+        for package in KNOWN.iter().filter_map(|known| known.package) {
+            let (name, version) = package.rsplit_once('@').expect("a version");
+            assert!(!name.is_empty() && version.split('.').count() == 3, "{package}");
+        }
+    }
+
+    #[test]
+    fn keys_are_passed_on_and_tell_how_to_log_in() {
+        let codex = known("codex").unwrap();
+        let with = codex.profile(|_| true, |name| name == "OPENAI_API_KEY");
+        assert_eq!(with.auth_method.as_deref(), Some("api-key"));
+        assert!(with.pass_env.iter().any(|name| name == "OPENAI_API_KEY"));
+        assert_eq!(codex.profile(|_| true, |_| false).auth_method, None);
+        for known in KNOWN {
+            assert!(!known.keys.is_empty() && !known.login.is_empty() && !known.install.is_empty());
+            assert!(known.credentials.iter().all(|file| !file.starts_with(['/', '~'])), "{}", known.name);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What an agent tells about itself: what can be set, and what it has used.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Json, Time};
+
+/// What can be set while it runs, and what is set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Controls {
+    pub mode: Option<String>,
+    pub modes: Vec<Named>,
+    pub model: Option<String>,
+    pub models: Vec<Named>,
+    /// Everything else, as the agent tells it.
+    pub options: Option<Json>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    pub id: String,
+    pub name: String,
+}
+
+/// One thing to be set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Set {
+    Mode(String),
+    Model(String),
+    Option { id: String, value: String },
+}
+
+/// Tokens of one turn, as far as the agent says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tokens {
+    pub input: u64,
+    pub output: u64,
+    pub total: u64,
+}
+
+/// What a session has used, as far as its agents say. Money is in millionths.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    pub turns: u64,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub total_tokens: u64,
+    pub cost_micros: u64,
+    pub currency: Option<String>,
+    /// The last that its process said; it says the sum of its own life.
+    said_micros: u64,
+    /// Of this day, in days since 1970.
+    day: i64,
+    day_micros: u64,
+}
+
+impl Spent {
+    pub fn add_turn(&mut self, tokens: Tokens) {
+        self.turns += 1;
+        self.input_tokens = self.input_tokens.saturating_add(tokens.input);
+        self.output_tokens = self.output_tokens.saturating_add(tokens.output);
+        self.total_tokens = self.total_tokens.saturating_add(tokens.total);
+    }
+
+    /// A sum that falls is a new one.
+    pub fn add_cost(&mut self, sum_micros: u64, currency: Option<&str>, now: Time) {
+        let more = sum_micros.checked_sub(self.said_micros).unwrap_or(sum_micros);
+        self.said_micros = sum_micros;
+        self.cost_micros = self.cost_micros.saturating_add(more);
+        self.day_micros = self.on(day(now)).saturating_add(more);
+        self.day = day(now);
+        self.currency = currency.map(str::to_owned).or(self.currency.take());
+    }
+
+    /// A new session of the agent's own counts from nothing.
+    pub fn anew(&mut self) {
+        self.said_micros = 0;
+    }
+
+    /// What was spent on a day.
+    pub fn on(&self, day: i64) -> u64 {
+        if self.day == day { self.day_micros } else { 0 }
+    }
+}
+
+/// The day of a time, in UTC.
+pub fn day(time: Time) -> i64 {
+    time.millis().div_euclid(24 * 60 * 60 * 1000)
+}
+
+/// What every bridge shows of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    pub controls: Controls,
+    pub spent: Spent,
+    /// Why no new turn begins, if none does.
+    pub capped: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_sums_of_one_life_and_of_one_day() {
+        let at = |hours: i64| Time::from_millis(hours * 3_600_000);
+        let mut spent = Spent::default();
+        spent.add_cost(100, Some("USD"), at(1));
+        spent.add_cost(250, None, at(2));
+        assert_eq!((spent.cost_micros, spent.on(0)), (250, 250));
+        spent.anew();
+        spent.add_cost(50, None, at(3));
+        assert_eq!((spent.cost_micros, spent.on(0)), (300, 300));
+        spent.add_cost(20, None, at(4)); // a sum that falls is a new one
+        assert_eq!(spent.cost_micros, 320);
+        spent.add_cost(30, None, at(25));
+        assert_eq!((spent.cost_micros, spent.on(0), spent.on(1)), (330, 0, 10));
+        assert_eq!(spent.currency.as_deref(), Some("USD"));
+    }
+}

@@ -1,0 +1,91 @@
+//! Modes, models and options: what can be set, and what has been.
+
+use serde_json::value::RawValue;
+
+use super::{Acp, Pending};
+use crate::domain::{Controls, Json, Named, Said, Set};
+use crate::wire::acp::answer::{self, ConfigOption, Selection, SessionStarted};
+use crate::wire::acp::send;
+use crate::wire::acp::trouble::Failure;
+use crate::wire::acp::update::Cost;
+
+impl Acp {
+    /// What older agents call a mode or a model, others have as an option.
+    pub(super) fn set(&mut self, set: &Set) -> Option<String> {
+        let session = self.mind.session.clone()?;
+        let (mode, model) = (self.option_of("mode"), self.option_of("model"));
+        let old_modes = !self.mind.controls.modes.is_empty();
+        let id = self.ask(Pending::Set);
+        Some(match set {
+            Set::Mode(value) => match mode.filter(|_| !old_modes) {
+                Some(option) => send::set_config_option(&id, &session, &option, value),
+                None => send::set_mode(&id, &session, value),
+            },
+            Set::Model(value) => match model {
+                Some(option) => send::set_config_option(&id, &session, &option, value),
+                None => send::set_model(&id, &session, value),
+            },
+            Set::Option { id: option, value } => match value.as_str() {
+                "true" | "false" if self.is_switch(option) => {
+                    send::switch_config_option(&id, &session, option, value == "true")
+                }
+                _ => send::set_config_option(&id, &session, option, value),
+            },
+        })
+    }
+
+    /// The agent has answered; where it tells its options again, they are as it says.
+    pub(super) fn is_set(&mut self, result: Result<&RawValue, &RawValue>, said: &mut Vec<Said>) {
+        match result {
+            Ok(result) => {
+                if let Some(options) = SessionStarted::read(result).config_options {
+                    self.mind.controls.options = Some(Json::raw(options));
+                    said.push(self.controls());
+                }
+            }
+            Err(error) => {
+                let reason = Failure::read(error).advice(&self.setup.agent, &self.mind.auth);
+                said.push(Said::NotSet { reason });
+            }
+        }
+    }
+
+    pub(super) fn learn(&mut self, started: &SessionStarted<'_>) {
+        let (old_style, options) = (named(started.models()), started.config_options.map(Json::raw));
+        let (mode, modes) = named(started.modes());
+        self.mind.controls = Controls { mode, modes, model: old_style.0, models: old_style.1, options };
+    }
+
+    pub(super) fn controls(&mut self) -> Said {
+        self.dirty = true;
+        Said::Controls(Box::new(self.mind.controls.clone()))
+    }
+
+    fn options(&self) -> Vec<ConfigOption<'_>> {
+        let raw = self.mind.controls.options.as_ref();
+        answer::config_options(raw.and_then(|raw| serde_json::from_str(raw.as_str()).ok()))
+    }
+
+    fn option_of(&self, category: &str) -> Option<String> {
+        let options = self.options().into_iter();
+        let mut fitting = options.filter(|option| option.category.as_deref() == Some(category));
+        fitting.next().map(|option| option.id.into_owned())
+    }
+
+    fn is_switch(&self, option: &str) -> bool {
+        self.options().iter().any(|known| known.id == option && known.sort.as_deref() == Some("boolean"))
+    }
+}
+
+fn named(all: Selection<'_>) -> (Option<String>, Vec<Named>) {
+    let named = |one: answer::Named<'_>| Named { id: one.id.into(), name: one.name.into() };
+    (all.current.map(Into::into), all.available.into_iter().map(named).collect())
+}
+
+/// In millionths; what is no sum of money is left out.
+pub(super) fn cost_of(cost: &Cost<'_>) -> Option<Said> {
+    let micros = (cost.amount * 1e6).round();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was looked at")]
+    let micros = (0.0..1e15).contains(&micros).then_some(micros as u64)?;
+    Some(Said::Cost { micros, currency: cost.currency.clone().map(Into::into) })
+}

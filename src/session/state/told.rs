@@ -1,0 +1,82 @@
+//! What the agent tells about itself, what is set, and what may be spent.
+
+use serde_json::json;
+
+use super::{Carries, Out, Refused, Stage, State};
+use crate::domain::{Controls, Json, Kind, Outbound, Set, Told, agent};
+
+impl State {
+    pub(super) fn controls(&mut self, controls: Controls) {
+        self.told.controls = controls;
+        self.dirty = true;
+    }
+
+    pub(super) fn cost(&mut self, micros: u64, currency: Option<&str>, out: &Out<'_, '_>) {
+        self.told.spent.add_cost(micros, currency, out.now());
+        self.dirty = true;
+    }
+
+    pub(super) fn set(&mut self, set: Set, by: &str, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+        self.running()?;
+        if !self.about.strict {
+            return Err(Refused::NothingToSet);
+        }
+        let data = match &set {
+            Set::Mode(value) => json!({ "mode": value, "by": by }),
+            Set::Model(value) => json!({ "model": value, "by": by }),
+            Set::Option { id, value } => json!({ "option": id, "value": value, "by": by }),
+        };
+        out.record(Kind::AgentSet, Json::of(&data));
+        self.send(Outbound::Set(set), Carries::Other, out);
+        Ok(())
+    }
+
+    /// No act of a person's that would change anything.
+    pub(super) fn list(&mut self, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+        self.running()?;
+        if !self.lists {
+            return Err(Refused::NothingToList);
+        }
+        self.send(Outbound::List, Carries::Other, out);
+        Ok(())
+    }
+
+    /// Whether another turn may begin. If not, that is told once.
+    pub(super) fn may_spend(&mut self, out: &mut Out<'_, '_>) -> bool {
+        let why = self.cap(out);
+        if let Some(why) = why.as_ref().filter(|_| self.told.capped.is_none()) {
+            out.record(Kind::SpendCapped, Json::of(&json!({ "why": why })));
+        }
+        self.dirty |= why != self.told.capped;
+        self.told.capped = why;
+        self.told.capped.is_none()
+    }
+
+    fn cap(&self, out: &Out<'_, '_>) -> Option<String> {
+        let (spent, caps) = (&self.told.spent, &out.vigil().spend);
+        let currency = spent.currency.as_deref().unwrap_or("USD");
+        let today = spent.on(agent::day(out.now())).saturating_add(out.cx.spent_elsewhere);
+        let over = |spent: u64, cap: Option<u64>, when: &str| {
+            let cap = cap.filter(|cap| spent >= *cap)?;
+            Some(format!("{} of {} {currency} are spent {when}", money(spent), money(cap)))
+        };
+        over(spent.cost_micros, caps.per_session, "in this session")
+            .or_else(|| over(today, caps.per_day, "today"))
+    }
+
+    /// A cap may have been raised, or a day be over.
+    pub(super) fn look_at_purse(&mut self, out: &mut Out<'_, '_>) {
+        if self.told.capped.is_some() && self.stage == Stage::Running && self.may_spend(out) {
+            self.flush_prompts(out);
+        }
+    }
+
+    pub fn told(&self) -> &Told {
+        &self.told
+    }
+}
+
+/// Millionths as people write them.
+fn money(micros: u64) -> String {
+    format!("{}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000)
+}
