@@ -14,6 +14,7 @@
 mod activity;
 mod cgroup;
 mod client;
+mod confined;
 mod environment;
 mod files;
 mod find;
@@ -39,7 +40,8 @@ use tokio::sync::mpsc;
 
 pub use activity::{Activity, Child};
 pub use cgroup::{Cgroups, Limits};
-pub use environment::{SESSION_VARIABLE, agent_environment};
+pub use confined::{Confined, FileError};
+pub use environment::{PART_VARIABLE, SESSION_VARIABLE, agent_environment};
 pub use files::raise_open_files;
 use files::usual_open_files;
 pub use find::Lost;
@@ -80,6 +82,9 @@ pub struct Keep {
     pub stderr_tail_bytes: usize,
     /// Output that is not in the log yet, beyond which the agent waits.
     pub journal_cap_bytes: u64,
+    /// What sets it apart from the rest of its session, if it is only a part of that: its end is not theirs.
+    #[serde(default)]
+    pub part: Option<String>,
 }
 
 /// How to stop, gentlest first; each wait ends early when the process is gone.
@@ -227,6 +232,11 @@ impl Process {
     pub fn observer(&self) -> Observer {
         Observer { keep: self.keep.clone(), shim: self.shim.clone() }
     }
+}
+
+/// Where what is kept of a process's output begins.
+pub fn output_start(keep: &Keep) -> u64 {
+    journal::start(&keep.dir).unwrap_or(0)
 }
 
 /// Removes what a process left on disk, and the session's directory if it was the last.

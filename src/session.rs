@@ -2,11 +2,13 @@
 
 pub mod actor;
 mod commit;
+pub mod errand;
 pub mod handle;
 pub mod recover;
 pub mod restart;
 pub mod stall;
 pub mod state;
+mod tail;
 
 pub use actor::{Actor, Plan, StartError};
 pub use handle::{Arrival, CommandError, Done, Handle, Stopped};

@@ -9,6 +9,7 @@ use super::terminal::{Paint, Style};
 use super::text::{clean, clean_block, plural, short};
 
 mod acp;
+mod errand;
 mod stall;
 
 /// One event: a line, and what belongs below it. Both are clean.
@@ -50,6 +51,7 @@ pub(super) fn event(event: &Event) -> Shown {
         .or_else(|| question_event(&event.kind, &data))
         .or_else(|| stall::event(&event.kind, &data))
         .or_else(|| acp::event(&event.kind, &data))
+        .or_else(|| errand::event(&event.kind, &data))
         .unwrap_or_else(|| {
             let data = if event.data.is_null() { String::new() } else { clean(&event.data.to_string()) };
             Shown::new(Style::Plain, format!("{} {data}", clean(&event.kind)).trim_end())

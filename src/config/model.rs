@@ -220,6 +220,10 @@ pub struct AgentProfile {
     pub spend: SpendOverrides,
     /// How an ACP agent logs in, where that takes no person.
     pub auth_method: Option<String>,
+    /// Whether an ACP agent may have us read and write files for it.
+    pub offer_files: bool,
+    /// Whether it may have us run commands for it.
+    pub offer_terminals: bool,
     /// A user of the system that it runs as, instead of the daemon's own; takes a daemon that runs as root.
     pub run_as: Option<String>,
     /// Starts the next generation of its sessions after the machine was restarted.
@@ -246,6 +250,8 @@ impl Default for AgentProfile {
             restart: RestartOverrides::default(),
             spend: SpendOverrides::default(),
             auth_method: None,
+            offer_files: false,
+            offer_terminals: false,
             run_as: None,
             resume_after_reboot: false,
         }

@@ -12,6 +12,7 @@ use crate::domain::{Time, parse_duration};
 use crate::policy::{BadRule, Rules};
 use crate::remote::Url;
 
+use super::choices::Protocol;
 use super::model::{AgentProfile, Config, DEMO_AGENT, Limits, Workspace};
 
 const LINE_LENGTH: RangeInclusive<usize> = 1024..=1024 * 1024 * 1024;
@@ -147,6 +148,16 @@ fn agent(at: &KeyPath, name: &str, profile: &AgentProfile) -> Checked {
         without_nul(at.key("args").index(index), arg)?;
     }
     environment(at, profile)?;
+    for (key, offered) in [("offer_files", profile.offer_files), ("offer_terminals", profile.offer_terminals)]
+    {
+        if offered && profile.protocol != Protocol::Acp {
+            return problem(at.key(key), "takes `protocol = \"acp\"`");
+        }
+    }
+    if profile.offer_files && profile.run_as.is_some() {
+        let why = "does not go with `run_as`: files would be read and written as the daemon's user";
+        return problem(at.key("offer_files"), why);
+    }
     if let Some(length) = &profile.max_line_length {
         within(at, "max_line_length", length, &LINE_LENGTH)?;
     }
@@ -341,6 +352,21 @@ mod tests {
         check(
             "[agents.demo]\ncommand = 'x'",
             "1: agents.demo: `demo` is built in and reserved, choose another name",
+        );
+    }
+
+    #[test]
+    fn only_acp_agents_are_offered_something_and_no_files_to_other_users() {
+        for key in ["offer_files", "offer_terminals"] {
+            check(
+                &format!("[agents.a]\ncommand = 'x'\n{key} = true"),
+                &format!("3: agents.a.{key}: takes `protocol = \"acp\"`"),
+            );
+            accept(&format!("[agents.a]\ncommand = 'x'\nprotocol = 'acp'\n{key} = true"));
+        }
+        check(
+            "[agents.a]\ncommand = 'x'\nprotocol = 'acp'\nrun_as = 'b'\noffer_files = true",
+            "5: agents.a.offer_files: does not go with `run_as`: files would be read and written as the daemon's user",
         );
     }
 

@@ -14,6 +14,17 @@ pub enum Kind {
     Heartbeat,
     /// Something that the agent does.
     Update,
+    /// Done for the agent: a file was read.
+    FileRead,
+    FileWritten,
+    TerminalStarted,
+    TerminalOutput,
+    TerminalKilled,
+    TerminalReleased,
+    /// The command of a terminal has ended.
+    TerminalEnded,
+    /// Not done for the agent, and why.
+    ErrandFailed,
     ClearanceRequested,
     /// One of several approvals that are needed.
     ClearanceApproved,
@@ -84,6 +95,14 @@ impl Kind {
             Self::Status => "status",
             Self::Update => "update",
             Self::Heartbeat => "heartbeat",
+            Self::FileRead => "file.read",
+            Self::FileWritten => "file.written",
+            Self::TerminalStarted => "terminal.started",
+            Self::TerminalOutput => "terminal.output",
+            Self::TerminalKilled => "terminal.killed",
+            Self::TerminalReleased => "terminal.released",
+            Self::TerminalEnded => "terminal.ended",
+            Self::ErrandFailed => "call.failed",
             Self::ClearanceRequested => "clearance.requested",
             Self::ClearanceApproved => "clearance.approved",
             Self::ClearanceDecided => "clearance.decided",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Choice, Controls, Json, RequestId, Set, Time, Tokens};
+use super::{Answer, Choice, Controls, Errand, Json, Reply, RequestId, Set, Time, Tokens};
 
 /// One thing an agent said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +90,8 @@ pub enum Said {
         call: Option<Call>,
         params: Json,
     },
+    /// Something that it wants us to do.
+    Errand(Box<Errand>),
     /// A limit of the service that it depends on keeps it from going on.
     Limited {
         /// `usage`, `rate`, or what it calls it.
@@ -196,6 +198,10 @@ pub enum FaultCode {
     TooLong,
     /// It was taken back.
     Cancelled,
+    /// What it is about is not there.
+    NotFound,
+    /// It was not allowed, or could not be done.
+    Failed,
 }
 
 impl FaultCode {
@@ -207,6 +213,8 @@ impl FaultCode {
             Self::DuplicateId => "duplicate_id",
             Self::TooLong => "too_long",
             Self::Cancelled => "cancelled",
+            Self::NotFound => "not_found",
+            Self::Failed => "failed",
         }
     }
 }
@@ -235,6 +243,11 @@ pub enum Outbound {
         message: String,
     },
     Fault(Fault),
+    /// An errand of the agent's was carried out.
+    Reply {
+        request: RequestId,
+        reply: Reply,
+    },
     /// The first words, of a protocol that has them.
     Hello,
     /// A request of the agent's is not answered any more.

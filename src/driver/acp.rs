@@ -29,6 +29,7 @@ use crate::wire::excerpt;
 use crate::wire::jsonrpc::{self, Message};
 
 mod controls;
+mod errands;
 #[cfg(test)]
 mod tests;
 
@@ -190,6 +191,8 @@ impl Acp {
                     FaultCode::MissingField | FaultCode::InvalidField => jsonrpc::INVALID_PARAMS,
                     FaultCode::DuplicateId | FaultCode::TooLong => jsonrpc::INVALID_REQUEST,
                     FaultCode::Cancelled => jsonrpc::REQUEST_CANCELLED,
+                    FaultCode::NotFound => jsonrpc::RESOURCE_NOT_FOUND,
+                    FaultCode::Failed => jsonrpc::INTERNAL_ERROR,
                 };
                 Some(jsonrpc::error(request, code, message, None))
             }
@@ -208,6 +211,7 @@ impl Acp {
                 let id = self.ask(Pending::Other);
                 Some(send::session_close(&id, &session))
             }
+            Outbound::Reply { request, reply } => Some(errands::answer(request, reply)),
             Outbound::Text(text) => Some(text.clone()),
         }
     }
@@ -352,7 +356,10 @@ impl Acp {
             }
             Ok(Request::Elicitation(question)) => self.question(id, &question, raw(), text),
             Ok(Request::Unknown) => unknown(id, &format!("unknown method `{name}`")),
-            Ok(_) => unknown(id, &format!("`{name}` was not offered")),
+            Ok(wanted) => match errands::errand(&id, name, wanted, self.setup.offer, raw, text) {
+                Some(errand) => errand,
+                None => unknown(id, &format!("`{name}` was not offered")),
+            },
             Err(bad) => Said::Rejected {
                 rejection: Rejection {
                     reason: bad.to_string(),

@@ -43,6 +43,7 @@ pub(super) fn encode(message: &Outbound) -> Option<String> {
         // There is no handshake, and nothing is taken back.
         Outbound::Hello
         | Outbound::Cancel { .. }
+        | Outbound::Reply { .. }
         | Outbound::Set(_)
         | Outbound::List
         | Outbound::Abandon

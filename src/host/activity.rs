@@ -60,7 +60,27 @@ impl Observer {
     /// `None` if there is nothing to look at: the shim has gone. A few short reads for each process: it does not wait, but
     /// is better not called hundreds of times on a thread that others wait for.
     pub fn activity(&self) -> Option<Activity> {
-        self.shim.exists().then(|| of_tree(self.shim_pid())).flatten()
+        let mut whole = self.shim.exists().then(|| of_tree(self.shim_pid())).flatten()?;
+        for part in self.parts().into_iter().filter_map(|part| of_tree(part.pid)) {
+            whole.add(part);
+        }
+        Some(whole)
+    }
+}
+
+impl Activity {
+    /// Of what runs for it under a shim of its own: the agent has started that, too.
+    fn add(&mut self, part: Self) {
+        let sum = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).reduce(u64::saturating_add);
+        self.cpu_millis = self.cpu_millis.saturating_add(part.cpu_millis);
+        self.io_bytes = sum(self.io_bytes, part.io_bytes);
+        self.net_bytes = sum(self.net_bytes, part.net_bytes);
+        let both = self.connections.into_iter().chain(part.connections);
+        self.connections = both.reduce(u32::saturating_add);
+        let children = part.children.into_iter().map(|child| Child { is_part: false, ..child });
+        self.children.splice(0..0, children);
+        self.children.truncate(MAX_CHILDREN);
+        self.processes = self.processes.saturating_add(part.processes);
     }
 }
 

@@ -8,6 +8,8 @@ const ALLOWED: &[&str] =
 const ALLOWED_PREFIXES: &[&str] = &["LC_", "XDG_"];
 /// Which session a process belongs to: for the agent to know, and for us to find it.
 pub const SESSION_VARIABLE: &str = "INTERCOM_SESSION";
+/// And which part of it, if that has a shim of its own.
+pub const PART_VARIABLE: &str = "INTERCOM_PART";
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The whole environment of an agent. `ours` is the daemon's; `passed` names variables of it that the profile hands

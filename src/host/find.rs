@@ -36,7 +36,7 @@ impl Process {
         let known = read_meta(&keep.dir);
         let never = known.is_none() && !keep.dir.join(SOCKET).exists();
         // A shim that is there says itself who it is.
-        let meta = known.unwrap_or_else(|| Meta::unknown(session));
+        let meta = known.unwrap_or_else(|| Meta::unknown(session, keep));
         let care = Care { keep: keep.clone(), meta, consumed, stdout: None, child: None };
         if never {
             // Without even a directory it was not started from here: a copy of the database may be served elsewhere.
@@ -109,7 +109,7 @@ impl Care {
     }
 }
 
-fn read_meta(dir: &Path) -> Option<Meta> {
+pub(super) fn read_meta(dir: &Path) -> Option<Meta> {
     serde_json::from_slice(&std::fs::read(dir.join(META)).ok()?).ok()
 }
 

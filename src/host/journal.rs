@@ -29,6 +29,11 @@ fn segments(dir: &Path) -> io::Result<Vec<u64>> {
     Ok(starts)
 }
 
+/// The beginning of the first segment that is still there.
+pub(super) fn start(dir: &Path) -> io::Result<u64> {
+    Ok(segments(dir)?.first().copied().unwrap_or(0))
+}
+
 /// The end of the last segment, as it is on disk.
 pub(super) fn end(dir: &Path) -> io::Result<u64> {
     match segments(dir)?.last() {

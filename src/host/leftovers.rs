@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 
 use super::REBOOTED;
 use super::cgroup::Cgroup;
-use super::environment::SESSION_VARIABLE;
+use super::environment::{PART_VARIABLE, SESSION_VARIABLE};
 use super::frame::Left;
 use super::identity::{boot_id, stat, with_variable};
 use super::shim::{MODE, Meta};
@@ -63,7 +63,11 @@ pub(super) fn end(meta: &Meta) -> Left {
 
 /// The agent itself, who is in its cgroup, who carries its mark, and all below them.
 fn members(meta: &Meta, cgroup: Option<&Cgroup>) -> Vec<i32> {
-    let marked = with_variable(SESSION_VARIABLE).into_iter().filter(|(_, session)| *session == meta.session);
+    let (name, mark) = match &meta.part {
+        Some(part) => (PART_VARIABLE, part),
+        None => (SESSION_VARIABLE, &meta.session),
+    };
+    let marked = with_variable(name).into_iter().filter(|(_, found)| found == mark);
     let mut roots: HashSet<i32> = marked.map(|(pid, _)| pid).collect();
     roots.extend(cgroup.into_iter().flat_map(Cgroup::members));
     if meta.agent.exists() {

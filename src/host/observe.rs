@@ -4,7 +4,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::tree::{self, Below};
-use super::{Identity, Keep, shim};
+use super::{Identity, Keep, find, shim};
 
 /// What can be looked at without owning the process.
 #[derive(Debug, Clone)]
@@ -33,10 +33,17 @@ impl Observer {
 
     /// The last resort, past the session that owns it: its shim climbs the ladder by itself, whoever is left to see it.
     pub fn end(&self) {
-        if self.shim.exists() {
-            kill(Pid::from_raw(self.shim.pid), Signal::SIGTERM).ok(); // it may have just gone
-            self.shim.wake();
+        for shim in self.parts().iter().chain([&self.shim]).filter(|shim| shim.exists()) {
+            kill(Pid::from_raw(shim.pid), Signal::SIGTERM).ok(); // it may have just gone
+            shim.wake();
         }
+    }
+
+    /// The shims of what runs for it beside it, such as terminals.
+    pub(super) fn parts(&self) -> Vec<Identity> {
+        let entries = std::fs::read_dir(&self.keep.dir).into_iter().flatten().flatten();
+        let metas = entries.filter_map(|entry| find::read_meta(&entry.path()));
+        metas.map(|meta| meta.shim).filter(Identity::exists).collect()
     }
 
     /// The agent and everything below it, as of now.
@@ -44,7 +51,9 @@ impl Observer {
         if !self.shim.exists() {
             return Vec::new();
         }
-        let mut seen: Vec<Seen> = tree::living(self.shim.pid).map(see).collect();
+        let parts = self.parts();
+        let shims = parts.iter().chain([&self.shim]);
+        let mut seen: Vec<Seen> = shims.flat_map(|shim| tree::living(shim.pid)).map(see).collect();
         seen.sort_by_key(|process| process.pid);
         seen
     }

@@ -33,17 +33,16 @@ pub fn traces(pid: i32) -> Option<Traces> {
         }
     }
     let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok();
-    let marks = [variable(pid, SESSION_VARIABLE), cgroups].into_iter().flatten().collect();
+    // A terminal's shim carries the mark of its session: whatever is below it cannot take it off.
+    let above = ancestors.iter().filter_map(|pid| variable(*pid, SESSION_VARIABLE));
+    let marks = above.chain(cgroups).collect();
     Some(Traces { ancestors, marks })
 }
 
-/// Who carries the mark of this session, wherever it has got to.
+/// Who carries the mark of this session, wherever it has got to, and all below them.
 pub fn marked(session: &str) -> Vec<i32> {
-    with_variable(SESSION_VARIABLE)
-        .into_iter()
-        .filter(|(_, mark)| mark == session)
-        .map(|(pid, _)| pid)
-        .collect()
+    let marked = with_variable(SESSION_VARIABLE).into_iter().filter(|(_, mark)| mark == session);
+    marked.flat_map(|(pid, _)| descendants(pid).into_iter().chain([pid])).collect()
 }
 
 /// The socket at the other end of a TCP connection within this machine.

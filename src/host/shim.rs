@@ -68,13 +68,17 @@ pub(super) struct Meta {
     pub(super) agent: Identity,
     pub(super) session: String,
     pub(super) cgroup: Option<PathBuf>,
+    /// Of which part of its session it is, if not of all.
+    #[serde(default)]
+    pub(super) part: Option<String>,
 }
 
 impl Meta {
     /// Of a shim that has not told us who it is.
-    pub(super) fn unknown(session: &str) -> Self {
+    pub(super) fn unknown(session: &str, keep: &Keep) -> Self {
         let (shim, agent) = (Identity::nobody(), Identity::nobody());
-        Self { version: 0, shim, agent, session: session.to_owned(), cgroup: None }
+        let part = keep.part.clone();
+        Self { version: 0, shim, agent, session: session.to_owned(), cgroup: None, part }
     }
 }
 

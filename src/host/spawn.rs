@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 use super::client::Care;
+use super::environment::SESSION_VARIABLE;
 use super::shim::{Answer, MODE, Meta, Order};
 use super::{Keep, Process, Spec};
 
@@ -63,7 +64,7 @@ impl Process {
                     child.start_kill().ok(); // it may have gone by itself
                     child.wait().await.ok(); // reaped, that is all
                 }
-                let meta = Meta::unknown(&session);
+                let meta = Meta::unknown(&session, keep);
                 Care { keep: keep.clone(), meta, consumed: 0, stdout: None, child: None }.end_all().await;
                 format!("no process after {} s", limit.as_secs())
             }
@@ -79,9 +80,12 @@ async fn start(spec: Spec, keep: &Keep, shim: &mut Option<Child>) -> io::Result<
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(dir.join("shim.log"))?;
     // This very program, also if another one has taken its place on disk. Its environment is the agent's to read.
+    // Where it is only a part of its session, whoever is below it is known by it.
+    let mark = keep.part.as_ref().map(|_| (SESSION_VARIABLE, spec.session.as_str()));
     let child = Command::new("/proc/self/exe")
         .arg(MODE)
         .env_clear()
+        .envs(mark)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(log)

@@ -23,8 +23,10 @@ use crate::host::{Activity, Keep, Ladder, News, Process, Spec};
 use crate::store::{Outgoing, Store, StoreError, Write};
 use crate::wire::framing::Framer;
 
+mod errands;
 mod life;
 mod rejections;
+mod terminals;
 mod unrecorded;
 
 /// Events in one write of bulk output.
@@ -147,6 +149,8 @@ pub struct Actor {
     abandoned: bool,
     /// A look at its processes that the system has not finished.
     looking: Option<tokio::task::JoinHandle<Option<Activity>>>,
+    /// What is being done for the agent.
+    errands: errands::Errands,
     /// The daemon goes and the agent stays.
     leave: CancellationToken,
 }
@@ -207,6 +211,7 @@ impl Actor {
             arrivals: Vec::new(),
             abandoned: false,
             looking: None,
+            errands: errands::Errands::default(),
             leave,
         };
         (actor, handle, started)
@@ -275,6 +280,7 @@ impl Actor {
             biased;
             Some(message) = self.desk.inbox.recv() => self.serve(message).await,
             Some(news) = process.news.recv() => self.heard(news).await,
+            Some(report) = self.errands.next() => self.reported(report).await,
             () = until(self.state.next_expiry()) => self.absorb(vec![Input::Expire], None).await,
             () = until(due) => self.look().await,
             () = std::future::ready(()), if may_read && self.more => self.digest().await,
@@ -335,9 +341,17 @@ impl Actor {
         let (on_its_way, arrival) = Arrival::new();
         let last = todo.iter().rev().find_map(|todo| match todo {
             Todo::Send { n, .. } => Some(*n),
-            Todo::Stop(_) => None,
+            Todo::Stop(_) | Todo::Do { .. } => None,
         });
-        self.arrivals.extend(last.map(|n| (n, on_its_way)));
+        let done = todo.iter().find_map(|todo| match todo {
+            Todo::Do { request, .. } => self.state.cleared(request),
+            _ => None,
+        });
+        match (last, done) {
+            (Some(n), _) => self.arrivals.push((n, on_its_way)),
+            (None, Some(clearance)) => self.errands.wait_for(clearance, on_its_way),
+            (None, None) => {}
+        }
         self.perform(todo);
         failpoint::visit("command.performed");
         Ok(Done { prompt, arrival })
@@ -400,6 +414,7 @@ impl Actor {
             for said in said.drain(..) {
                 inputs.push(match said {
                     Said::Clearance(ask) => self.assessed(ask).await,
+                    Said::Errand(errand) => self.looked_at(*errand).await,
                     said => Input::Said(Box::new(said)),
                 });
             }
@@ -494,6 +509,7 @@ impl Actor {
                     if let Some(process) = self.process.take() {
                         process.kill();
                     }
+                    self.abandon_errands().await;
                     return;
                 }
             }
@@ -539,6 +555,7 @@ impl Actor {
                     process.stop(Ladder { interrupt, ..self.plan.ladder.clone() });
                 }
                 Todo::Stop(How::Kill) => process.kill(),
+                Todo::Do { request, job } => self.begin_errand(request, job),
             }
         }
     }

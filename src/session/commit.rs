@@ -1,8 +1,9 @@
 //! From effects to one write of the store and what is done after it is committed.
 
+use super::errand::Job;
 use super::stall::Vigil;
 use super::state::{Cx, Effect, How, Input, Refused, State};
-use crate::domain::{Kind, Outbound, Time, id};
+use crate::domain::{Kind, Outbound, RequestId, Time, id};
 use crate::driver::Driver;
 use crate::store::{Outgoing, Snapshot, Write};
 use crate::wire::framing::Framer;
@@ -12,6 +13,7 @@ use crate::wire::framing::Framer;
 pub(super) enum Todo {
     Send { n: u64, message: Vec<u8> },
     Stop(How),
+    Do { request: RequestId, job: Job },
 }
 
 /// How messages become bytes for one agent.
@@ -60,6 +62,7 @@ pub(super) fn prepare(
             // The session's task begins with it; the output of a new process is counted from its beginning.
             Effect::Spawn => consumed = Some(0),
             Effect::Stop { how } => todo.push(Todo::Stop(how)),
+            Effect::Do { request, job } => todo.push(Todo::Do { request, job }),
         }
     }
     // Bulk output waits its turn; what somebody waits for does not.

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::errand::Job;
 use super::stall::{Vigil, Watch};
 use crate::domain::id::Seed;
 use crate::domain::{
@@ -33,6 +34,7 @@ use crate::domain::{
 };
 
 mod agent;
+mod errands;
 mod input;
 mod operator;
 mod process;
@@ -42,6 +44,7 @@ mod told;
 mod view;
 mod watch;
 
+pub use errands::Terminal;
 pub use input::{Gone, Input, Refused};
 
 /// Outgoing messages on their way to the agent. At the limit we stop reading from it: it must take some first.
@@ -130,6 +133,9 @@ pub struct State {
     /// What it was asked last and has not finished.
     #[serde(default)]
     unfinished: Option<PromptId>,
+    /// What it wants us to do.
+    #[serde(default)]
+    errands: errands::Errands,
     /// Something in here has changed since the last snapshot.
     #[serde(skip)]
     dirty: bool,
@@ -251,9 +257,19 @@ pub enum How {
 pub enum Effect {
     Record(Fact),
     Ledger(Entry),
-    Send { n: u64, message: Outbound },
+    Send {
+        n: u64,
+        message: Outbound,
+    },
+    /// What came of it is the input `Done`, or `TerminalEnded`.
+    Do {
+        request: RequestId,
+        job: Job,
+    },
     Spawn,
-    Stop { how: How },
+    Stop {
+        how: How,
+    },
 }
 
 /// What a step may use of the world.
@@ -341,6 +357,7 @@ impl State {
             standing: None,
             restarts: VecDeque::new(),
             unfinished: None,
+            errands: errands::Errands::default(),
             dirty: true,
         }
     }
@@ -353,6 +370,11 @@ impl State {
         match input {
             Input::Said(said) => self.said(*said, out),
             Input::Asked(ask, assessed) => self.asked(*ask, *assessed, out),
+            Input::Errand(errand, looked) => self.errand(*errand, *looked, out),
+            Input::Done { request, result } => self.done(&request, *result, out),
+            Input::TerminalEnded { terminal, exit, why } => {
+                self.terminal_ended(&terminal, &exit, why.as_deref(), out);
+            }
             Input::Watch(activity) => self.watched(activity.map(|activity| *activity), out),
             Input::Expire => self.expire(out),
             Input::Listening => self.watch.heard(out.now()),
@@ -419,7 +441,9 @@ impl State {
 
     /// Whether more may be read from the agent now, or it has to wait (its output stays in its pipe).
     pub fn may_read(&self) -> bool {
-        self.in_flight.len() < MAX_IN_FLIGHT && self.clearances.len() + self.questions.len() < MAX_OPEN
+        self.in_flight.len() < MAX_IN_FLIGHT
+            && self.clearances.len() + self.questions.len() < MAX_OPEN
+            && self.may_do()
     }
 
     /// How it is being stopped, if it is.

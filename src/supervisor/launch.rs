@@ -229,6 +229,7 @@ impl Supervisor {
             dir: self.agents_dir().join(id.to_string()).join(generation.to_string()),
             stderr_tail_bytes: limits.stderr_tail_bytes,
             journal_cap_bytes: limits.journal_bytes().max(at_least),
+            part: None,
         }
     }
 
@@ -309,7 +310,12 @@ impl Supervisor {
             Protocol::Acp => Driver::Acp(Box::new(Acp::new(Setup {
                 agent: launch.agent.clone().unwrap_or_else(|| "the agent".to_owned()),
                 workspace: workspace.to_string_lossy().into_owned(),
-                offer: Offer::default(),
+                offer: Offer {
+                    read_files: profile.offer_files,
+                    write_files: profile.offer_files,
+                    terminals: profile.offer_terminals,
+                    ..Offer::default()
+                },
                 auth_method: profile.auth_method.clone(),
                 resume: launch.resume.clone(),
             }))),

@@ -15,6 +15,8 @@ pub const INVALID_REQUEST: i64 = -32600;
 pub const METHOD_NOT_FOUND: i64 = -32601;
 pub const INVALID_PARAMS: i64 = -32602;
 pub const INTERNAL_ERROR: i64 = -32603;
+/// Of ACP.
+pub const RESOURCE_NOT_FOUND: i64 = -32002;
 /// What was asked has been taken back.
 pub const REQUEST_CANCELLED: i64 = -32800;
 

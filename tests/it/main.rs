@@ -4,6 +4,7 @@
 
 mod access;
 mod acp;
+mod acp_calls;
 mod agents;
 mod cli;
 mod contract;

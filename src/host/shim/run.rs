@@ -107,6 +107,7 @@ impl Shim {
             agent: agent.identity,
             session: session.clone(),
             cgroup: order.spec.cgroup.clone().filter(|_| cgroup.is_some()),
+            part: order.keep.part.clone(),
         };
         if let Err(error) = write_whole(META, &serde_json::to_vec(&meta)?) {
             // An agent that nobody could find again must not stay.

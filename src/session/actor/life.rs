@@ -37,6 +37,7 @@ impl Actor {
             }
         }
         self.settle(settled).await;
+        self.resume_errands().await;
         // It may have been told to stop and died before it told the shim, which heeds the first time only.
         if let Some(how) = self.state.stopping() {
             self.perform(vec![Todo::Stop(how)]);
@@ -72,6 +73,8 @@ impl Actor {
 
     /// Its process went with an earlier daemon, and took its status with it.
     pub(super) async fn lost(&mut self, reason: String) {
+        self.resume_errands().await;
+        self.finish_errands().await;
         let gone = Gone { reason, ..Gone::default() };
         self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![Outgoing::Cleared]).await;
         self.answer_start(Ok(()));
@@ -155,6 +158,7 @@ impl Actor {
         self.settle(self.state.under_way(written).map(|n| (n, None)).collect()).await;
         self.stopped = Stopped { steps: steps.clone(), killed, unrecorded: false };
         failpoint::visit("exit.heard");
+        self.finish_errands().await;
         let gone = Gone { exit, reason, steps, killed, stderr_tail };
         self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![Outgoing::Cleared]).await;
         failpoint::visit("exit.committed");

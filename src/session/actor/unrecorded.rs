@@ -74,6 +74,7 @@ impl Actor {
                     if let News::Exited(departure) = &news {
                         let (steps, killed) = (departure.steps.clone(), departure.killed);
                         self.stopped = Stopped { steps, killed, unrecorded: false };
+                        self.end_terminals_unrecorded().await;
                         self.tell_stoppers();
                     }
                     self.unheard.push_back(news);

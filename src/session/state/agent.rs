@@ -8,6 +8,7 @@ use crate::domain::{
     Kind, Line, Outbound, Outcome, Progress, Question, QuestionId, QuestionStatus, Rejection, RequestId,
     Risk, Ruling, Said, Verdict,
 };
+use crate::session::errand::{Looked, Trouble};
 
 // What agents sent is passed through as it came; a `serde_json::Value` in between would round numbers.
 
@@ -54,10 +55,14 @@ struct Unknown<'a> {
 impl State {
     /// A request for a clearance, with what was found out about it.
     pub(super) fn asked(&mut self, ask: Ask, assessed: Assessed, out: &mut Out<'_, '_>) {
+        self.heard_from(out);
+        self.open_clearance(ask, assessed, out);
+    }
+
+    pub(super) fn heard_from(&mut self, out: &mut Out<'_, '_>) {
         self.alive("output", out);
         self.watch.unlimited();
         self.speaks(out);
-        self.open_clearance(ask, assessed, out);
     }
 
     fn speaks(&mut self, out: &mut Out<'_, '_>) {
@@ -111,6 +116,10 @@ impl State {
             Said::NotSteered { message, no_turn } => self.not_steered(message, no_turn, out),
             Said::Limited { kind, resets, params } => self.limited(&kind, resets, &params, out),
             Said::Clearance(ask) => self.open_clearance(ask, Assessed::default(), out),
+            // What nobody has looked at is not done.
+            Said::Errand(errand) => {
+                self.errand(*errand, Looked::Refused(Trouble::failed("its agent has gone")), out);
+            }
             Said::Question { request, text, sort, params, line } => {
                 if self.is_open(&request) {
                     return self.duplicate(request, line, "prompt/forward", out);
@@ -185,7 +194,7 @@ impl State {
         }
     }
 
-    fn open_clearance(&mut self, ask: Ask, assessed: Assessed, out: &mut Out<'_, '_>) {
+    pub(super) fn open_clearance(&mut self, ask: Ask, assessed: Assessed, out: &mut Out<'_, '_>) {
         if self.is_open(&ask.request) {
             return self.duplicate(ask.request, ask.line, "clearance/request", out);
         }
@@ -283,6 +292,9 @@ impl State {
     /// The agent does not want to know any more.
     fn withdrawn(&mut self, request: RequestId, message: &Json, out: &mut Out<'_, '_>) {
         const WHY: &str = "the agent took it back";
+        if self.withdraw_errand(&request, out) {
+            return;
+        }
         let clearance = self.clearances.iter().find(|(_, open)| **open == request).map(|(id, _)| *id);
         let question = self.questions.iter().find(|(_, open)| **open == request).map(|(id, _)| *id);
         if clearance.is_none() && question.is_none() {
@@ -336,11 +348,12 @@ impl State {
     }
 
     /// Request ids are the agent's; clearances and questions share one space of them, because answers do.
-    fn is_open(&self, request: &RequestId) -> bool {
+    pub(super) fn is_open(&self, request: &RequestId) -> bool {
         self.clearances.values().chain(self.questions.values()).any(|open| open == request)
+            || self.errands.does(request)
     }
 
-    fn duplicate(&mut self, request: RequestId, line: Line, method: &str, out: &mut Out<'_, '_>) {
+    pub(super) fn duplicate(&mut self, request: RequestId, line: Line, method: &str, out: &mut Out<'_, '_>) {
         let reason = format!("a request with id {request} is open already");
         let rejection = Rejection {
             reason: reason.clone(),

@@ -1,8 +1,11 @@
 //! What can happen to a session, and why something cannot.
 
 use super::{Assessed, How};
-use crate::domain::{Answer, Ask, ClearanceId, Exit, LadderChoice, PromptId, QuestionId, Set, Time, Verdict};
+use crate::domain::{
+    Answer, Ask, ClearanceId, Errand, Exit, LadderChoice, PromptId, QuestionId, RequestId, Set, Time, Verdict,
+};
 use crate::host::Activity;
+use crate::session::errand::{Deed, Looked, Trouble};
 
 /// What can happen to a session.
 #[derive(Debug, Clone)]
@@ -40,6 +43,19 @@ pub enum Input {
     Said(Box<crate::domain::Said>),
     /// A request for a clearance, with what was found out about it.
     Asked(Box<Ask>, Box<Assessed>),
+    /// Something that the agent wants us to do, with what was found out about it.
+    Errand(Box<Errand>, Box<Looked>),
+    /// What came of it.
+    Done {
+        request: RequestId,
+        result: Box<Result<Deed, Trouble>>,
+    },
+    /// And of the command of a terminal; `why` if that is not known.
+    TerminalEnded {
+        terminal: String,
+        exit: Exit,
+        why: Option<String>,
+    },
     // from the clock
     Expire,
     /// We listen to it again: its silence was ours.

@@ -261,6 +261,9 @@ impl State {
             self.decided.pop_front();
         }
         self.decided.push_back((request.clone(), id));
+        if self.errand_decided(id, &request, verdict, reason.as_deref(), out) {
+            return;
+        }
         let approved = verdict == Verdict::Approve;
         self.send(Outbound::Decision { request, approved, reason, option }, Carries::Clearance(id), out);
     }

@@ -6,8 +6,8 @@ use serde_json::json;
 use super::watch::BY;
 use super::{Carries, Effect, Gone, How, Out, Refused, Stage, State};
 use crate::domain::{
-    ClearanceId, ClearanceStatus, Delivery, Entry, Json, Kind, Outbound, QuestionId, QuestionStatus,
-    RequestId, Time, span,
+    ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json, Kind, Outbound, QuestionId,
+    QuestionStatus, RequestId, Time, span,
 };
 use crate::session::restart::{self, Ended, Next};
 
@@ -212,6 +212,7 @@ impl State {
     fn let_go(&mut self, out: &mut Out<'_, '_>) {
         let unfinished = self.unfinished.filter(|_| self.turn.is_some());
         self.withdraw_open(out);
+        self.drop_errands(out);
         self.end_turn("exited", out);
         self.unfinished = unfinished;
         (self.pid, self.standing) = (None, None);
@@ -243,15 +244,23 @@ impl State {
     /// The same, and the agent is told.
     pub(super) fn cancel_open(&mut self, why: &str, out: &mut Out<'_, '_>) {
         let open = self.clearances.values().chain(self.questions.values());
-        let open: Vec<RequestId> = open.cloned().collect();
+        let open: Vec<(RequestId, bool)> =
+            open.map(|request| (request.clone(), self.errand_waits(request))).collect();
         self.close_open(why, out);
-        for request in open {
-            self.send(Outbound::Cancel { request }, Carries::Other, out);
+        for (request, errand) in open {
+            let message = if errand {
+                let (code, message) = (FaultCode::Cancelled, why.to_owned());
+                Outbound::Fault(Fault { request, code, message })
+            } else {
+                Outbound::Cancel { request }
+            };
+            self.send(message, Carries::Other, out);
         }
     }
 
     pub(super) fn close_clearance(&mut self, id: ClearanceId, why: &str, out: &mut Out<'_, '_>) {
-        if self.take_open(id).is_some() {
+        if let Some((request, _)) = self.take_open(id) {
+            self.forget_errand(&request);
             let (status, at) = (ClearanceStatus::Withdrawn, out.now());
             let data = json!({ "clearance": id, "status": status, "reason": why });
             out.record(Kind::ClearanceClosed, Json::of(&data));

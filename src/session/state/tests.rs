@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod decisions;
+mod errands;
 mod stalls;
 use crate::domain::{
     Answer, Ask, Fault, FaultCode, LadderChoice, Line, Outcome, Phase, Progress, PromptState, Rejection, Said,

@@ -1,0 +1,442 @@
+//! What the agent wants us to do, from the request to its answer.
+//!
+//! ```text
+//!  errand ──► refused                                               an error
+//!     │  └──► a clearance ──► denied, expired, withdrawn ─────────► an error
+//!     ▼            │ approved                                          ▲ it failed
+//!   doing ◄────────┘          Effect::Do ──► performed ──► done ──► recorded and answered
+//! ```
+//! What is being done is in the snapshot: a daemon that is killed in the middle leaves it to the next.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Carries, Effect, Out, State};
+use crate::domain::{
+    ClearanceId, Delivery, Entry, Errand, Exit, Fault, FaultCode, Json, Kind, Outbound, Reply, RequestId,
+    Verb, Verdict,
+};
+use crate::session::errand::{Deed, Job, Looked, Trouble};
+
+/// At the limit we stop reading from the agent: some must be done first. They are, without anybody.
+const MAX_DOING: usize = 64;
+/// Beyond it, a request is refused.
+const MAX_TERMINALS: usize = 32;
+/// Requests that wait for one terminal; beyond it, they are refused.
+const MAX_WAITING: usize = 4;
+/// What is to be written and waits for people; beyond it, a request is refused. It is part of every snapshot.
+const MAX_HELD_BYTES: usize = 32 << 20;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Errands {
+    open: Vec<Open>,
+    terminals: Vec<Terminal>,
+    /// Terminals so far.
+    counted: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Open {
+    request: RequestId,
+    method: String,
+    job: Job,
+    clearance: Option<ClearanceId>,
+    /// Nobody has to be asked, or not any more.
+    doing: bool,
+}
+
+impl Open {
+    fn waits_for(&self, terminal: &str) -> bool {
+        matches!(&self.job, Job::Terminal { terminal: on, verb } if on == terminal && *verb != Verb::Output)
+    }
+}
+
+/// One that was started, or is about to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terminal {
+    pub id: String,
+    pub output_limit: u64,
+    pub started: bool,
+    pub ended: Option<Exit>,
+}
+
+impl Errands {
+    fn holds(&self, request: &RequestId) -> bool {
+        self.open.iter().any(|open| open.request == *request)
+    }
+
+    /// Of those that are being done; the others are known by their clearance.
+    pub(super) fn does(&self, request: &RequestId) -> bool {
+        self.open.iter().any(|open| open.request == *request && open.doing)
+    }
+
+    fn take(&mut self, request: &RequestId) -> Option<Open> {
+        let at = self.open.iter().position(|open| open.request == *request)?;
+        Some(self.open.remove(at))
+    }
+
+    /// What ends by itself; how long a command in a terminal takes is up to the agent.
+    fn doing(&self) -> usize {
+        let quick = |open: &&Open| {
+            open.doing && !matches!(&open.job, Job::Terminal { verb, .. } if *verb != Verb::Output)
+        };
+        self.open.iter().filter(quick).count()
+    }
+
+    fn held_bytes(&self) -> usize {
+        let held = |open: &Open| match &open.job {
+            Job::Write { content, .. } => content.len(),
+            _ => 0,
+        };
+        self.open.iter().map(held).sum()
+    }
+
+    fn terminal(&self, id: &str) -> Option<&Terminal> {
+        self.terminals.iter().find(|terminal| terminal.id == id && terminal.started)
+    }
+
+    fn forget_terminal(&mut self, job: &Job) {
+        if let Job::Run(run) = job {
+            self.terminals.retain(|terminal| terminal.id != run.terminal);
+        }
+    }
+}
+
+impl State {
+    pub(super) fn errand(&mut self, errand: Errand, looked: Looked, out: &mut Out<'_, '_>) {
+        self.heard_from(out);
+        let Errand { request, method, params, line, wants: _ } = errand;
+        if self.is_open(&request) || self.errands.holds(&request) {
+            return self.duplicate(request, line, &method, out);
+        }
+        self.dirty = true;
+        let looked = match looked {
+            Looked::Free(job) => self.admit(job).map(|job| (job, None)),
+            Looked::Ask(job, ask, assessed) => self.admit(job).map(|job| (job, Some((ask, assessed)))),
+            Looked::Refused(trouble) => Err(trouble),
+        };
+        let (job, ask) = match looked {
+            Ok(admitted) => admitted,
+            Err(trouble) => {
+                let about = Json::of(&Params { params: &params });
+                return self.not_done(request, &method, None, &trouble, Some(&about), out);
+            }
+        };
+        let doing = ask.is_none();
+        self.errands.open.push(Open { request: request.clone(), method, job, clearance: None, doing });
+        match ask {
+            Some((ask, assessed)) => self.open_clearance(*ask, *assessed, out),
+            None => self.begin_errand(&request, out),
+        }
+    }
+
+    /// Whether there is room for it.
+    fn admit(&mut self, mut job: Job) -> Result<Job, Trouble> {
+        match &mut job {
+            Job::Write { content, .. } if self.errands.held_bytes() + content.len() > MAX_HELD_BYTES => {
+                return Err(Trouble::failed("too much is waiting to be written"));
+            }
+            Job::Read { .. } | Job::Write { .. } => {}
+            Job::Run(run) => {
+                if self.errands.terminals.len() >= MAX_TERMINALS {
+                    return Err(Trouble::failed(format!("there are {MAX_TERMINALS} terminals already")));
+                }
+                self.errands.counted += 1;
+                run.terminal = format!("term-{}", self.errands.counted);
+                let (id, output_limit) = (run.terminal.clone(), run.output_limit);
+                self.errands.terminals.push(Terminal { id, output_limit, started: false, ended: None });
+            }
+            Job::Terminal { terminal, .. } => {
+                if self.errands.terminal(terminal).is_none() {
+                    let why = format!("there is no terminal {terminal:?}");
+                    return Err(Trouble { code: FaultCode::NotFound, why });
+                }
+                let waiting = self.errands.open.iter().filter(|open| open.waits_for(terminal)).count();
+                if waiting >= MAX_WAITING {
+                    return Err(Trouble::failed("too many requests wait for this terminal"));
+                }
+            }
+        }
+        Ok(job)
+    }
+
+    /// Nobody has to be asked any more.
+    fn begin_errand(&mut self, request: &RequestId, out: &mut Out<'_, '_>) {
+        let Some(open) = self.errands.open.iter_mut().find(|open| open.request == *request) else { return };
+        open.doing = true;
+        self.dirty = true;
+        let Job::Terminal { terminal, verb } = &open.job else {
+            let job = open.job.clone();
+            return out.effects.push(Effect::Do { request: request.clone(), job });
+        };
+        let (terminal, verb) = (terminal.clone(), *verb);
+        match (verb, self.errands.terminal(&terminal).and_then(|terminal| terminal.ended.clone())) {
+            (Verb::Wait | Verb::Kill, Some(exit)) => self.waited(request, &terminal, verb, exit, out),
+            (Verb::Wait, None) => {}
+            // What is released is ended first.
+            (Verb::Release, None) => order(request, terminal, Verb::Kill, out),
+            _ => order(request, terminal, verb, out),
+        }
+    }
+
+    /// Of one that has ended, for who waited for that.
+    fn waited(&mut self, request: &RequestId, terminal: &str, verb: Verb, exit: Exit, out: &mut Out<'_, '_>) {
+        let Some(open) = self.errands.take(request) else { return };
+        if verb == Verb::Kill {
+            out.record(Kind::TerminalKilled, Json::of(&json!({ "terminal": terminal })));
+            self.reply(open, Reply::Killed, out);
+        } else {
+            self.reply(open, Reply::Exited(exit), out);
+        }
+    }
+
+    fn reply(&mut self, open: Open, reply: Reply, out: &mut Out<'_, '_>) {
+        let carries = open.clearance.map_or(Carries::Other, Carries::Clearance);
+        self.send(Outbound::Reply { request: open.request, reply }, carries, out);
+    }
+
+    /// Told to the agent and to people.
+    fn not_done(
+        &mut self,
+        request: RequestId,
+        method: &str,
+        clearance: Option<ClearanceId>,
+        trouble: &Trouble,
+        about: Option<&Json>,
+        out: &mut Out<'_, '_>,
+    ) {
+        let Trouble { code, why } = trouble;
+        let data = Failed { request: &request, method, clearance, reason: why, about };
+        out.record(Kind::ErrandFailed, Json::of(&data));
+        let fault = Fault { request, code: *code, message: why.clone() };
+        self.send(Outbound::Fault(fault), clearance.map_or(Carries::Other, Carries::Clearance), out);
+    }
+
+    /// A clearance was decided. Whether it was for an errand.
+    pub(super) fn errand_decided(
+        &mut self,
+        id: ClearanceId,
+        request: &RequestId,
+        verdict: Verdict,
+        reason: Option<&str>,
+        out: &mut Out<'_, '_>,
+    ) -> bool {
+        let Some(open) = self.errands.open.iter_mut().find(|open| open.request == *request && !open.doing)
+        else {
+            return false;
+        };
+        open.clearance = Some(id);
+        if verdict == Verdict::Approve {
+            self.begin_errand(request, out);
+        } else {
+            self.forget_errand(request);
+            let message = reason.map_or_else(|| "denied".to_owned(), |reason| format!("denied: {reason}"));
+            let fault = Fault { request: request.clone(), code: FaultCode::Failed, message };
+            self.send(Outbound::Fault(fault), Carries::Clearance(id), out);
+        }
+        true
+    }
+
+    /// It will not be done. Whether there was one.
+    pub(super) fn forget_errand(&mut self, request: &RequestId) -> bool {
+        let Some(open) = self.errands.take(request) else { return false };
+        self.errands.forget_terminal(&open.job);
+        true
+    }
+
+    /// Whether people have not decided yet if it is to be done.
+    pub(super) fn errand_waits(&self, request: &RequestId) -> bool {
+        self.errands.holds(request) && !self.errands.does(request)
+    }
+
+    /// The agent takes back what is being done: only waiting can be ended. Whether there was such a thing.
+    pub(super) fn withdraw_errand(&mut self, request: &RequestId, out: &mut Out<'_, '_>) -> bool {
+        let Some(open) = self.errands.open.iter().find(|open| open.request == *request && open.doing) else {
+            return false;
+        };
+        if matches!(open.job, Job::Terminal { verb: Verb::Wait, .. }) {
+            self.errands.take(request);
+            self.dirty = true;
+            let (request, message) = (request.clone(), "taken back".to_owned());
+            let fault = Fault { request, code: FaultCode::Cancelled, message };
+            self.send(Outbound::Fault(fault), Carries::Other, out);
+        }
+        true
+    }
+
+    /// What came of it.
+    pub(super) fn done(&mut self, request: &RequestId, result: Result<Deed, Trouble>, out: &mut Out<'_, '_>) {
+        // Without one, its agent has gone.
+        let Some(open) = self.errands.take(request) else { return };
+        let deed = match result {
+            Ok(deed) => deed,
+            Err(trouble) => {
+                self.errands.forget_terminal(&open.job);
+                let about = open.about();
+                return self.not_done(
+                    open.request,
+                    &open.method,
+                    open.clearance,
+                    &trouble,
+                    Some(&about),
+                    out,
+                );
+            }
+        };
+        let (kind, more, reply) = match (&open.job, deed) {
+            (Job::Read { line, limit, .. }, Deed::Read { text, bytes, missing }) => {
+                let more = json!({ "bytes": bytes, "missing": missing, "line": line, "limit": limit });
+                (Kind::FileRead, more, Reply::Content(text))
+            }
+            (Job::Write { before, .. }, Deed::Written { bytes }) => {
+                let more = json!({ "bytes": bytes, "created": before.is_none() });
+                (Kind::FileWritten, more, Reply::Written)
+            }
+            (Job::Run(run), Deed::Started { pid }) => {
+                for terminal in self.errands.terminals.iter_mut().filter(|t| t.id == run.terminal) {
+                    terminal.started = true;
+                }
+                let reply = Reply::Started { terminal: run.terminal.clone() };
+                (Kind::TerminalStarted, json!({ "pid": pid }), reply)
+            }
+            (Job::Terminal { terminal, .. }, Deed::Output { text, truncated }) => {
+                let exit = self.errands.terminal(terminal).and_then(|terminal| terminal.ended.clone());
+                let more = json!({ "bytes": text.len(), "truncated": truncated });
+                (Kind::TerminalOutput, more, Reply::Output { text, truncated, exit })
+            }
+            (Job::Terminal { terminal, .. }, Deed::Released) => {
+                let gone = terminal.clone();
+                self.errands.terminals.retain(|terminal| terminal.id != gone);
+                (Kind::TerminalReleased, json!({}), Reply::Released)
+            }
+            // Never asked for.
+            _ => return,
+        };
+        out.record(kind, open.told(more));
+        self.reply(open, reply, out);
+    }
+
+    /// The command of a terminal has ended, for whatever reason.
+    pub(super) fn terminal_ended(&mut self, id: &str, exit: &Exit, why: Option<&str>, out: &mut Out<'_, '_>) {
+        let Some(terminal) = self.errands.terminals.iter_mut().find(|terminal| terminal.id == id) else {
+            return;
+        };
+        if terminal.ended.is_none() {
+            terminal.ended = Some(exit.clone());
+            let data = json!({ "terminal": id, "code": exit.code, "signal": exit.signal, "reason": why });
+            out.record(Kind::TerminalEnded, Json::of(&data));
+        }
+        let waiting: Vec<(RequestId, Verb)> = self
+            .errands
+            .open
+            .iter()
+            .filter(|open| open.waits_for(id))
+            .filter_map(|open| match open.job {
+                Job::Terminal { verb, .. } => Some((open.request.clone(), verb)),
+                _ => None,
+            })
+            .collect();
+        for (request, verb) in waiting {
+            match verb {
+                Verb::Release => order(&request, id.to_owned(), verb, out),
+                _ => self.waited(&request, id, verb, exit.clone(), out),
+            }
+        }
+    }
+
+    /// The agent has gone: nobody is there to be answered.
+    pub(super) fn drop_errands(&mut self, out: &mut Out<'_, '_>) {
+        let at = out.now();
+        for open in std::mem::take(&mut self.errands).open {
+            let Some(id) = open.clearance else { continue };
+            let cause = Delivery::STREAM_CLOSED;
+            out.record(Kind::ClearanceUndelivered, Json::of(&json!({ "clearance": id, "cause": cause })));
+            let delivery = Delivery::Failed(cause.to_owned());
+            out.ledger(Entry::ClearanceDelivery { id, delivery, at });
+        }
+    }
+
+    /// Whether there is room for more of what we do for it.
+    pub(super) fn may_do(&self) -> bool {
+        self.errands.doing() < MAX_DOING
+    }
+
+    /// What was to be done when the last daemon ended.
+    pub fn errands(&self) -> Vec<(RequestId, Job)> {
+        let doing = self.errands.open.iter().filter(|open| open.doing);
+        let due = doing.filter_map(|open| {
+            let job = match &open.job {
+                Job::Terminal { verb: Verb::Wait, .. } => return None,
+                Job::Terminal { terminal, verb: Verb::Release }
+                    if self.errands.terminal(terminal).is_some_and(|terminal| terminal.ended.is_none()) =>
+                {
+                    Job::Terminal { terminal: terminal.clone(), verb: Verb::Kill }
+                }
+                job => job.clone(),
+            };
+            Some((open.request.clone(), job))
+        });
+        due.collect()
+    }
+
+    /// Those that were started.
+    pub fn terminals(&self) -> impl Iterator<Item = &Terminal> {
+        self.errands.terminals.iter().filter(|terminal| terminal.started)
+    }
+
+    /// What allowed that which is being done.
+    pub fn cleared(&self, request: &RequestId) -> Option<ClearanceId> {
+        self.errands.open.iter().find(|open| open.request == *request)?.clearance
+    }
+
+    /// The message that answers what this clearance was for, if it is on its way.
+    pub fn answer_to(&self, clearance: ClearanceId) -> Option<u64> {
+        let is = |carries: &Carries| matches!(carries, Carries::Clearance(id) if *id == clearance);
+        self.in_flight.iter().find(|(_, carries)| is(carries)).map(|(n, _)| *n)
+    }
+}
+
+fn order(request: &RequestId, terminal: String, verb: Verb, out: &mut Out<'_, '_>) {
+    let job = Job::Terminal { terminal, verb };
+    out.effects.push(Effect::Do { request: request.clone(), job });
+}
+
+#[derive(Serialize)]
+struct Params<'a> {
+    params: &'a Json,
+}
+
+#[derive(Serialize)]
+struct Failed<'a> {
+    request: &'a RequestId,
+    method: &'a str,
+    clearance: Option<ClearanceId>,
+    reason: &'a str,
+    about: Option<&'a Json>,
+}
+
+impl Open {
+    /// What it is about, in short.
+    fn about(&self) -> Json {
+        Json::of(&match &self.job {
+            Job::Read { path, .. } | Job::Write { path, .. } => json!({ "path": path }),
+            Job::Run(run) => json!({ "command": run.line }),
+            Job::Terminal { terminal, .. } => json!({ "terminal": terminal }),
+        })
+    }
+
+    /// The same with what came of it.
+    fn told(&self, more: serde_json::Value) -> Json {
+        let mut data = match &self.job {
+            Job::Read { path, at, .. } | Job::Write { path, at, .. } => json!({ "path": path, "at": at }),
+            Job::Run(run) => json!({ "terminal": run.terminal, "command": run.line, "cwd": run.cwd }),
+            Job::Terminal { terminal, .. } => json!({ "terminal": terminal }),
+        };
+        data["request"] = serde_json::from_str(self.request.as_json()).unwrap_or_default();
+        data["clearance"] = json!(self.clearance);
+        if let (Some(data), serde_json::Value::Object(more)) = (data.as_object_mut(), more) {
+            data.extend(more);
+        }
+        Json::of(&data)
+    }
+}
