@@ -18,18 +18,19 @@ use super::{fault, line, whole};
 use crate::domain::{
     Answer, Ask, Call, Controls, Fault, FaultCode, Json, Outbound, Rejection, RequestId, Resets, Said, Tokens,
 };
-use crate::wire::acp::answer::{AuthMethod, Can, Initialized, PromptDone, SessionStarted};
+use crate::wire::acp::answer::{AuthMethod, Can, PromptDone};
 use crate::wire::acp::request::{self, Elicitation, Permission, Request};
 use crate::wire::acp::send::{self, Elicited, Offer};
 use crate::wire::acp::tool::ToolCall;
 use crate::wire::acp::trouble::{self, Failure, Limit, LimitKind, Trouble};
 use crate::wire::acp::update::{Detail, Update};
-use crate::wire::acp::{VERSION, method, permission};
+use crate::wire::acp::{method, permission};
 use crate::wire::excerpt;
 use crate::wire::jsonrpc::{self, Message};
 
 mod controls;
 mod errands;
+mod opening;
 #[cfg(test)]
 mod tests;
 
@@ -451,82 +452,6 @@ impl Acp {
             (Pending::Steer, result) => self.steered(number, result, text, said),
             (Pending::Other, _) => said.push(Said::Unknown { message: whole(text), fault: None }),
         }
-    }
-
-    fn initialized(&mut self, result: &RawValue, said: &mut Vec<Said>) {
-        let Some(hello) = Initialized::read(result) else {
-            let reason = "its answer to `initialize` is no object".to_owned();
-            return said.push(Said::Unusable { reason });
-        };
-        if let Some(version) = hello.version.filter(|version| *version != VERSION) {
-            let reason = format!("it speaks version {version} of the protocol, not {VERSION}");
-            return said.push(Said::Unusable { reason });
-        }
-        self.mind.can = hello.can;
-        self.mind.auth = hello.auth_methods;
-        self.mind.about = Some(Json::raw(result));
-        self.open_session(said);
-    }
-
-    /// The session of an earlier process if the agent can go on with it, else a new one.
-    fn open_session(&mut self, said: &mut Vec<Said>) {
-        let cwd = self.setup.workspace.clone();
-        let text = match self.mind.earlier.clone() {
-            Some(earlier) if self.mind.can.resume => {
-                send::session_resume(&self.ask(Pending::Resume), &earlier, &cwd)
-            }
-            Some(earlier) if self.mind.can.load => {
-                self.mind.replaying = true;
-                send::session_load(&self.ask(Pending::Load), &earlier, &cwd)
-            }
-            _ => send::session_new(&self.ask(Pending::New), &cwd),
-        };
-        said.push(Said::Tell { text });
-    }
-
-    fn opened(&mut self, result: &RawValue, resumed: bool, said: &mut Vec<Said>) {
-        #[derive(Serialize)]
-        struct Info<'a> {
-            agent_session: &'a str,
-            resumed: bool,
-            initialize: &'a Option<Json>,
-            session: &'a RawValue,
-        }
-        let started = SessionStarted::read(result);
-        let earlier = self.mind.earlier.take().filter(|_| resumed);
-        let Some(session) = started.session.clone().map(Into::into).or(earlier) else {
-            let reason = "its new session has no id".to_owned();
-            return said.push(Said::Unusable { reason });
-        };
-        // Some answer before they have told all of it: it goes on until they are asked something.
-        self.learn(&started);
-        let info = Info { agent_session: &session, resumed, initialize: &self.mind.about, session: result };
-        said.push(Said::Ready {
-            steers: self.mind.can.steer,
-            lists: self.mind.can.list,
-            resumed,
-            info: Json::of(&info),
-        });
-        self.mind.session = Some(session);
-        said.push(self.controls());
-    }
-
-    /// Without a log-in, one is tried if the profile says how.
-    fn not_opened(&mut self, error: &RawValue, said: &mut Vec<Said>) {
-        let wants_login = Failure::read(error).trouble == Trouble::Auth;
-        match self.setup.auth_method.clone().filter(|_| wants_login && !self.mind.logged_in) {
-            Some(way) => {
-                self.mind.logged_in = true;
-                let text = send::authenticate(&self.ask(Pending::Authenticate), &way);
-                said.push(Said::Tell { text });
-            }
-            None => self.unusable(error, said),
-        }
-    }
-
-    fn unusable(&mut self, error: &RawValue, said: &mut Vec<Said>) {
-        let reason = Failure::read(error).advice(&self.setup.agent, &self.mind.auth);
-        said.push(Said::Unusable { reason });
     }
 
     fn done(&mut self, result: &RawValue, text: &str, said: &mut Vec<Said>) {

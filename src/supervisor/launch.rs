@@ -314,7 +314,7 @@ impl Supervisor {
                     read_files: profile.offer_files,
                     write_files: profile.offer_files,
                     terminals: profile.offer_terminals,
-                    ..Offer::default()
+                    elicitation: true,
                 },
                 auth_method: profile.auth_method.clone(),
                 resume: launch.resume.clone(),

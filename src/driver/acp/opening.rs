@@ -1,0 +1,89 @@
+//! The handshake: who we are, whether somebody has to log in, and the session to work in.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::{Acp, Pending};
+use crate::domain::{Json, Said};
+use crate::wire::acp::VERSION;
+use crate::wire::acp::answer::{Initialized, SessionStarted};
+use crate::wire::acp::send;
+use crate::wire::acp::trouble::{Failure, Trouble};
+
+impl Acp {
+    pub(super) fn initialized(&mut self, result: &RawValue, said: &mut Vec<Said>) {
+        let Some(hello) = Initialized::read(result) else {
+            let reason = "its answer to `initialize` is no object".to_owned();
+            return said.push(Said::Unusable { reason });
+        };
+        if let Some(version) = hello.version.filter(|version| *version != VERSION) {
+            let reason = format!("it speaks version {version} of the protocol, not {VERSION}");
+            return said.push(Said::Unusable { reason });
+        }
+        self.mind.can = hello.can;
+        self.mind.auth = hello.auth_methods;
+        self.mind.about = Some(Json::raw(result));
+        self.open_session(said);
+    }
+
+    /// The session of an earlier process if the agent can go on with it, else a new one.
+    pub(super) fn open_session(&mut self, said: &mut Vec<Said>) {
+        let cwd = self.setup.workspace.clone();
+        let text = match self.mind.earlier.clone() {
+            Some(earlier) if self.mind.can.resume => {
+                send::session_resume(&self.ask(Pending::Resume), &earlier, &cwd)
+            }
+            Some(earlier) if self.mind.can.load => {
+                self.mind.replaying = true;
+                send::session_load(&self.ask(Pending::Load), &earlier, &cwd)
+            }
+            _ => send::session_new(&self.ask(Pending::New), &cwd),
+        };
+        said.push(Said::Tell { text });
+    }
+
+    pub(super) fn opened(&mut self, result: &RawValue, resumed: bool, said: &mut Vec<Said>) {
+        #[derive(Serialize)]
+        struct Info<'a> {
+            agent_session: &'a str,
+            resumed: bool,
+            initialize: &'a Option<Json>,
+            session: &'a RawValue,
+        }
+        let started = SessionStarted::read(result);
+        let earlier = self.mind.earlier.take().filter(|_| resumed);
+        let Some(session) = started.session.clone().map(Into::into).or(earlier) else {
+            let reason = "its new session has no id".to_owned();
+            return said.push(Said::Unusable { reason });
+        };
+        // Some answer before they have told all of it: it goes on until they are asked something.
+        self.learn(&started);
+        let info = Info { agent_session: &session, resumed, initialize: &self.mind.about, session: result };
+        said.push(Said::Ready {
+            steers: self.mind.can.steer,
+            lists: self.mind.can.list,
+            resumed,
+            info: Json::of(&info),
+        });
+        self.mind.session = Some(session);
+        said.push(self.controls());
+    }
+
+    /// Without a log-in, one is tried if the profile says how.
+    pub(super) fn not_opened(&mut self, error: &RawValue, said: &mut Vec<Said>) {
+        let wants_login = Failure::read(error).trouble == Trouble::Auth;
+        match self.setup.auth_method.clone().filter(|_| wants_login && !self.mind.logged_in) {
+            Some(way) => {
+                self.mind.logged_in = true;
+                let text = send::authenticate(&self.ask(Pending::Authenticate), &way);
+                said.push(Said::Tell { text });
+            }
+            None => self.unusable(error, said),
+        }
+    }
+
+    pub(super) fn unusable(&mut self, error: &RawValue, said: &mut Vec<Said>) {
+        let reason = Failure::read(error).advice(&self.setup.agent, &self.mind.auth);
+        said.push(Said::Unusable { reason });
+    }
+}
