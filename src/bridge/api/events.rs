@@ -132,6 +132,8 @@ impl Follow {
                 return Some(event);
             }
             let closing = self.api.0.closing.clone();
+            // What was recorded before the end is told before the end.
+            let last_look = closing.is_cancelled();
             let batch = match self.api.store().events(Some(self.after), self.session, BATCH).await {
                 Ok(Ok(batch)) => batch,
                 // It may work again in a moment; a reader should not have to know.
@@ -156,7 +158,7 @@ impl Follow {
                         () = self.caller.shown_out() => false,
                     }
                 };
-                if closing.run_until_cancelled(heard).await != Some(true) {
+                if last_look || closing.run_until_cancelled(heard).await == Some(false) {
                     return None;
                 }
             }
