@@ -53,7 +53,10 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         ("ended", when(&session.ended_at)),
         ("mode", session.controls.as_ref().and_then(|controls| controls.mode.clone())),
         ("model", session.controls.as_ref().and_then(|controls| controls.model.clone())),
-        ("spent", session.spent.as_ref().map(spent)),
+        (
+            "spent",
+            session.spent.as_ref().filter(|spent| spent.total_tokens > 0 || spent.cost > 0.0).map(spent),
+        ),
         ("ladder", session.ladder()),
         ("snoozed", session.snoozed_until().map(|at| format!("until {} UTC", date_time(at)))),
         ("exit", session.exit.as_ref().map(exit)),

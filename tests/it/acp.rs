@@ -649,3 +649,19 @@ fn ids_that_are_reused_and_questions_without_a_turn_are_dealt_with() {
     wait_words(&daemon, &late, "and another thing");
     assert_eq!(daemon.show(&late)["phase"], "idle");
 }
+
+#[test]
+fn who_lets_go_of_a_turn_and_does_nothing_has_not_recovered() {
+    let daemon = Daemon::quick(
+        "[stall]\nsilent_after = '1s'\nverify = '1s'\nreprompt_text = 'hang'\nnudge_text = 'hang'\n",
+    );
+    let session = daemon.run_acp(&[]);
+    daemon.prompt(&session, "hang");
+    let step = |name: &'static str| {
+        daemon
+            .wait_for(&session, name, |event| event["kind"] == "stall.step" && event["data"]["name"] == name);
+    };
+    step("nudge 2");
+    assert!(of_kind(&daemon.so_far(&session), "stall.recovered").is_empty());
+    daemon.cli(&["ladder", &session, "off"]).ok();
+}

@@ -78,6 +78,8 @@ impl State {
     pub(super) fn said(&mut self, said: Said, out: &mut Out<'_, '_>) {
         match &said {
             Said::Heartbeat { mark, .. } => self.beats(*mark, out),
+            // That it lets go of a turn that we cancelled does not mean that it will work.
+            Said::TurnEnd { .. } if self.cancelled_by.is_some() => {}
             _ => self.alive("output", out),
         }
         // Banners and noise are no work; the first usable message is.
