@@ -212,9 +212,11 @@ impl Watch {
     }
 
     /// What ran in the turn runs no longer.
-    pub(super) fn turn_over(&mut self) {
+    pub(super) fn turn_over(&mut self, cancelled: bool) {
         self.tools.clear();
-        self.relapse = None;
+        if !cancelled {
+            self.relapse = None;
+        }
     }
 
     /// A new process: nothing is known of it.

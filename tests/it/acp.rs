@@ -665,3 +665,33 @@ fn who_lets_go_of_a_turn_and_does_nothing_has_not_recovered() {
     assert!(of_kind(&daemon.so_far(&session), "stall.recovered").is_empty());
     daemon.cli(&["ladder", &session, "off"]).ok();
 }
+
+/// A profile of the fixture, with more lines of its table.
+fn acp_profile(args: &[&str], more: &str) -> String {
+    format!(
+        "[agents.own]\ncommand = {}\nargs = {}\nprotocol = 'acp'\n{more}\n",
+        json!(acp_fixture()),
+        json!(args)
+    )
+}
+
+#[test]
+fn who_hangs_in_every_turn_is_not_nudged_for_ever() {
+    let daemon = Daemon::quick(
+        "[stall]\nsilent_after = '1s'\nno_cpu_after = '1s'\nstopped_after = '1s'\nverify = '1s'\n\
+         ladder = ['nudge', 'interrupt', 'restart', 'escalate']\n\
+         [restart]\nfirst_wait = '1s'\nrepeat_prompt = true\n",
+    );
+    let session = daemon.run_acp(&["script:hang"]);
+    daemon.prompt(&session, "the task");
+    daemon.wait_for(&session, "the last step", |event| {
+        event["kind"] == "stall.step" && event["data"]["name"] == "escalate"
+    });
+    let events = daemon.so_far(&session);
+    let steps = of_kind(&events, "stall.step").into_iter().map(|event| event["data"]["name"].clone());
+    assert_eq!(steps.collect::<Vec<_>>(), ["nudge 1", "interrupt", "restart", "escalate"]);
+    assert!(of_kind(&events, "stall.recovered").is_empty(), "{events:#?}");
+    // What is repeated is what it was asked, not what we said in between.
+    let last = of_kind(&events, "prompt.queued").last().unwrap()["data"].clone();
+    assert_eq!((&last["by"], &last["text"]), (&json!("intercom"), &json!("the task")));
+}

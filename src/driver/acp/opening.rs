@@ -58,6 +58,7 @@ impl Acp {
         };
         // Some answer before they have told all of it: it goes on until they are asked something.
         self.learn(&started);
+        said.push(self.controls());
         let info = Info { agent_session: &session, resumed, initialize: &self.mind.about, session: result };
         said.push(Said::Ready {
             steers: self.mind.can.steer,
@@ -66,7 +67,6 @@ impl Acp {
             info: Json::of(&info),
         });
         self.mind.session = Some(session);
-        said.push(self.controls());
     }
 
     /// Without a log-in, one is tried if the profile says how.

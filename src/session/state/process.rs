@@ -210,7 +210,7 @@ impl State {
 
     /// What went with the process.
     fn let_go(&mut self, out: &mut Out<'_, '_>) {
-        let unfinished = self.unfinished.filter(|_| self.turn.is_some());
+        let unfinished = self.unfinished;
         self.withdraw_open(out);
         self.drop_errands(out);
         self.end_turn("exited", out);

@@ -72,8 +72,12 @@ impl State {
     }
 
     pub(super) fn turn_over(&mut self) {
-        self.watch.turn_over();
-        (self.unfinished, self.cancelled_by) = (None, None);
+        self.watch.turn_over(self.cancelled_by.take().is_some());
+        // What we say next, or when it is started again, is still about what it was asked.
+        let again = matches!(self.stage, Stage::Stopping { again: true, .. });
+        if !again && !self.queue.front().is_some_and(|next| next.ours) {
+            self.unfinished = None;
+        }
     }
 
     pub(super) fn limited(&mut self, kind: &str, resets: Resets, params: &Json, out: &mut Out<'_, '_>) {
