@@ -264,6 +264,9 @@ impl Supervisor {
 
     fn plan(&self, launch: &Launch, profile: &AgentProfile, about: &About, generation: u32) -> Plan {
         let (config, workspace, session) = (self.config(), &about.workspace, about.id.to_string());
+        // A session keeps its protocol, whatever has become of its profile.
+        let protocol = about.protocol.parse().unwrap_or(profile.protocol);
+        let profile = &AgentProfile { protocol, ..profile.clone() };
         let user = profile.run_as.as_ref().map(|name| self.run_as(name)).transpose();
         let home = user.as_ref().ok().and_then(Option::as_ref).map(RunAs::environment).unwrap_or_default();
         let own = home

@@ -695,3 +695,18 @@ fn who_hangs_in_every_turn_is_not_nudged_for_ever() {
     let last = of_kind(&events, "prompt.queued").last().unwrap()["data"].clone();
     assert_eq!((&last["by"], &last["text"]), (&json!("intercom"), &json!("the task")));
 }
+
+#[test]
+fn a_session_keeps_its_protocol_when_its_profile_is_gone() {
+    let config = format!("{QUICK}{}", acp_profile(&[], ""));
+    let daemon = Daemon::start_in(home(&config), &["--on-stop", "leave"], &[]);
+    let session = daemon.run_agent("own");
+    daemon.prompt(&session, &format!("permission:{ALLOW}:run:make;say:after"));
+    let clearance = asked(&daemon, &session, 1);
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    std::fs::write(dir.path().join("config.toml"), format!("{QUICK}\n[api]\nlisten = \"off\"\n")).unwrap();
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    daemon.decide(&clearance, "approve");
+    wait_words(&daemon, &session, "after");
+    wait_turns(&daemon, &session, 1);
+}
