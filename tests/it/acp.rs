@@ -710,3 +710,21 @@ fn a_session_keeps_its_protocol_when_its_profile_is_gone() {
     wait_words(&daemon, &session, "after");
     wait_turns(&daemon, &session, 1);
 }
+
+#[test]
+fn what_is_asked_after_a_cancel_belongs_to_the_cancelled_turn() {
+    let daemon = Daemon::quick("[[rule]]\nname = 'all'\ntool = 'edit'\nthen = 'allow'\n");
+    let session = daemon.run_acp(&["ignore:cancel"]);
+    let go = daemon.workspace().join("go");
+    daemon.prompt(
+        &session,
+        &format!("wait-file:{};permission:{ALLOW}:edit:a.txt:1=>2;elicit:who", go.display()),
+    );
+    daemon.cli(&["interrupt", &session]).ok();
+    std::fs::write(go, "").unwrap();
+    wait_turns(&daemon, &session, 1);
+    let events = daemon.so_far(&session);
+    assert!(of_kind(&events, "clearance.decided").is_empty(), "{events:#?}");
+    assert_eq!(of_kind(&events, "clearance.closed")[0]["data"]["reason"], "the turn was cancelled");
+    assert_eq!(of_kind(&events, "question.closed")[0]["data"]["reason"], "the turn was cancelled");
+}

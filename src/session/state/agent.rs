@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::operator::CANCELLED;
 use super::{Assessed, Carries, Out, Stage, State, Terms, Words};
 use crate::domain::{
     Ask, Call, Choice, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json,
@@ -270,7 +271,9 @@ impl State {
         self.asked = true;
         self.unenforced = None;
         self.dirty = true;
-        if let Some(ruling) = ruling {
+        if self.cancelled_by.is_some() {
+            self.cancel_open(CANCELLED, out); // not even policy allows what belongs to a cancelled turn
+        } else if let Some(ruling) = ruling {
             self.rule(id, ruling, out);
         }
     }
@@ -347,6 +350,9 @@ impl State {
         })));
         self.questions.insert(id, request);
         self.dirty = true;
+        if self.cancelled_by.is_some() {
+            self.cancel_open(CANCELLED, out);
+        }
     }
 
     /// Request ids are the agent's; clearances and questions share one space of them, because answers do.

@@ -14,7 +14,9 @@ use crate::domain::{
 /// How many decisions are remembered for what the agent may say about them later.
 const MAX_DECIDED: usize = 256;
 /// How long an agent may take to say that its turn was cancelled.
-const CANCELLING: Duration = Duration::from_secs(10);
+pub(super) const CANCELLING: Duration = Duration::from_secs(10);
+/// Why something of such a turn is withdrawn.
+pub(super) const CANCELLED: &str = "the turn was cancelled";
 
 impl State {
     /// Whatever a person does begins the ladder anew.
@@ -372,7 +374,7 @@ impl State {
 
     fn cancel_turn(&mut self, reason: String, out: &mut Out<'_, '_>) {
         self.send(Outbound::Interrupt { reason }, Carries::Interrupt, out);
-        self.cancel_open("the turn was cancelled", out);
+        self.cancel_open(CANCELLED, out);
         if self.turn.is_some() && self.cancelled_by.is_none() {
             self.cancelled_by = Some(out.now().plus(CANCELLING));
         }
