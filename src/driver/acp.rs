@@ -433,13 +433,15 @@ impl Acp {
             (Pending::New | Pending::Load | Pending::Resume, Ok(result)) => {
                 self.opened(result, about != Pending::New, said);
             }
-            (Pending::Load | Pending::Resume, Err(_)) => {
+            (Pending::Load | Pending::Resume, Err(error))
+                if Failure::read(error).trouble != Trouble::Auth =>
+            {
                 said.push(Said::Unknown { message: whole(text), fault: None });
                 self.mind.earlier = None;
                 self.mind.replaying = false;
                 self.open_session(said);
             }
-            (Pending::New, Err(error)) => self.not_opened(error, said),
+            (Pending::New | Pending::Load | Pending::Resume, Err(error)) => self.not_opened(error, said),
             (Pending::Initialize | Pending::Authenticate, Err(error)) => self.unusable(error, said),
             (Pending::Prompt, Ok(result)) => self.done(result, text, said),
             (Pending::Prompt, Err(error)) => self.failed(error, text, said),

@@ -728,3 +728,24 @@ fn what_is_asked_after_a_cancel_belongs_to_the_cancelled_turn() {
     assert_eq!(of_kind(&events, "clearance.closed")[0]["data"]["reason"], "the turn was cancelled");
     assert_eq!(of_kind(&events, "question.closed")[0]["data"]["reason"], "the turn was cancelled");
 }
+
+#[test]
+fn who_has_to_log_in_again_goes_on_with_its_session() {
+    for caps in ["load", "resume"] {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = format!("sessions:{}", dir.path().join("sessions").display());
+        let args = ["auth:key", &kept, &format!("caps:{caps}")];
+        let daemon = Daemon::quick(&acp_profile(&args, "auth_method = 'key'"));
+        let session = daemon.run_agent("own");
+        let first = daemon.wait_kind(&session, "agent.ready")["data"]["agent"]["agent_session"].clone();
+        daemon.prompt(&session, "say:hello");
+        wait_turns(&daemon, &session, 1);
+        daemon.end_session(&session, "stop");
+        daemon.cli(&["resume", &session]).ok();
+        let ready = daemon.wait_for(&session, "the second life", |event| {
+            event["kind"] == "agent.ready" && event["data"]["generation"] == 2
+        });
+        let agent = &ready["data"]["agent"];
+        assert_eq!((&agent["agent_session"], &agent["resumed"]), (&first, &json!(true)), "{caps}");
+    }
+}
