@@ -377,7 +377,11 @@ impl State {
             }
             Input::Watch(activity) => self.watched(activity.map(|activity| *activity), out),
             Input::Expire => self.expire(out),
-            Input::Listening => self.watch.heard(out.now()),
+            Input::Found => self.deadlines_anew(out),
+            Input::Listening => {
+                self.watch.heard(out.now());
+                self.deadlines_anew(out);
+            }
             Input::Launch { by, command, prompt, ladder } => {
                 self.watch.choice = ladder;
                 self.launch(by, &command, prompt, out)?;

@@ -749,3 +749,14 @@ fn who_has_to_log_in_again_goes_on_with_its_session() {
         assert_eq!((&agent["agent_session"], &agent["resumed"]), (&first, &json!(true)), "{caps}");
     }
 }
+
+#[test]
+fn nobody_is_late_while_there_is_no_daemon() {
+    let slow = acp_profile(&["delay:initialize:1000"], "startup_timeout_seconds = 2");
+    let daemon = Daemon::start_in(home(&format!("{QUICK}{slow}")), &["--on-stop", "leave"], &[]);
+    let session = daemon.run_agent("own");
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    daemon.wait_kind(&session, "agent.ready");
+}

@@ -25,6 +25,7 @@ impl Actor {
         if self.state.pid().is_none() {
             self.absorb(vec![Input::Spawned { pid }], None).await;
         }
+        self.absorb(vec![Input::Found], None).await;
         // What is not known to have arrived is sent again: it is taken once.
         let mut settled = Vec::new();
         if let Some(process) = &self.process {

@@ -58,6 +58,8 @@ pub enum Input {
     },
     // from the clock
     Expire,
+    /// Another daemon goes on with its process.
+    Found,
     /// We listen to it again: its silence was ours.
     Listening,
     /// A look at what its processes do, where that can be seen.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 
+use super::operator::CANCELLING;
 use super::{Carries, Effect, How, Out, Refused, Stage, State};
 use crate::domain::{
     Json, Kind, LadderChoice, Outbound, Resets, Rung, Situation, Standing, Time, Watched, span,
@@ -128,6 +129,12 @@ impl State {
             Stage::Resting { at, .. } => Some(at),
             _ => None,
         }
+    }
+
+    /// Whoever was not listened to has not been late.
+    pub(super) fn deadlines_anew(&mut self, out: &Out<'_, '_>) {
+        self.ready_by = self.ready_by.map(|_| out.now().plus(out.vigil().startup));
+        self.cancelled_by = self.cancelled_by.map(|_| out.now().plus(CANCELLING));
     }
 
     /// A look at what its processes do, and what follows.
