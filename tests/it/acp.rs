@@ -760,3 +760,17 @@ fn nobody_is_late_while_there_is_no_daemon() {
     let daemon = Daemon::start_in(dir, &[], &[]);
     daemon.wait_kind(&session, "agent.ready");
 }
+
+#[test]
+fn what_offers_no_option_cannot_be_approved() {
+    let daemon = Daemon::quick("[[rule]]\nname = 'all'\ntool = 'edit'\nthen = 'allow'\n");
+    let session = daemon.run_acp(&[]);
+    let params = json!({ "toolCall": { "toolCallId": "c", "kind": "edit" }, "options": [] });
+    daemon.prompt(&session, &json!([format!("request:session/request_permission:{params}")]).to_string());
+    let clearance = asked(&daemon, &session, 1);
+    let body = json!({ "decision": "approve" });
+    let decision = daemon.post(&format!("/api/v1/clearances/{clearance}/decision"), &body);
+    refused(decision, 422, "option_required");
+    assert_eq!(daemon.decide(&clearance, "deny")["status"], "denied");
+    wait_turns(&daemon, &session, 1);
+}

@@ -195,7 +195,11 @@ impl State {
         verdict: Verdict,
         asked: Option<String>,
     ) -> Result<Option<String>, Refused> {
-        let Some(choices) = self.choices.get(&id) else { return Ok(asked) };
+        let Some(choices) = self.choices.get(&id) else {
+            // Without an option there is no word for yes.
+            let mute = self.about.strict && verdict == Verdict::Approve;
+            return if mute { Err(Refused::OptionRequired("none is offered".to_owned())) } else { Ok(asked) };
+        };
         let of = |kind: &str| choices.iter().filter(|choice| choice.kind == kind).collect::<Vec<_>>();
         let fits = |choice: &Choice| match verdict {
             Verdict::Approve => !choice.kind.starts_with("reject"),
