@@ -146,8 +146,9 @@ impl Acp {
         self.mind.next_id += 1;
         self.mind.pending.insert(id, about);
         if self.mind.pending.len() > MAX_PENDING
-            && let Some((oldest, _)) = self.mind.pending.pop_first()
+            && let Some(oldest) = self.mind.pending.keys().copied().find(|id| Some(*id) != self.mind.prompt)
         {
+            self.mind.pending.remove(&oldest);
             self.mind.steering.remove(&oldest);
         }
         self.dirty = true;

@@ -774,3 +774,16 @@ fn what_offers_no_option_cannot_be_approved() {
     assert_eq!(daemon.decide(&clearance, "deny")["status"], "denied");
     wait_turns(&daemon, &session, 1);
 }
+
+#[test]
+fn a_turn_ends_however_much_else_is_not_answered() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&["never:session/set_mode", "caps:modes"]);
+    let go = daemon.workspace().join("go");
+    daemon.prompt(&session, &format!("wait-file:{}", go.display()));
+    for _ in 0..65 {
+        daemon.post(&format!("/api/v1/sessions/{session}/set"), &json!({ "mode": "code" }));
+    }
+    std::fs::write(go, "").unwrap();
+    wait_turns(&daemon, &session, 1);
+}
