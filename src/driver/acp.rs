@@ -291,6 +291,8 @@ impl Acp {
             _ => plain(),
         });
         match detail {
+            // What is told again was counted before; what is news is in the next sum.
+            Detail::Usage(_) if self.mind.replaying => {}
             Detail::Usage(usage) => said.extend(usage.cost.and_then(|cost| cost_of(&cost))),
             Detail::Mode(mode) => {
                 self.mind.controls.mode = Some(mode.into_owned());

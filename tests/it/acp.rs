@@ -787,3 +787,21 @@ fn a_turn_ends_however_much_else_is_not_answered() {
     std::fs::write(go, "").unwrap();
     wait_turns(&daemon, &session, 1);
 }
+
+#[test]
+fn what_is_told_again_is_not_paid_again() {
+    let daemon = Daemon::quick("");
+    let kept = format!("sessions:{}", daemon.workspace().join("sessions").display());
+    let session = daemon.run_acp(&["caps:load", &kept]);
+    daemon.prompt(&session, "usage:1:2:0.1;usage:1:2:0.3");
+    wait_turns(&daemon, &session, 1);
+    daemon.end_session(&session, "stop");
+    daemon.cli(&["resume", &session]).ok();
+    daemon.wait_for(&session, "the second life", |event| {
+        event["kind"] == "agent.ready" && event["data"]["generation"] == 2
+    });
+    assert_eq!(daemon.show(&session)["spent"]["cost"], 0.3);
+    daemon.prompt(&session, "usage:1:2:0.4");
+    wait_turns(&daemon, &session, 2);
+    assert_eq!(daemon.show(&session)["spent"]["cost"], 0.4);
+}
