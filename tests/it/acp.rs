@@ -805,3 +805,17 @@ fn what_is_told_again_is_not_paid_again() {
     wait_turns(&daemon, &session, 2);
     assert_eq!(daemon.show(&session)["spent"]["cost"], 0.4);
 }
+
+#[test]
+fn nudges_are_said_in_their_order() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run_acp(&["ignore:cancel"]);
+    let go = daemon.workspace().join("go");
+    daemon.prompt(&session, &format!("wait-file:{}", go.display()));
+    for words in ["say:one", "say:two"] {
+        daemon.cli(&["nudge", &session, words]).ok();
+    }
+    std::fs::write(go, "").unwrap();
+    wait_turns(&daemon, &session, 3);
+    assert_eq!(words(&daemon.so_far(&session)), ["one", "two"]);
+}

@@ -90,7 +90,9 @@ impl State {
         })));
         let queued = Queued { id, text, ours };
         if ours {
-            self.queue.push_front(queued);
+            // Before what people ask next, and after what was said before.
+            let at = self.queue.iter().take_while(|queued| queued.ours).count();
+            self.queue.insert(at, queued);
         } else {
             self.queue.push_back(queued);
         }
