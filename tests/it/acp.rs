@@ -819,3 +819,15 @@ fn nudges_are_said_in_their_order() {
     wait_turns(&daemon, &session, 3);
     assert_eq!(words(&daemon.so_far(&session)), ["one", "two"]);
 }
+
+#[test]
+fn who_stops_it_during_the_handshake_has_stopped_it() {
+    let args = ["version:9", "delay:initialize:400", "ignore:eof"];
+    let slow = "[agents.own.stop]\nafter_stdin_closed_seconds = 1\n";
+    let daemon = Daemon::quick(&acp_profile(&args, slow));
+    let session = daemon.run_agent("own");
+    daemon.end_session(&session, "stop");
+    let ended = daemon.wait_kind(&session, "session.ended");
+    assert!(ended["data"]["reason"].as_str().unwrap().starts_with("stopped by "), "{ended}");
+    assert_eq!(of_kind(&daemon.so_far(&session), "session.stopping").len(), 1);
+}

@@ -110,6 +110,9 @@ impl State {
 
     /// It runs, but cannot be worked with: it is ended, and people are told why.
     pub(super) fn unusable(&mut self, why: String, out: &mut Out<'_, '_>) {
+        if self.stage != Stage::Starting {
+            return; // it is being ended already
+        }
         let how = How::Stop;
         out.record(Kind::SessionStopping, Json::of(&json!({ "how": how, "by": BY, "why": why })));
         out.effects.push(Effect::Stop { how });
