@@ -78,6 +78,7 @@ pub struct Acp {
 
 /// What has to be remembered.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Mind {
     next_id: u64,
     pending: BTreeMap<u64, Pending>,
@@ -99,8 +100,11 @@ struct Mind {
     last_words: String,
     controls: Controls,
     /// The words of nudges that wait for an answer, by our request.
-    #[serde(default)]
     steering: BTreeMap<u64, String>,
+    /// Pages of a list that is not complete yet.
+    listed: Vec<Json>,
+    /// Somebody has asked for that session, and for no other.
+    explicit: bool,
 }
 
 /// What we have asked.
@@ -121,7 +125,8 @@ enum Pending {
 impl Acp {
     pub fn new(setup: Setup) -> Self {
         let earlier = setup.resume.clone();
-        Self { setup, mind: Mind { next_id: 1, earlier, ..Mind::default() }, dirty: true }
+        let explicit = earlier.is_some();
+        Self { setup, mind: Mind { next_id: 1, earlier, explicit, ..Mind::default() }, dirty: true }
     }
 
     pub(super) fn save(&mut self) -> Option<Json> {
@@ -136,6 +141,7 @@ impl Acp {
 
     pub(super) fn inherit(&mut self, saved: &Json) {
         if let Ok(mind) = serde_json::from_str::<Mind>(saved.as_str()) {
+            self.mind.explicit = false;
             self.mind.earlier = mind.session.or(mind.earlier).or(self.mind.earlier.take());
         }
     }
@@ -440,9 +446,8 @@ impl Acp {
                 if Failure::read(error).trouble != Trouble::Auth =>
             {
                 said.push(Said::Unknown { message: whole(text), fault: None });
-                self.mind.earlier = None;
                 self.mind.replaying = false;
-                self.open_session(said);
+                self.not_resumed(about == Pending::Resume, error, said);
             }
             (Pending::New | Pending::Load | Pending::Resume, Err(error)) => self.not_opened(error, said),
             (Pending::Initialize | Pending::Authenticate, Err(error)) => self.unusable(error, said),
@@ -452,7 +457,7 @@ impl Acp {
                 said.push(Said::Unknown { message: whole(text), fault: None });
                 self.is_set(result, said);
             }
-            (Pending::List, Ok(result)) => said.push(Said::Listed { result: Json::raw(result), ok: true }),
+            (Pending::List, Ok(result)) => self.listed(result, said),
             (Pending::List, Err(error)) => said.push(Said::Listed { result: Json::raw(error), ok: false }),
             (Pending::Steer, result) => self.steered(number, result, text, said),
             (Pending::Other, _) => said.push(Said::Unknown { message: whole(text), fault: None }),
@@ -538,7 +543,7 @@ fn limited(limit: &Limit, params: Json) -> Said {
     Said::Limited { kind: kind.to_owned(), resets, params }
 }
 
-/// A form may be filled in as JSON; one with a single text field, as text.
+/// A form may be filled in as JSON; as text, it is what goes into its only field, or else into its first for text.
 fn filled_in(text: &str, form: Option<&Json>) -> Option<Json> {
     #[derive(Deserialize)]
     struct Form {
@@ -551,8 +556,13 @@ fn filled_in(text: &str, form: Option<&Json>) -> Option<Json> {
         return Some(Json::raw(raw));
     }
     let form: Form = serde_json::from_str(form?.as_str()).ok()?;
-    match form.properties.keys().collect::<Vec<_>>().as_slice() {
-        [only] => Some(Json::of(&serde_json::json!({ only.as_str(): text }))),
-        _ => None,
-    }
+    let sort = |field: &serde_json::Value| field["type"].as_str().unwrap_or("string").to_owned();
+    let mut fields = form.properties.iter();
+    let first = fields.clone().find(|(_, field)| sort(field) == "string").or_else(|| fields.next());
+    let (name, field) = first?;
+    let value = match sort(field).as_str() {
+        "integer" | "number" | "boolean" => serde_json::from_str(text.trim()).unwrap_or_else(|_| text.into()),
+        _ => serde_json::Value::from(text),
+    };
+    Some(Json::of(&serde_json::json!({ name.as_str(): value })))
 }

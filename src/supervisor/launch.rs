@@ -93,6 +93,10 @@ impl Supervisor {
             resume: request.resume,
         };
         let profile = self.profile(&launch)?;
+        if launch.resume.is_some() && profile.protocol != Protocol::Acp {
+            let message = "`resume` is for agents that speak ACP";
+            return Err(StartRefused::Invalid(message.to_owned()));
+        }
         let id = SessionId::mint();
         let state = State::new(About {
             id,

@@ -532,7 +532,10 @@ fn a_crash_is_followed_by_a_resume_and_by_the_last_prompt_if_the_profile_says_so
 fn what_an_agent_remembers_is_listed_and_gone_on_with() {
     let daemon = Daemon::quick("");
     let kept = format!("sessions:{}", daemon.workspace().join("sessions").display());
-    let first = daemon.run_acp(&[&kept]);
+    for _ in 0..3 {
+        daemon.end_session(&daemon.run_acp(&[&kept]), "stop");
+    }
+    let first = daemon.run_acp(&[&kept, "page:1"]);
     daemon.prompt(&first, "title:the first");
     wait_turns(&daemon, &first, 1);
     let own = daemon.wait_kind(&first, "agent.ready")["data"]["agent"]["agent_session"].clone();
@@ -548,6 +551,14 @@ fn what_an_agent_remembers_is_listed_and_gone_on_with() {
         (&ready["data"]["agent"]["agent_session"], &ready["data"]["agent"]["resumed"]),
         (&json!(own), &json!(true))
     );
+    assert!(listed.lines().count() > 4, "all pages: {listed}");
+    // One that it does not know is not quietly another.
+    let body = json!({ "command": acp_fixture(), "protocol": "acp", "resume": "nope" });
+    let (_, lost) = daemon.ask_to_start(body);
+    let lost = lost["id"].as_str().unwrap().to_owned();
+    daemon.wait_for_end(&lost);
+    let wrong = json!({ "command": crate::harness::fixture(), "resume": "nope" });
+    refused(daemon.ask_to_start(wrong), 400, "bad_request");
     let cannot = daemon.run_acp(&["caps:load"]);
     refused(daemon.post(&format!("/api/v1/sessions/{cannot}/list"), &json!({})), 422, "nothing_to_list");
 }

@@ -9,6 +9,9 @@ use crate::wire::acp::send;
 use crate::wire::acp::trouble::Failure;
 use crate::wire::acp::update::Cost;
 
+/// Of a list of sessions; more are not asked for.
+const MAX_PAGES: usize = 20;
+
 impl Acp {
     /// What older agents call a mode or a model, others have as an option.
     pub(super) fn set(&mut self, set: &Set) -> Option<String> {
@@ -59,6 +62,23 @@ impl Acp {
     pub(super) fn controls(&mut self) -> Said {
         self.dirty = true;
         Said::Controls(Box::new(self.mind.controls.clone()))
+    }
+
+    /// Page by page; all of it is told at once.
+    pub(super) fn listed(&mut self, result: &RawValue, said: &mut Vec<Said>) {
+        let page = answer::SessionsListed::read(result);
+        self.mind.listed.push(Json::raw(result));
+        let next = page.and_then(|page| page.next).filter(|_| self.mind.listed.len() < MAX_PAGES);
+        if let Some(next) = next {
+            let text = send::session_list(&self.ask(Pending::List), Some(&self.setup.workspace), Some(&next));
+            return said.push(Said::Tell { text });
+        }
+        let mut all: Vec<serde_json::Value> = Vec::new();
+        for page in std::mem::take(&mut self.mind.listed) {
+            let mut page: serde_json::Value = serde_json::from_str(page.as_str()).unwrap_or_default();
+            all.extend(page["sessions"].as_array_mut().map(std::mem::take).unwrap_or_default());
+        }
+        said.push(Said::Listed { result: Json::of(&serde_json::json!({ "sessions": all })), ok: true });
     }
 
     fn options(&self) -> Vec<ConfigOption<'_>> {

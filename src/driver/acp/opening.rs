@@ -69,6 +69,18 @@ impl Acp {
         self.mind.session = Some(session);
     }
 
+    /// What cannot be resumed may be loaded; what cannot be loaded begins anew, unless somebody asked for just that.
+    pub(super) fn not_resumed(&mut self, may_load: bool, error: &RawValue, said: &mut Vec<Said>) {
+        if may_load && self.mind.can.load {
+            self.mind.can.resume = false;
+        } else if self.mind.explicit {
+            return self.unusable(error, said);
+        } else {
+            self.mind.earlier = None;
+        }
+        self.open_session(said);
+    }
+
     /// Without a log-in, one is tried if the profile says how.
     pub(super) fn not_opened(&mut self, error: &RawValue, said: &mut Vec<Said>) {
         let wants_login = Failure::read(error).trouble == Trouble::Auth;

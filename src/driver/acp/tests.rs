@@ -60,7 +60,7 @@ fn the_handshake_goes_step_by_step_also_across_daemons() {
     assert_eq!((&new["method"], &new["params"]["cwd"]), (&json!("session/new"), &json!("/w")));
     talk.again();
     let said = talk.hear(&json!({ "id": 2, "result": { "sessionId": "s1" } }));
-    assert!(matches!(&said[..], [Said::Ready { steers: false, .. }, Said::Controls(_)]), "{said:?}");
+    assert!(matches!(&said[..], [Said::Controls(_), Said::Ready { steers: false, .. }]), "{said:?}");
     let prompt = talk.tell(&Outbound::Prompt { text: "go".into() });
     assert_eq!(prompt["params"]["sessionId"], "s1");
 }
@@ -80,7 +80,7 @@ fn an_earlier_session_is_loaded_and_its_history_not_told_again() {
     let update = json!({ "method": "session/update", "params": { "sessionId": "s1", "update": { "sessionUpdate": "plan" } } });
     assert!(next.hear(&update).is_empty(), "it is in the log already");
     let said = next.hear(&json!({ "id": 2, "result": null }));
-    assert!(matches!(&said[0], Said::Ready { resumed: true, .. }), "{said:?}");
+    assert!(matches!(&said[1], Said::Ready { resumed: true, .. }), "{said:?}");
     assert!(next.hear(&update).is_empty(), "some go on after they have answered");
     next.tell(&Outbound::Prompt { text: "go".into() });
     assert_eq!(next.hear(&update).len(), 1);
@@ -147,6 +147,21 @@ fn what_was_announced_of_a_tool_is_on_its_card() {
     let [Said::Clearance(ask)] = &said[..] else { panic!("{said:?}") };
     assert_eq!((ask.title.as_str(), ask.file_path.as_deref()), ("Write", Some("/w/a")));
     assert!(ask.diff.as_deref().unwrap().contains("+b"), "{ask:?}");
+}
+
+#[test]
+fn words_go_into_a_form_by_the_sort_of_its_fields() {
+    let form = |text: &str| Json::of(&serde_json::from_str::<Value>(text).unwrap());
+    for (properties, words, expected) in [
+        (r#"{"a":{"type":"string"}}"#, "x", Some(r#"{"a":"x"}"#)),
+        (r#"{"n":{"type":"integer"}}"#, " 7 ", Some(r#"{"n":7}"#)),
+        (r#"{"n":{"type":"integer"},"who":{"type":"string"}}"#, "Ana", Some(r#"{"who":"Ana"}"#)),
+        (r#"{"a":{},"b":{}}"#, r#"{"b":1.0}"#, Some(r#"{"b":1.0}"#)),
+        (r"{}", "x", None),
+    ] {
+        let filled = filled_in(words, Some(&form(&format!(r#"{{"properties":{properties}}}"#))));
+        assert_eq!(filled.as_ref().map(Json::as_str), expected, "{words}");
+    }
 }
 
 #[test]

@@ -84,7 +84,14 @@ impl State {
             _ => self.alive("output", out),
         }
         // Banners and noise are no work; the first usable message is.
-        if !matches!(said, Said::Rejected { .. } | Said::Unknown { .. } | Said::Tell { .. }) {
+        if !matches!(
+            said,
+            Said::Rejected { .. }
+                | Said::Unknown { .. }
+                | Said::Tell { .. }
+                | Said::Ready { .. }
+                | Said::Controls(_)
+        ) {
             self.speaks(out);
         }
         match said {

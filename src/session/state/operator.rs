@@ -73,7 +73,7 @@ impl State {
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
         self.steerable()?;
-        if self.queue.len() >= self.about.max_queued_prompts && !ours {
+        if self.queue.len() >= self.about.max_queued_prompts && by != BY {
             return Err(Refused::QueueFull(self.queue.len()));
         }
         let id = PromptId::from_seed(out.seed());
@@ -198,8 +198,9 @@ impl State {
         asked: Option<String>,
     ) -> Result<Option<String>, Refused> {
         let Some(choices) = self.choices.get(&id) else {
-            // Without an option there is no word for yes.
-            let mute = self.about.strict && verdict == Verdict::Approve;
+            // Without an option there is no word for yes; what we do ourselves takes none.
+            let ours = self.clearances.get(&id).is_some_and(|request| self.errand_waits(request));
+            let mute = self.about.strict && verdict == Verdict::Approve && !ours;
             return if mute { Err(Refused::OptionRequired("none is offered".to_owned())) } else { Ok(asked) };
         };
         let of = |kind: &str| choices.iter().filter(|choice| choice.kind == kind).collect::<Vec<_>>();
@@ -307,7 +308,7 @@ impl State {
                 via: "time limit".to_owned(),
                 at: now,
                 reason: Some(REASON.to_owned()),
-                option: None,
+                option: option.clone(),
             });
             self.tell_decision(id, request, verdict, Some(REASON.to_owned()), option, out);
             self.watch.heard(now); // it was not its turn to speak until now
