@@ -90,14 +90,7 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
     api.record_start().await;
     let port = port::open(&supervisor.config().api, &api).await?;
     let webhook = Webhook::open(&supervisor.config().webhook, supervisor.store().clone(), bell.clone())?;
-    let listener = socket::listen(&paths.socket)
-        .await
-        .with_context(|| format!("cannot listen on {}", paths.socket.display()))?;
-    let others = supervisor.config().operators.iter().any(|operator| operator.uid.is_some());
-    if others {
-        // Who may do what is decided by the kernel's word about the caller, not by the file's mode.
-        std::fs::set_permissions(&paths.socket, std::fs::Permissions::from_mode(0o666))?;
-    }
+    // Before we can be reached: what an earlier daemon left there is not true any more.
     let about = json!({
         "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "socket": paths.socket,
         "url": port.as_ref().map(port::Port::url), "started_at": Time::now().to_string(),
@@ -106,7 +99,14 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
         // For scripts that look for us; nobody else needs it.
         tracing::warn!(%error, file = %paths.daemon_json().display(), "it cannot be written");
     }
-
+    let listener = socket::listen(&paths.socket)
+        .await
+        .with_context(|| format!("cannot listen on {}", paths.socket.display()))?;
+    let others = supervisor.config().operators.iter().any(|operator| operator.uid.is_some());
+    if others {
+        // Who may do what is decided by the kernel's word about the caller, not by the file's mode.
+        std::fs::set_permissions(&paths.socket, std::fs::Permissions::from_mode(0o666))?;
+    }
     let router = api.clone().router();
     let servers = TaskTracker::new();
     if let Some(port) = port {
