@@ -10,6 +10,9 @@ use crate::domain::{Fault, FaultCode, Json, Line, Outbound, Rejection, RequestId
 use crate::wire::excerpt;
 use crate::wire::framing::Frame;
 
+/// Tools that change something.
+const ACTS: &[&str] = &["edit", "delete", "move", "execute"];
+
 /// One agent's protocol. A copy is where a command goes back to that could not be recorded.
 #[derive(Debug, Clone)]
 pub enum Driver {
@@ -80,6 +83,18 @@ fn legible(frame: Frame) -> Result<String, Box<Said>> {
 fn unreadable(reason: &str, excerpt: String, bytes: u64) -> Box<Said> {
     let rejection = Rejection { reason: reason.to_owned(), excerpt, bytes, method: None, field: None };
     Box::new(Said::Rejected { rejection, fault: None })
+}
+
+/// A line that is legible and no use.
+fn rejected(
+    text: &str,
+    reason: String,
+    method: Option<String>,
+    field: Option<&str>,
+    fault: Option<Fault>,
+) -> Said {
+    let (Line { excerpt, bytes }, field) = (line(text), field.map(str::to_owned));
+    Said::Rejected { rejection: Rejection { reason, excerpt, bytes, method, field }, fault }
 }
 
 fn fault(request: RequestId, code: FaultCode, message: &str) -> Fault {

@@ -71,6 +71,20 @@ pub struct Standing {
 }
 
 impl Standing {
+    /// Without anything more to say about it.
+    pub fn new(state: Situation, since: Time) -> Self {
+        Self {
+            state,
+            since,
+            why: String::new(),
+            running: None,
+            done: None,
+            until: None,
+            snoozed_until: None,
+            ladder_off: false,
+        }
+    }
+
     /// "stuck 7m: cargo test running 6m, no CPU; nudged 1/2"
     pub fn sentence(&self, now: Time) -> String {
         let mut text = match self.state {

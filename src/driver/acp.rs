@@ -14,9 +14,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{fault, line, whole};
+use super::{ACTS, fault, line, rejected, whole};
 use crate::domain::{
-    Answer, Ask, Call, Controls, Fault, FaultCode, Json, Outbound, Rejection, RequestId, Resets, Said, Tokens,
+    Answer, Ask, Call, Controls, Fault, FaultCode, Json, Outbound, RequestId, Resets, Said, Tokens,
 };
 use crate::wire::acp::answer::{AuthMethod, Can, PromptDone};
 use crate::wire::acp::request::{self, Elicitation, Permission, Request};
@@ -25,7 +25,6 @@ use crate::wire::acp::tool::ToolCall;
 use crate::wire::acp::trouble::{self, Failure, Limit, LimitKind, Trouble};
 use crate::wire::acp::update::{Detail, Update};
 use crate::wire::acp::{method, permission};
-use crate::wire::excerpt;
 use crate::wire::jsonrpc::{self, Message};
 
 mod controls;
@@ -53,8 +52,6 @@ const HISTORY: &[&str] = &[
     "tool_call_update",
     "plan",
 ];
-/// Tools that change something.
-const ACTS: &[&str] = &["edit", "delete", "move", "execute"];
 
 /// What does not change while a session lives.
 #[derive(Debug, Clone, Default)]
@@ -250,16 +247,7 @@ impl Acp {
             }
             Ok(Message::Answer { id, result }) => self.heard(id.as_ref(), result, text, said),
             // Whoever printed it cannot be told: it may be a banner.
-            Err(bad) => said.push(Said::Rejected {
-                rejection: Rejection {
-                    reason: bad.to_string(),
-                    excerpt: excerpt(text.as_bytes()),
-                    bytes: text.len() as u64,
-                    method: None,
-                    field: None,
-                },
-                fault: None,
-            }),
+            Err(bad) => said.push(rejected(text, bad.to_string(), None, None, None)),
         }
     }
 
@@ -370,16 +358,10 @@ impl Acp {
                 Some(errand) => errand,
                 None => unknown(id, &format!("`{name}` was not offered")),
             },
-            Err(bad) => Said::Rejected {
-                rejection: Rejection {
-                    reason: bad.to_string(),
-                    excerpt: excerpt(text.as_bytes()),
-                    bytes: text.len() as u64,
-                    method: Some(name.to_owned()),
-                    field: Some(bad.field.to_owned()),
-                },
-                fault: Some(fault(id, FaultCode::InvalidField, &bad.to_string())),
-            },
+            Err(bad) => {
+                let fault = fault(id, FaultCode::InvalidField, &bad.to_string());
+                rejected(text, bad.to_string(), Some(name.to_owned()), Some(bad.field), Some(fault))
+            }
         }
     }
 

@@ -5,15 +5,9 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::{fault, line, whole};
-use crate::domain::{
-    Ask, Call, Fault, FaultCode, Json, Outbound, Progress, Rejection, Resets, Said, Time, Tokens,
-};
-use crate::wire::excerpt;
+use super::{ACTS, fault, line, whole};
+use crate::domain::{Ask, Call, Fault, FaultCode, Json, Outbound, Progress, Resets, Said, Time, Tokens};
 use crate::wire::intercom::{self as wire, Bad, Inbound, Step, ToolUpdate};
-
-/// Tools that change something.
-const ACTS: &[&str] = &["edit", "delete", "move", "execute"];
 
 pub(super) fn decode(text: &str) -> Said {
     match wire::parse(text) {
@@ -119,24 +113,15 @@ fn rejected(bad: Bad, text: &str) -> Said {
         Bad::Missing { method, field, id } => {
             let reason = format!("missing required field `{field}`");
             let fault = id.map(|id| fault(id, FaultCode::MissingField, &reason));
-            (reason, method, Some(field.to_owned()), fault)
+            (reason, method, Some(field), fault)
         }
         Bad::Invalid { method, field, wanted, id } => {
             let reason = format!("field `{field}` must be {wanted}");
             let fault = id.map(|id| fault(id, FaultCode::InvalidField, &reason));
-            (reason, method, Some(field.to_owned()), fault)
+            (reason, method, Some(field), fault)
         }
     };
-    Said::Rejected {
-        rejection: Rejection {
-            reason,
-            excerpt: excerpt(text.as_bytes()),
-            bytes: text.len() as u64,
-            method,
-            field,
-        },
-        fault,
-    }
+    super::rejected(text, reason, method, field, fault)
 }
 
 fn sum(progress: &[Step<'_>]) -> Progress {

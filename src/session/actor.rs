@@ -460,9 +460,9 @@ impl Actor {
     }
 
     /// Only what is limited is counted.
-    fn spent_elsewhere(&self) -> u64 {
+    fn spent_elsewhere(&self, vigil: &Vigil) -> u64 {
         let spent = &self.state.told().spent;
-        if spent.cost_micros == 0 && self.vigil().spend.per_day.is_none() {
+        if spent.cost_micros == 0 && vigil.spend.per_day.is_none() {
             return 0;
         }
         let today = agent::day(Time::now());
@@ -474,7 +474,8 @@ impl Actor {
     }
 
     fn step(&mut self, input: Input, effects: &mut Vec<Effect>) -> Result<(), Refused> {
-        let (vigil, elsewhere) = (self.vigil(), self.spent_elsewhere());
+        let vigil = self.vigil();
+        let elsewhere = self.spent_elsewhere(&vigil);
         commit::step(&mut self.state, &vigil, elsewhere, input, effects)
     }
 
@@ -486,7 +487,8 @@ impl Actor {
     async fn absorb_with(&mut self, inputs: Vec<Input>, consumed: Option<u64>, outgoing: Vec<Outgoing>) {
         let mut effects = std::mem::take(&mut self.unrecorded);
         effects.reserve(inputs.len() + 4);
-        let (vigil, elsewhere) = (self.vigil(), self.spent_elsewhere());
+        let vigil = self.vigil();
+        let elsewhere = self.spent_elsewhere(&vigil);
         for input in inputs {
             if let Err(refused) = commit::step(&mut self.state, &vigil, elsewhere, input, &mut effects) {
                 tracing::error!(%refused, "what happened was refused");

@@ -28,7 +28,7 @@ use crate::host::Activity;
 
 mod ladder;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 pub(super) use ladder::{Episode, Move, Performed};
 
@@ -58,7 +58,7 @@ const UNTOLD_LIMIT: Duration = Duration::from_mins(15);
 /// How often in a row an agent is told that its limit is over.
 const MAX_RESUMES: u32 = 10;
 
-/// How sessions are watched: thresholds, the ladder, restarts. `None` is never.
+/// How sessions are looked after: thresholds, the ladder, restarts, what may be spent. `None` is never.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vigil {
     pub ladder: Vec<Rung>,
@@ -270,10 +270,6 @@ impl Watch {
         self.look = Some(Look { at: now, activity, measured: before.is_some() });
     }
 
-    pub(super) fn last_talk(&self, vigil: &Vigil) -> Option<Time> {
-        self.talk(vigil)
-    }
-
     /// A clock that was set back: what lies in its future is now.
     fn rewind(&mut self, now: Time) {
         let times = [&mut self.said, &mut self.beat, &mut self.stirred, &mut self.stopped, &mut self.waiting];
@@ -286,7 +282,7 @@ impl Watch {
     }
 
     /// The last sign of life that it gave by itself, or a word of a person.
-    fn talk(&self, vigil: &Vigil) -> Option<Time> {
+    pub(super) fn talk(&self, vigil: &Vigil) -> Option<Time> {
         let said = self.said?;
         let beats = self.beat.map(|beat| match vigil.heartbeats_count_for {
             None => beat,
@@ -312,14 +308,9 @@ impl Watch {
     pub(super) fn standing(&self, setting: &Setting, vigil: &Vigil) -> Standing {
         let Setting { now, started, turn, open } = *setting;
         let standing = |state, since| Standing {
-            state,
-            since,
-            why: String::new(),
-            running: None,
-            done: None,
-            until: None,
             snoozed_until: self.snoozed_until.filter(|until| *until > now),
             ladder_off: self.rungs(vigil).is_empty(),
+            ..Standing::new(state, since)
         };
         if open {
             return standing(Situation::WaitingForYou, self.waiting.unwrap_or(now));

@@ -207,8 +207,8 @@ impl Judge for Bench {
         let request = policy::resolve(of_ask(about, ask));
         let assessment = policy::assess(&request);
         let ruling = now.rule(&request, &assessment, Time::now());
-        let policy::Assessment { risk, computed, why } = assessment.clone();
-        Assessed { risk, computed, why, ..now.terms(assessment.risk, ruling) }
+        let policy::Assessment { risk, computed, why } = assessment;
+        Assessed { risk, computed, why, ..now.terms(risk, ruling) }
     }
 
     fn unassessed(&self) -> Assessed {

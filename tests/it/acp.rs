@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, QUICK, acp_fixture, home, of_kind, refused};
+use crate::harness::{Daemon, QUICK, acp_fixture, home, of_kind, refused, wait_turns};
 
 /// The words of every chunk of the agent's messages.
 fn words(events: &[Value]) -> Vec<String> {
@@ -21,15 +21,6 @@ fn wait_words(daemon: &Daemon, session: &str, beginning: &str) -> String {
     };
     let event = daemon.wait_for(session, beginning, says);
     event["data"]["update"]["content"]["text"].as_str().unwrap().to_owned()
-}
-
-#[track_caller]
-fn wait_turns(daemon: &Daemon, session: &str, count: usize) -> Value {
-    let seen = std::cell::Cell::new(0);
-    daemon.wait_for(session, "the end of a turn", |event| {
-        seen.set(seen.get() + usize::from(event["kind"] == "turn.ended"));
-        seen.get() == count
-    })
 }
 
 /// The nth request for a clearance.

@@ -295,14 +295,14 @@ fn a_terminal_is_killed_waited_for_and_read_while_it_runs() {
     let answers = turn(
         &daemon,
         &session,
-        "terminal-create:sleep 1000;ask:terminal-wait;terminal-kill;await;terminal-output;terminal-release",
+        "terminal-create:exec sleep 1000;ask:terminal-wait;terminal-kill;await;terminal-output;terminal-release",
     );
     let of = |method: &str| answers.iter().find(|answer| answer.contains(method)).unwrap();
     assert_eq!(result(of("terminal/wait_for_exit"))["signal"], "SIGTERM", "{answers:?}");
     assert!(of("terminal/kill").starts_with("answered") && of("terminal/release").starts_with("answered"));
     assert_eq!(result(of("terminal/output"))["exitStatus"]["signal"], "SIGTERM");
     // Released while it runs: it ends.
-    let answers = turn(&daemon, &session, "terminal-create:sleep 1000;terminal-release");
+    let answers = turn(&daemon, &session, "terminal-create:exec sleep 1000;terminal-release");
     assert!(answers[1].starts_with("answered terminal/release"), "{answers:?}");
     assert!(!alive(last(&daemon, &session, "terminal.started")["pid"].as_i64().unwrap()));
     // What cannot be found is said at once.

@@ -56,6 +56,16 @@ pub(crate) fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["kind"] == kind).collect()
 }
 
+/// The end of the nth turn.
+#[track_caller]
+pub(crate) fn wait_turns(daemon: &Daemon, session: &str, count: usize) -> Value {
+    let seen = std::cell::Cell::new(0);
+    daemon.wait_for(session, "the end of a turn", |event| {
+        seen.set(seen.get() + usize::from(event["kind"] == "turn.ended"));
+        seen.get() == count
+    })
+}
+
 /// How every daemon is started: so that nothing outlives its test.
 pub(crate) const SERVE: &[&str] = &["serve", "--on-stop", "drain"];
 

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::harness::{Daemon, INTERCOM, of_kind};
+use crate::harness::{Daemon, INTERCOM, of_kind, wait_turns};
 
 /// Installed by `scripts/peers`.
 fn peer(name: &str) -> PathBuf {
@@ -28,14 +28,6 @@ fn said(daemon: &Daemon, session: &str) -> String {
     let updates = of_kind(&events, "update").into_iter().map(|event| &event["data"]["update"]);
     let chunks = updates.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
     chunks.filter_map(|update| update["content"]["text"].as_str()).collect()
-}
-
-fn wait_turns(daemon: &Daemon, session: &str, count: usize) -> Value {
-    let seen = std::cell::Cell::new(0);
-    daemon.wait_for(session, "the end of a turn", |event| {
-        seen.set(seen.get() + usize::from(event["kind"] == "turn.ended"));
-        seen.get() == count
-    })
 }
 
 /// The clearance that is open, once there is one.

@@ -9,11 +9,11 @@ fn at(seconds: i64) -> Time {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "that is what it is for")]
-fn minutes(n: u64) -> Option<Duration> {
+pub(in crate::session) fn minutes(n: u64) -> Option<Duration> {
     Some(Duration::from_mins(n))
 }
 
-fn vigil() -> Vigil {
+pub(in crate::session) fn vigil() -> Vigil {
     Vigil {
         ladder: Rung::LADDER.to_vec(),
         silent_after: minutes(5),

@@ -35,7 +35,7 @@ impl State {
     pub(super) fn beats(&mut self, mark: u64, out: &mut Out<'_, '_>) {
         let now = out.now();
         self.watch.beat(mark, now);
-        if self.watch.last_talk(out.vigil()) == Some(now) {
+        if self.watch.talk(out.vigil()) == Some(now) {
             self.back_to_life("heartbeat", out);
         }
     }
@@ -277,16 +277,7 @@ impl State {
         let (now, vigil) = (out.now(), out.vigil());
         let Some(since) = self.watch.episode().map(|episode| episode.since) else { return };
         if let Some((step, of)) = self.watch.give_up(now, vigil) {
-            let standing = Standing {
-                state: Situation::Idle,
-                since,
-                why: why.to_owned(),
-                running: None,
-                done: None,
-                until: None,
-                snoozed_until: None,
-                ladder_off: false,
-            };
+            let standing = Standing { why: why.to_owned(), ..Standing::new(Situation::Idle, since) };
             record_step(&step, (of, of), &standing, out);
         }
     }

@@ -8,21 +8,10 @@ use super::*;
 use crate::domain::{Call, Resets, Rung};
 use crate::host::Activity;
 use crate::session::restart;
-
-#[expect(clippy::unnecessary_wraps, reason = "that is what it is for")]
-fn minutes(n: u64) -> Option<Duration> {
-    Some(Duration::from_mins(n))
-}
+use crate::session::stall::tests::{self, minutes};
 
 fn vigil() -> Vigil {
     Vigil {
-        ladder: Rung::LADDER.to_vec(),
-        silent_after: minutes(5),
-        no_cpu_after: minutes(10),
-        busy_after: minutes(120),
-        heartbeats_count_for: minutes(30),
-        stopped_after: minutes(1),
-        verify: Duration::from_mins(2),
         startup: Duration::from_secs(30),
         remind_after: minutes(30),
         nudge_text: "go on".to_owned(),
@@ -39,6 +28,7 @@ fn vigil() -> Vigil {
             longest_wait: Duration::from_mins(1),
             repeat_prompt: false,
         },
+        ..tests::vigil()
     }
 }
 
