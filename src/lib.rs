@@ -4,6 +4,7 @@
 //! `cli, bridge → supervisor → session → driver, policy, host, store → wire → domain`.
 //! `docs/ARCHITECTURE.md` is the map.
 
+pub mod answers;
 pub mod bridge;
 pub mod bus;
 pub mod cli;
@@ -22,4 +23,5 @@ pub mod socket;
 pub mod store;
 pub mod supervisor;
 pub mod telemetry;
+pub mod text;
 pub mod wire;

@@ -32,6 +32,7 @@ mod programs;
 mod proposal;
 mod risk;
 mod rule;
+mod sentence;
 mod shell;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ pub use paths::resolve;
 pub use proposal::proposal;
 pub use risk::{Assessment, assess};
 pub use rule::{BadRule, CommandEntry, Commands, Names, Options, RiskLimit, Rule, Rules, Then};
+pub use sentence::sentence;
 
 /// The kinds of tools that agents speak of (those of ACP).
 pub const TOOLS: &[&str] =

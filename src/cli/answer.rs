@@ -4,10 +4,10 @@ use clap::ValueEnum;
 use serde_json::{Map, Value};
 
 use super::failure::Failure;
-use super::model::Question;
-use super::text::{clean, short};
 use super::url::url;
 use super::{Context, decide, send};
+use crate::answers::Question;
+use crate::text::{clean, short};
 
 /// Answer an agent's question
 #[derive(Debug, clap::Args)]

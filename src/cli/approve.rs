@@ -7,10 +7,11 @@ use serde_json::json;
 
 use super::decide::{Decision, decide};
 use super::failure::Failure;
-use super::policy::{Explanation, sentence};
-use super::text::clean;
+use super::policy::Explanation;
 use super::url::url;
 use super::{Context, out};
+use crate::policy::sentence;
+use crate::text::clean;
 
 /// Allow what an agent asks for
 #[derive(Debug, clap::Args)]

@@ -8,11 +8,11 @@ use serde_json::value::RawValue;
 use super::client::parse;
 use super::failure::Failure;
 use super::terminal::Style;
-use super::text::{clean, plural};
 use super::time::date_time;
 use super::url::url;
 use super::{Context, id, out};
 use crate::domain::{Time, parse_duration};
+use crate::text::{clean, plural};
 
 const PAGE: &str = "1000";
 

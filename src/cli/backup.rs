@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::client::Answer;
 use super::failure::Failure;
-use super::text::clean;
 use super::url::url;
 use super::{Context, out};
+use crate::text::clean;
 
 /// Copy the daemon's database to a file while it runs
 #[derive(Debug, clap::Args)]

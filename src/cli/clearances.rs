@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-use super::model::{Choice, Clearance, risk_style, status_style};
+use super::style::{risk_style, status_style};
 use super::table::{Cell, Table};
 use super::terminal::{Paint, Style};
-use super::text::{clean, indented, plural, short};
 use super::time::{age, date_time};
 use super::url::url;
 use super::{Context, diff, out, render};
+use crate::answers::{Choice, Clearance};
+use crate::text::{clean, indented, plural, short};
 
 /// List the clearances that wait for a decision, or show one in full with its diff
 #[derive(Debug, clap::Args)]

@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 use super::clearances::choices;
 use super::client::Answer;
 use super::failure::{Failure, Refusal};
-use super::model::{Clearance, Delivery};
 use super::terminal::Style;
-use super::text::{clean, short};
 use super::url::url;
 use super::{Context, out};
+use crate::answers::{Clearance, Delivery};
+use crate::text::{clean, short};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Decision {
@@ -58,7 +58,7 @@ pub(super) async fn decide(
 }
 
 fn outcome(clearance: &Clearance, cx: &Context) -> String {
-    let style = super::model::status_style(&clearance.status);
+    let style = super::style::status_style(&clearance.status);
     let status = cx.paint.style(style, &clean(&clearance.status));
     let delivery = cx.paint.style(Style::Dim, &format!("({})", clean(&clearance.delivery().describe())));
     format!("{status} {}: {} {delivery}", short(&clearance.id), clean(&clearance.title))

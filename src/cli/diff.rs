@@ -1,7 +1,7 @@
 //! Diffs for people.
 
 use super::terminal::{Paint, Style};
-use super::text::clean_block;
+use crate::text::clean_block;
 
 /// Cleaned, and coloured line by line.
 pub(super) fn show(diff: &str, paint: Paint) -> String {

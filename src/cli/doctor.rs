@@ -3,8 +3,8 @@
 use super::checks::{self, Check, Status};
 use super::failure::Failure;
 use super::terminal::{Paint, Style};
-use super::text::{clean, plural};
 use super::{Context, out};
+use crate::text::{clean, plural};
 
 /// Check the installation: configuration, state, daemon, limits and agents
 #[derive(Debug, clap::Args)]

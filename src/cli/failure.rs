@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::out::{self, ReaderGone};
 use super::terminal::{Paint, Style};
-use super::text::clean;
+use crate::text::clean;
 
 /// Something that we found wrong ourselves.
 #[derive(Debug)]

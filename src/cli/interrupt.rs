@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::model::Sent;
-use super::text::clean;
 use super::url::url;
 use super::{Context, decide};
+use crate::answers::Sent;
+use crate::text::clean;
 
 /// Ask an agent to drop what it is doing; the session goes on
 #[derive(Debug, clap::Args)]

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::Context;
-use super::model::Session;
-use super::text::clean;
 use super::url::url;
+use crate::answers::Session;
+use crate::text::clean;
 
 /// Show or change what is done about a session that is stuck
 #[derive(Debug, clap::Args)]

@@ -6,12 +6,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use super::model::{Event, Session};
 use super::stream::{Item, Stream};
 use super::terminal::{Paint, Style};
 use super::time::date_time;
 use super::url::url;
 use super::{Context, out, render};
+use crate::answers::{Event, Session};
 
 /// Print the log of a session
 #[derive(Debug, clap::Args)]

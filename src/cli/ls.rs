@@ -2,13 +2,14 @@
 
 use jiff::Timestamp;
 
-use super::model::Session;
 use super::render::waiting;
+use super::style::phase_style;
 use super::table::{Cell, Table};
 use super::terminal::Style;
-use super::text::short;
 use super::time::age;
 use super::{Context, out};
+use crate::answers::Session;
+use crate::text::short;
 
 /// List the sessions
 #[derive(Debug, clap::Args)]
@@ -35,7 +36,7 @@ pub(super) fn table(sessions: &[Session], now: Timestamp) -> Table {
             Cell::new(&short(&session.id)),
             Cell::new(session.name.as_deref().unwrap_or_default()),
             Cell::new(session.agent.as_deref().unwrap_or("-")),
-            Cell::styled(session.phase_style(), &session.phase),
+            Cell::styled(phase_style(session), &session.phase),
             Cell::new(&age(session.started_at.as_deref(), now)),
             Cell::styled(Style::Yellow, &waiting(session.pending_clearances(), session.pending_questions())),
             Cell::new(session.workspace.as_deref().unwrap_or_default()),

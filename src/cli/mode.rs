@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::model::{Controls, Named, Sent, Session};
-use super::text::clean;
 use super::url::url;
 use super::{Context, decide};
+use crate::answers::{Controls, Named, Sent, Session};
+use crate::text::clean;
 
 /// Show or set an agent's mode, model or options
 #[derive(Debug, clap::Args)]

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::model::Sent;
-use super::text::clean;
 use super::url::url;
 use super::{Context, decide};
+use crate::answers::Sent;
+use crate::text::clean;
 
 /// Remind an agent to go on
 #[derive(Debug, clap::Args)]

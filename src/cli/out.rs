@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::text::escape_json;
+use crate::text::escape_json;
 
 /// Whoever read our stdout has closed it (`intercom logs … | head`). That ends the command, quietly and well.
 #[derive(Debug)]

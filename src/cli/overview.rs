@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 
 use jiff::Timestamp;
 
-use super::model::{Clearance, Event, Question, Session, risk_style};
 use super::render;
+use super::style::{phase_style, risk_style};
 use super::table::{Cell, Table};
 use super::terminal::{Paint, Size, Style};
-use super::text::{columns, cut, plural, short};
 use super::time::{age, clock};
+use crate::answers::{Clearance, Event, Question, Session};
+use crate::text::{columns, cut, plural, short};
 
 /// So many events are remembered; more do not fit on any screen.
 pub(super) const LATEST: usize = 200;
@@ -82,7 +83,7 @@ impl Overview {
             table.row([
                 Cell::new(&session.label()),
                 Cell::new(session.agent.as_deref().unwrap_or("-")),
-                Cell::styled(session.phase_style(), &session.phase),
+                Cell::styled(phase_style(session), &session.phase),
                 Cell::new(&age(session.started_at.as_deref(), now)),
                 Cell::new(session.why.as_deref().unwrap_or_default()),
             ]);
@@ -123,7 +124,7 @@ impl Overview {
 
     fn latest_line(&self, event: &Event, width: usize, paint: Paint) -> String {
         let lead = cut(
-            &format!("{}  {}  ", clock(&event.at), super::text::clean(&self.label(&event.session))),
+            &format!("{}  {}  ", clock(&event.at), crate::text::clean(&self.label(&event.session))),
             width,
         );
         let shown = render::event(event);

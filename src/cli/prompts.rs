@@ -2,13 +2,14 @@
 
 use jiff::Timestamp;
 
-use super::model::{Prompt, status_style};
+use super::style::status_style;
 use super::table::{Cell, Table};
-use super::text::clean;
-use super::text::short;
 use super::time::age;
 use super::url::url;
 use super::{Context, out};
+use crate::answers::Prompt;
+use crate::text::clean;
+use crate::text::short;
 
 /// List the prompts of a session, or take one back
 #[derive(Debug, clap::Args)]

@@ -5,13 +5,14 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::clearances::elsewhere;
-use super::model::{Question, status_style};
+use super::style::status_style;
 use super::table::{Cell, Table};
 use super::terminal::{self, Paint};
-use super::text::{indented, short};
 use super::time::age;
 use super::url::url;
 use super::{Context, out};
+use crate::answers::Question;
+use crate::text::{indented, short};
 
 /// List the questions that wait for an answer, or show one
 #[derive(Debug, clap::Args)]

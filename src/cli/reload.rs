@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::Context;
-use super::text::{clean, plural};
 use super::url::url;
+use crate::text::{clean, plural};
 
 /// Let the daemon read its configuration again; a bad file changes nothing
 #[derive(Debug, clap::Args)]

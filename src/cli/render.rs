@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::model::{Event, risk_style, status_style};
+use super::style::{risk_style, status_style};
 use super::terminal::{Paint, Style};
-use super::text::{clean, clean_block, plural, short};
+use crate::answers::Event;
+use crate::text::{clean, clean_block, plural, short};
 
 mod acp;
 mod errand;

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::Context;
-use super::model::Session;
-use super::text::clean;
 use super::url::url;
+use crate::answers::Session;
+use crate::text::clean;
 
 /// Start the agent of an ended session again
 #[derive(Debug, clap::Args)]

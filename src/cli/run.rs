@@ -8,10 +8,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
-use super::model::Session;
-use super::text::clean;
 use super::url::url;
 use super::{Context, out, send};
+use crate::answers::Session;
+use crate::text::clean;
 
 /// Start an agent in a workspace and print the id of its session
 #[derive(Debug, clap::Args)]

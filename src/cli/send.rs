@@ -6,10 +6,10 @@ use anyhow::Context as _;
 use serde_json::json;
 
 use super::failure::Failure;
-use super::model::Prompt;
-use super::text::{clean, short};
 use super::url::url;
 use super::{Context, decide, out};
+use crate::answers::Prompt;
+use crate::text::{clean, short};
 
 /// Send a prompt to an agent, now or as soon as it takes one
 #[derive(Debug, clap::Args)]

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::table::{Cell, Table};
-use super::text::clean;
 use super::url::url;
+use crate::text::clean;
 
 /// List the sessions that an ACP agent itself remembers; `run --resume ID` goes on with one
 #[derive(Debug, clap::Args)]

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::Context;
-use super::model::{Exit, Process, Session, Spent};
 use super::render::waiting;
+use super::style::phase_style;
 use super::terminal::{Paint, Style};
-use super::text::{clean, indented};
 use super::time::{age, date_time};
 use super::url::url;
+use crate::answers::{Exit, Process, Session, Spent};
+use crate::text::{clean, indented};
 
 /// Show one session in full, with its processes and the end of what its agent wrote to stderr
 #[derive(Debug, clap::Args)]
@@ -46,7 +47,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         ("policy", session.unenforced.as_ref().map(|why| format!("unenforced: {why}"))),
         ("waiting", (!pending.is_empty()).then_some(pending)),
         ("turn", turn),
-        ("queued", (queued > 0).then(|| super::text::plural(queued, "prompt"))),
+        ("queued", (queued > 0).then(|| crate::text::plural(queued, "prompt"))),
         ("pid", session.pid.map(|pid| pid.to_string())),
         ("generation", session.generation.map(|generation| generation.to_string())),
         ("started", when(&session.started_at)),
@@ -64,7 +65,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
     let mut text = String::new();
     for (key, value) in fields {
         let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
-        let style = if key == "phase" { session.phase_style() } else { Style::Plain };
+        let style = if key == "phase" { phase_style(session) } else { Style::Plain };
         let key = paint.style(Style::Dim, &format!("{key:<11}"));
         writeln!(text, "{key}{}", paint.style(style, &clean(&value))).expect("a string takes every write");
     }
@@ -85,7 +86,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
 }
 
 fn spent(spent: &Spent) -> String {
-    let turns = super::text::plural(usize::try_from(spent.turns).unwrap_or(usize::MAX), "turn");
+    let turns = crate::text::plural(usize::try_from(spent.turns).unwrap_or(usize::MAX), "turn");
     let tokens =
         if spent.total_tokens > 0 { format!(", {} tokens", spent.total_tokens) } else { String::new() };
     let currency = spent.currency.as_deref().unwrap_or_default();

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::Context;
-use super::model::Session;
-use super::text::clean;
 use super::time::date_time;
 use super::url::url;
+use crate::answers::Session;
+use crate::text::clean;
 
 /// Take no steps about a session that seems stuck, for a while
 #[derive(Debug, clap::Args)]

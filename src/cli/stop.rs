@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::failure::{self, Failure};
-use super::text::{clean, plural};
 use super::url::url;
 use super::{Context, out, render};
+use crate::text::{clean, plural};
 
 /// Stop sessions gently: ask first, use force only if that does not help
 #[derive(Debug, clap::Args)]

@@ -16,9 +16,9 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::client::{Client, Reply};
 use super::failure::{Failure, Refusal};
-use super::model::Event;
 use super::sse;
 use super::url::url;
+use crate::answers::Event;
 
 /// The daemon sends a comment every 15 s; after three missed ones we look whether it is still there.
 const SILENCE: Duration = Duration::from_secs(50);

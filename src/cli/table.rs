@@ -1,7 +1,7 @@
 //! Tables for people: aligned, and cut to the width of the terminal.
 
 use super::terminal::{Paint, Style};
-use super::text::{clean, columns, cut};
+use crate::text::{clean, columns, cut};
 
 const GAP: usize = 2;
 /// A column is not cut below this.

@@ -56,7 +56,7 @@ pub(super) fn clock(at: &str) -> String {
 fn format(at: &str, how: &str) -> String {
     match at.parse::<Timestamp>() {
         Ok(at) => at.strftime(how).to_string(),
-        Err(_) => super::text::clean(at),
+        Err(_) => crate::text::clean(at),
     }
 }
 

@@ -4,10 +4,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::table::{Cell, Table};
-use super::text::{clean, short};
 use super::time::date_time;
 use super::url::url;
 use super::{Context, id, out};
+use crate::text::{clean, short};
 
 /// Make, list and revoke tokens for the API on the network
 #[derive(Debug, clap::Args)]

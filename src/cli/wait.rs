@@ -9,12 +9,12 @@ use serde::Deserialize;
 use super::client::Answer;
 use super::failure::{Failure, Refusal};
 use super::logs::tell;
-use super::model::Session;
 use super::stream::{Item, Stream};
-use super::text::clean;
 use super::time::parse_duration;
 use super::url::url;
 use super::{Context, client::Client};
+use crate::answers::Session;
+use crate::text::clean;
 
 /// Wait until a session is idle, waits for somebody, or has ended
 #[derive(Debug, clap::Args)]

@@ -8,14 +8,14 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::failure::Refusal;
 use super::logs::{session, tell};
-use super::model::{Clearance, Event, Question, Session};
 use super::overview::{LATEST, Overview};
 use super::stream::{Item, Stream};
 use super::terminal::{Style, stdout_size};
-use super::text::short;
 use super::time::date_time;
 use super::wait::last_seq;
 use super::{Context, out, render};
+use crate::answers::{Clearance, Event, Question, Session};
+use crate::text::short;
 
 /// Watch what all agents do, live
 #[derive(Debug, clap::Args)]

@@ -7,13 +7,13 @@ use anyhow::Context as _;
 use serde_json::json;
 
 use super::super::failure::Failure;
-use super::super::text::clean;
 use super::super::{Context, out};
 use super::config_file::{self, Edit};
 use super::install::Package;
 use super::registry::{Entry, Recipe, Target, platform};
 use crate::config::{AgentProfile, Protocol, known};
 use crate::remote::Url;
+use crate::text::clean;
 
 /// The whole registry has less than a tenth of it.
 const LARGEST: u64 = 16 * 1024 * 1024;

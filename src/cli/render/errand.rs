@@ -36,7 +36,7 @@ pub(super) fn event(kind: &str, data: &Data) -> Option<Shown> {
 mod tests {
     use serde_json::json;
 
-    use crate::cli::model::Event;
+    use crate::answers::Event;
     use crate::cli::render::event;
 
     #[test]

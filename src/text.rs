@@ -6,17 +6,17 @@
 use std::fmt::Write as _;
 
 /// One line: line feeds are shown as `⏎`, tabs become a space.
-pub(super) fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     sanitize(text, "⏎", " ")
 }
 
 /// Several lines: line feeds stay, tabs become four spaces.
-pub(super) fn clean_block(text: &str) -> String {
+pub fn clean_block(text: &str) -> String {
     sanitize(text, "\n", "    ")
 }
 
 /// `clean_block`, with every line indented, so that it cannot pass for one of ours.
-pub(super) fn indented(text: &str) -> String {
+pub fn indented(text: &str) -> String {
     let mut block = String::new();
     for line in clean_block(text.trim_end()).lines() {
         if !line.is_empty() {
@@ -48,7 +48,7 @@ fn sanitize(text: &str, line_feed: &str, tab: &str) -> String {
 }
 
 /// The same JSON, with `\u202e` for what is shown as `<U+202E>` elsewhere.
-pub(super) fn escape_json(json: &str) -> String {
+pub fn escape_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
         if c != '\n' && deceives(c) {
@@ -81,7 +81,7 @@ fn deceives(c: char) -> bool {
 }
 
 /// How many columns a terminal gives to the text, near enough to line up tables.
-pub(super) fn columns(text: &str) -> usize {
+pub fn columns(text: &str) -> usize {
     text.chars().map(char_columns).sum()
 }
 
@@ -105,7 +105,7 @@ fn char_columns(c: char) -> usize {
 }
 
 /// Cuts to at most `limit` columns, with an ellipsis where something is missing.
-pub(super) fn cut(text: &str, limit: usize) -> String {
+pub fn cut(text: &str, limit: usize) -> String {
     if columns(text) <= limit {
         return text.to_owned();
     }
@@ -125,13 +125,13 @@ pub(super) fn cut(text: &str, limit: usize) -> String {
 }
 
 /// An id as people see and type it: the prefix and eight characters.
-pub(super) fn short(id: &str) -> String {
+pub fn short(id: &str) -> String {
     let start = id.find('_').map_or(0, |underscore| underscore + 1);
     clean(id).chars().take(start + 8).collect()
 }
 
 /// `1 clearance`, `2 clearances`.
-pub(super) fn plural(count: usize, noun: &str) -> String {
+pub fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 

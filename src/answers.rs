@@ -1,0 +1,373 @@
+//! What the API answers, as far as its clients show it: the command line and the chat. Lenient: a field that is not there
+//! is a field that is not shown.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::text::{clean, short};
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Session {
+    pub id: String,
+    pub name: Option<String>,
+    pub agent: Option<String>,
+    pub protocol: Option<String>,
+    pub workspace: Option<String>,
+    pub phase: String,
+    pub why: Option<String>,
+    pub pid: Option<i64>,
+    pub generation: Option<u64>,
+    pub turn: Option<Turn>,
+    pub pending: Option<Pending>,
+    pub queue: Option<Value>,
+    pub stderr_tail: Option<String>,
+    pub processes: Option<Vec<Process>>,
+    pub created_at: Option<String>,
+    pub started_at: Option<String>,
+    pub ended_at: Option<String>,
+    pub exit: Option<Exit>,
+    pub unenforced: Option<String>,
+    pub standing: Option<Standing>,
+    pub controls: Option<Controls>,
+    pub spent: Option<Spent>,
+    #[serde(default)]
+    pub progress: Vec<Step>,
+}
+
+/// One step of what an agent means to do.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Step {
+    pub text: String,
+    pub status: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Controls {
+    pub mode: Option<String>,
+    #[serde(default)]
+    pub modes: Vec<Named>,
+    pub model: Option<String>,
+    #[serde(default)]
+    pub models: Vec<Named>,
+    #[serde(default)]
+    pub options: Value,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Named {
+    pub id: String,
+    pub name: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Spent {
+    pub turns: u64,
+    pub total_tokens: u64,
+    pub cost: f64,
+    pub currency: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Standing {
+    pub state: Option<String>,
+    pub since: Option<String>,
+    pub running: Option<Running>,
+    pub done: Option<String>,
+    pub until: Option<String>,
+    pub ladder: Option<String>,
+    pub snoozed_until: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Running {
+    pub name: String,
+    pub since: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Process {
+    pub pid: i64,
+    pub name: Option<String>,
+    pub state: Option<String>,
+    pub cpu_seconds: Option<f64>,
+    pub memory_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Turn {
+    pub id: String,
+    pub started_at: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Pending {
+    pub clearances: Option<Value>,
+    pub questions: Option<Value>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Exit {
+    pub code: Option<i64>,
+    pub signal: Option<Value>,
+    pub reason: Option<String>,
+}
+
+impl Session {
+    /// What people call it: its name if it has one.
+    pub fn label(&self) -> String {
+        self.name.clone().unwrap_or_else(|| short(&self.id))
+    }
+
+    pub fn pending_clearances(&self) -> usize {
+        self.pending.as_ref().map_or(0, |pending| count(pending.clearances.as_ref()))
+    }
+
+    pub fn pending_questions(&self) -> usize {
+        self.pending.as_ref().map_or(0, |pending| count(pending.questions.as_ref()))
+    }
+
+    pub fn queued(&self) -> usize {
+        count(self.queue.as_ref())
+    }
+
+    pub fn snoozed_until(&self) -> Option<&str> {
+        self.standing.as_ref()?.snoozed_until.as_deref()
+    }
+
+    /// If it is not simply the configured one.
+    pub fn ladder(&self) -> Option<String> {
+        let ladder = self.standing.as_ref()?.ladder.clone()?;
+        (ladder != "on").then_some(ladder)
+    }
+}
+
+/// A number, or a list of the things themselves.
+fn count(value: Option<&Value>) -> usize {
+    match value {
+        Some(Value::Array(items)) => items.len(),
+        Some(number) => number.as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(0),
+        None => 0,
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Clearance {
+    pub id: String,
+    pub session: String,
+    pub title: String,
+    pub description: Option<String>,
+    pub diff: Option<String>,
+    pub file_path: Option<String>,
+    pub tool: Option<String>,
+    #[serde(default)]
+    pub more_paths: Vec<String>,
+    pub risk: Option<String>,
+    pub claimed_risk: Option<String>,
+    pub options: Option<Vec<Choice>>,
+    pub status: String,
+    pub delivery: Option<Value>,
+    pub delivery_cause: Option<String>,
+    pub requested_at: Option<String>,
+    pub decided_by: Option<String>,
+    pub decided_at: Option<String>,
+    pub reason: Option<String>,
+    pub option: Option<String>,
+    pub delivered_at: Option<String>,
+    pub outcome: Option<String>,
+    pub command: Option<String>,
+    pub computed_risk: Option<String>,
+    #[serde(default)]
+    pub risk_why: Vec<String>,
+    pub expires_at: Option<String>,
+    pub ruling: Option<Ruling>,
+    pub needed: Option<usize>,
+    #[serde(default)]
+    pub approvals: Vec<String>,
+    pub decided_via: Option<String>,
+    #[serde(default)]
+    pub hidden: Vec<String>,
+}
+
+/// What policy said.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Ruling {
+    pub outcome: String,
+    pub why: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Choice {
+    pub id: String,
+    pub name: Option<String>,
+    pub kind: Option<String>,
+}
+
+impl Clearance {
+    pub fn risk(&self) -> &str {
+        self.risk.as_deref().unwrap_or("?")
+    }
+
+    pub fn delivery(&self) -> Delivery {
+        Delivery::read(self.delivery.as_ref(), self.delivery_cause.as_deref())
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Question {
+    pub id: String,
+    pub session: String,
+    pub text: String,
+    #[serde(rename = "type")]
+    pub sort: Option<String>,
+    pub status: String,
+    pub decision: Option<String>,
+    pub instruction: Option<String>,
+    pub asked_at: Option<String>,
+    pub answered_by: Option<String>,
+    pub answered_at: Option<String>,
+    pub delivery: Option<Value>,
+    pub delivery_cause: Option<String>,
+}
+
+impl Question {
+    pub fn delivery(&self) -> Delivery {
+        Delivery::read(self.delivery.as_ref(), self.delivery_cause.as_deref())
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Prompt {
+    pub id: String,
+    pub text: Option<String>,
+    pub state: String,
+    pub by: Option<String>,
+    pub at: Option<String>,
+    /// Why it did not arrive.
+    pub error: Option<String>,
+}
+
+impl Prompt {
+    pub fn delivery(&self) -> Delivery {
+        Delivery::read(Some(&Value::from(self.state.clone())), self.error.as_deref())
+    }
+}
+
+/// What was said to an agent at once.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Sent {
+    delivery: Option<Value>,
+    delivery_cause: Option<String>,
+}
+
+impl Sent {
+    pub fn delivery(&self) -> Delivery {
+        Delivery::read(self.delivery.as_ref(), self.delivery_cause.as_deref())
+    }
+}
+
+/// Whether an answer has reached the agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delivery {
+    Delivered,
+    Failed(String),
+    /// `none`, `pending`, or a state that we do not know.
+    Other(String),
+}
+
+impl Delivery {
+    /// The cause of a failure stands beside the state, or inside it.
+    fn read(delivery: Option<&Value>, cause: Option<&str>) -> Self {
+        let unknown = "the daemon does not say why";
+        match delivery {
+            Some(Value::String(state)) if state == "delivered" => Self::Delivered,
+            Some(Value::String(state)) if state == "failed" => {
+                Self::Failed(cause.unwrap_or(unknown).to_owned())
+            }
+            Some(Value::String(state)) => Self::Other(state.clone()),
+            Some(Value::Object(failed)) if failed.contains_key("failed") => {
+                Self::Failed(failed["failed"].as_str().or(cause).unwrap_or(unknown).to_owned())
+            }
+            Some(Value::Null) | None => Self::Other("none".to_owned()),
+            Some(other) => Self::Other(other.to_string()),
+        }
+    }
+
+    /// Nothing where all is well, else what is not.
+    pub fn unless_delivered(&self) -> String {
+        match self {
+            Self::Delivered => String::new(),
+            other => format!(" ({})", clean(&other.describe())),
+        }
+    }
+
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Delivered => "delivered".to_owned(),
+            Self::Failed(cause) => format!("not delivered: {cause}"),
+            Self::Other(state) if state == "pending" => "not delivered yet".to_owned(),
+            Self::Other(state) => state.clone(),
+        }
+    }
+}
+
+/// A fact in the log, with the JSON it came as.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Event {
+    pub seq: u64,
+    pub session: String,
+    pub at: String,
+    pub kind: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub data: Value,
+    #[serde(skip)]
+    pub raw: String,
+}
+
+/// What agents say is valid JSON, but not all of that fits into a `Value` (`1e999`): then it is shown as text.
+fn lenient<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    let raw = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().into()))
+}
+
+impl Event {
+    pub fn parse(raw: &str) -> Result<Self, serde_json::Error> {
+        let mut event: Self = serde_json::from_str(raw)?;
+        // Between the tokens of JSON a line feed is only space, and inside a string there is none.
+        event.raw = raw.trim().replace(['\n', '\r'], " ");
+        Ok(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_session_is_read_with_absent_and_unknown_fields() {
+        let body = json!({"id": "ses_0123456789", "phase": "waiting", "new": {"x": 1}, "name": null,
+            "pending": {"clearances": 2, "questions": ["qst_1"]}, "queue": null});
+        let session: Session = serde_json::from_value(body).unwrap();
+        assert_eq!(session.label(), "ses_01234567");
+        assert_eq!((session.pending_clearances(), session.pending_questions(), session.queued()), (2, 1, 0));
+    }
+
+    #[test]
+    fn a_failed_delivery_says_why() {
+        let failed = |delivery, cause| Delivery::read(Some(&delivery), cause).describe();
+        assert_eq!(failed(json!("failed"), Some("stream closed")), "not delivered: stream closed");
+        assert_eq!(failed(json!({"failed": "stream closed"}), None), "not delivered: stream closed");
+        assert_eq!(failed(json!("pending"), None), "not delivered yet");
+        assert_eq!(Delivery::read(Some(&json!("delivered")), None), Delivery::Delivered);
+        assert_eq!(Delivery::read(None, None).describe(), "none");
+    }
+
+    #[test]
+    fn an_event_keeps_its_json_on_one_line() {
+        let raw =
+            "{\n \"seq\": 7, \"session\": \"ses_1\",\n \"at\": \"\", \"kind\": \"new\", \"more\": 1.10}";
+        let event = Event::parse(raw).unwrap();
+        assert_eq!(event.seq, 7);
+        assert!(!event.raw.contains('\n') && event.raw.contains("1.10"));
+    }
+}
