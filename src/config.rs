@@ -18,6 +18,7 @@ mod load;
 mod locate;
 mod model;
 mod paths;
+mod slack;
 mod stall;
 mod syntax;
 mod table;
@@ -29,6 +30,7 @@ pub use known::{FETCHER, KNOWN, Known, known};
 pub use load::{ConfigError, load, parse};
 pub use model::*;
 pub use paths::{Flags, Paths, PathsError};
+pub use slack::{SLACK_API, Slack, SlackHere, SlackPlace};
 pub use stall::{Restart, RestartOverrides, Spend, SpendOverrides, Stall, StallOverrides};
 
 #[cfg(test)]
@@ -67,6 +69,7 @@ mod tests {
             api: Api::default(),
             clearances: Clearances::default(),
             webhook: Webhook::default(),
+            slack: Slack::default(),
             ..config
         };
         assert_eq!(plain, Config::default());

@@ -16,6 +16,7 @@ mod maintain;
 mod pool;
 mod read;
 mod schema;
+mod slack;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -28,6 +29,7 @@ pub use ledger::{ClearanceFilter, QuestionFilter, Request};
 pub use maintain::Swept;
 pub use read::{Cut, Found, Page, Stored};
 pub use schema::VERSION as SCHEMA_VERSION;
+pub use slack::{SlackMessage, SlackSent, SlackWant};
 pub use write::{Outgoing, Snapshot, Write};
 
 use crate::bus::Bell;

@@ -102,6 +102,19 @@ choice! {
 }
 
 choice! {
+    /// How much of a session its thread tells.
+    Verbosity {
+        /// What waits for people, what is stuck, what failed.
+        Quiet = "quiet",
+        /// And what each turn came to.
+        Normal = "normal",
+        /// And what the agent says, as it says it.
+        Stream = "stream",
+    }
+    not yet: []
+}
+
+choice! {
     /// When a prompt that arrives during a turn reaches the agent.
     PromptDelivery {
         /// At once.

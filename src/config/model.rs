@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::access::{Api, Clearances, Operator, Webhook};
 use super::choices::{Framing, OnStop, PromptDelivery, Protocol};
+use super::slack::{Slack, SlackPlace};
 use super::stall::{Restart, RestartOverrides, Spend, SpendOverrides, Stall, StallOverrides};
 use super::table;
 use crate::policy::Rule;
@@ -48,6 +49,8 @@ pub struct Config {
     pub clearances: Clearances,
     #[serde(deserialize_with = "table::one")]
     pub webhook: Webhook,
+    #[serde(deserialize_with = "table::one")]
+    pub slack: Slack,
     #[serde(deserialize_with = "table::each")]
     pub agents: BTreeMap<String, AgentProfile>,
     #[serde(deserialize_with = "table::each")]
@@ -315,6 +318,8 @@ pub struct Workspace {
     pub path: PathBuf,
     /// The agent to use here when none is named.
     pub agent: Option<String>,
+    #[serde(deserialize_with = "table::one")]
+    pub slack: SlackPlace,
 }
 
 #[cfg(test)]

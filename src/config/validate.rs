@@ -49,6 +49,7 @@ pub(super) fn validate(config: &Config) -> Checked {
     within(&KeyPath::of(["restart"]), "budget", &config.restart.budget, &RESTARTS)?;
     spend(&KeyPath::of(["spend"]), Some(config.spend.per_session), Some(config.spend.per_day))?;
     access(config)?;
+    super::slack::validate(config)?;
     for (name, profile) in &config.agents {
         agent(&KeyPath::of(["agents", name]), name, profile)?;
     }

@@ -87,6 +87,24 @@ pub fn day(time: Time) -> i64 {
     time.millis().div_euclid(24 * 60 * 60 * 1000)
 }
 
+/// One step of what an agent means to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    pub text: String,
+    pub status: String,
+}
+
+/// A plan is kept as far as people would look at it.
+pub const MAX_STEPS: usize = 50;
+const MAX_STEP: usize = 200;
+
+impl Step {
+    pub fn new(text: &str, status: &str) -> Self {
+        let kept = |text: &str, most: usize| text.chars().take(most).collect();
+        Self { text: kept(text, MAX_STEP), status: kept(status, 20) }
+    }
+}
+
 /// What every bridge shows of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
@@ -94,6 +112,9 @@ pub struct Told {
     pub spent: Spent,
     /// Why no new turn begins, if none does.
     pub capped: Option<String>,
+    /// What it said last about how far it has come.
+    #[serde(default)]
+    pub steps: Vec<Step>,
 }
 
 #[cfg(test)]

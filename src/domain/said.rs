@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Choice, Controls, Errand, Json, Reply, RequestId, Set, Time, Tokens};
+use super::{Answer, Choice, Controls, Errand, Json, Reply, RequestId, Set, Step, Time, Tokens};
 
 /// One thing an agent said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +25,7 @@ pub enum Said {
         progress: Progress,
         /// The same as long as there is no progress.
         mark: u64,
+        steps: Vec<Step>,
     },
     /// The agent can be told what to do now.
     Ready {
@@ -50,6 +51,8 @@ pub enum Said {
         request: RequestId,
         message: Json,
     },
+    /// What it means to do, and how far it has come.
+    Steps(Vec<Step>),
     /// What can be set, all of it.
     Controls(Box<Controls>),
     /// The sessions that it remembers itself, or why it does not tell.

@@ -276,7 +276,7 @@ impl Acp {
                 }
                 return said.push(plain());
             }
-            Some("agent_thought_chunk" | "user_message_chunk" | "plan") | None => return said.push(plain()),
+            Some("agent_thought_chunk" | "user_message_chunk") | None => return said.push(plain()),
             Some(_) => {}
         }
         let detail = update.detail();
@@ -296,7 +296,8 @@ impl Acp {
                 self.mind.controls.options = Some(Json::raw(options));
                 said.push(self.controls());
             }
-            Detail::Tool(_) | Detail::Plan(_) | Detail::Nothing => {}
+            Detail::Plan(steps) => said.push(Said::Steps(steps)),
+            Detail::Tool(_) | Detail::Nothing => {}
         }
     }
 

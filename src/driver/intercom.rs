@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::{ACTS, fault, line, whole};
-use crate::domain::{Ask, Call, Fault, FaultCode, Json, Outbound, Progress, Resets, Said, Time, Tokens};
+use crate::domain::{
+    Ask, Call, Fault, FaultCode, Json, Outbound, Progress, Resets, Said, Time, Tokens, agent,
+};
 use crate::wire::intercom::{self as wire, Bad, Inbound, Step, ToolUpdate};
 
 pub(super) fn decode(text: &str) -> Said {
@@ -52,6 +54,7 @@ fn said(message: Inbound<'_>, text: &str) -> Said {
         Inbound::Heartbeat { progress, raw, params } => Said::Heartbeat {
             progress: sum(&progress),
             mark: mark(raw),
+            steps: steps(&progress),
             params: params.map_or_else(empty, Json::raw),
         },
         Inbound::ClearanceRequest { id, known, params } => Said::Clearance(Ask {
@@ -132,6 +135,13 @@ fn sum(progress: &[Step<'_>]) -> Progress {
     } else {
         Progress::Open
     }
+}
+
+fn steps(progress: &[Step<'_>]) -> Vec<agent::Step> {
+    let step = |step: &Step<'_>| {
+        Some(agent::Step::new(step.label.as_deref()?, step.status.as_deref().unwrap_or_default()))
+    };
+    progress.iter().take(agent::MAX_STEPS).filter_map(step).collect()
 }
 
 /// Stands for the whole of it, as it came.

@@ -1,6 +1,6 @@
 //! How far those have come who tell the log to others.
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{Store, StoreError};
 
@@ -15,11 +15,12 @@ impl Store {
     }
 
     pub async fn set_cursor(&self, name: &'static str, seq: u64) -> Result<(), StoreError> {
-        self.transact(move |connection| {
-            let sql = "INSERT INTO cursors VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET seq = ?2";
-            connection.prepare_cached(sql)?.execute(params![name, i64::try_from(seq).unwrap_or(i64::MAX)])?;
-            Ok(())
-        })
-        .await
+        self.transact(move |connection| set(connection, name, seq)).await
     }
+}
+
+pub(super) fn set(connection: &Connection, name: &str, seq: u64) -> Result<(), StoreError> {
+    let sql = "INSERT INTO cursors VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET seq = ?2";
+    connection.prepare_cached(sql)?.execute(params![name, i64::try_from(seq).unwrap_or(i64::MAX)])?;
+    Ok(())
 }

@@ -88,6 +88,9 @@ fn condemn(connection: &Connection, days: u64, max_bytes: u64, now: Time) -> Res
         for table in ["clearances", "questions", "prompts", "outbox"] {
             connection.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
         }
+        let id: String =
+            connection.query_row("SELECT id FROM sessions WHERE key = ?1", [key], |row| row.get(0))?;
+        super::slack::forget(connection, &id)?;
         connection.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
     }
     Ok(doomed.len())

@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::StoreError;
 
 /// The schema this program writes.
-pub const VERSION: i64 = 3;
+pub const VERSION: i64 = 4;
 
 const FOREIGN: &str = "not an intercom database";
 const DAMAGED: &str = "damaged: restore a backup";
@@ -215,6 +215,40 @@ const MIGRATIONS: &[&str] = &["
     ALTER TABLE sessions ADD COLUMN told TEXT;
     ALTER TABLE clearances ADD COLUMN more_paths TEXT NOT NULL DEFAULT '[]';
     CREATE INDEX sessions_shown ON sessions (key) WHERE phase <> 'ended';
+", "
+    -- What Slack sent: the frame until it is worked off, its key a while longer, so that a second delivery is known.
+    CREATE TABLE slack_inbox (
+        key TEXT PRIMARY KEY,
+        at INTEGER NOT NULL,
+        frame TEXT
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX slack_inbox_waiting ON slack_inbox (at) WHERE frame IS NOT NULL;
+    CREATE INDEX slack_inbox_done ON slack_inbox (at) WHERE frame IS NULL;
+
+    -- Each message of ours there: how it should look, and which version of that Slack has.
+    CREATE TABLE slack_messages (
+        place INTEGER PRIMARY KEY AUTOINCREMENT,
+        key TEXT NOT NULL UNIQUE,
+        session TEXT,
+        channel TEXT NOT NULL,
+        thread TEXT,
+        ts TEXT,
+        wanted TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        sent INTEGER NOT NULL,
+        tried INTEGER,
+        open INTEGER NOT NULL,
+        memo TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX slack_messages_unsent ON slack_messages (place) WHERE sent < version;
+    CREATE INDEX slack_messages_open ON slack_messages (place) WHERE open;
+    CREATE INDEX slack_messages_session ON slack_messages (session);
+    CREATE INDEX slack_messages_ts ON slack_messages (channel, ts);
+
+    CREATE TABLE slack_threads (
+        session TEXT PRIMARY KEY,
+        verbosity TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
 "];
 
 /// Opens the database for writing, created 0600 if it is new, and migrates it.

@@ -188,7 +188,7 @@ impl Supervisor {
         let workspace = match self.config().workspaces.get(asked) {
             Some(workspace) => workspace.clone(),
             None if Path::new(asked).is_absolute() => {
-                crate::config::Workspace { path: PathBuf::from(asked), agent: None }
+                crate::config::Workspace { path: PathBuf::from(asked), ..Default::default() }
             }
             None => {
                 return invalid(format!("workspace `{asked}` is neither configured nor an absolute path"));

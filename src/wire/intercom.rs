@@ -61,6 +61,7 @@ pub struct ServiceLimit<'a> {
 /// One step of a heartbeat's progress; `None` where the agent sent something else.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Step<'a> {
+    pub label: Option<Cow<'a, str>>,
     pub status: Option<Cow<'a, str>>,
 }
 
@@ -279,6 +280,8 @@ fn heartbeat(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound
     #[derive(Deserialize)]
     struct Known<'a> {
         #[serde(borrow)]
+        label: Option<&'a RawValue>,
+        #[serde(borrow)]
         status: Option<&'a RawValue>,
     }
     let fields = Params::new(METHOD, id.as_ref(), params)?;
@@ -295,7 +298,11 @@ fn heartbeat(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound
     };
     let steps = steps.into_iter().map(|step| {
         let known = step.get().starts_with('{').then(|| serde_json::from_str::<Known<'_>>(step.get()).ok());
-        Step { status: known.flatten().and_then(|known| known.status).map(|raw| loose_string(raw.get())) }
+        let Known { label, status } = known.flatten().unwrap_or(Known { label: None, status: None });
+        Step {
+            label: label.map(|raw| loose_string(raw.get())),
+            status: status.map(|raw| loose_string(raw.get())),
+        }
     });
     Ok(Inbound::Heartbeat { progress: steps.collect(), raw: Some(progress), params })
 }

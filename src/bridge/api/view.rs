@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::set::{self, ControlsView, SpentView};
 use super::watch::{self, StandingView};
 use crate::domain::{
-    AuditRow, Choice, Clearance, Event, Prompt, PromptState, Question, Role, Ruling, SessionRecord, Time,
-    Token,
+    AuditRow, Choice, Clearance, Event, Prompt, PromptState, Question, Role, Ruling, SessionRecord, Step,
+    Time, Token,
 };
 use crate::host::{Observer, Seen};
 use crate::redact::{Redacted, redact, redact_json};
@@ -65,6 +65,15 @@ pub(super) struct SessionView {
     controls: Option<ControlsView>,
     /// What it has used, by its agent's own word; `null` if that says nothing.
     spent: Option<SpentView>,
+    /// What it means to do and how far it has come, by its agent's own word.
+    progress: Vec<StepView>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct StepView {
+    text: String,
+    /// `pending`, `in_progress` or `completed`, or what the agent says instead.
+    status: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -131,6 +140,12 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
         standing,
         controls,
         spent,
+        progress: record
+            .told
+            .steps
+            .into_iter()
+            .map(|Step { text, status }| StepView { text, status })
+            .collect(),
         pid: record.pid,
         generation: record.generation,
         turn: record

@@ -91,18 +91,21 @@ impl State {
                 | Said::Tell { .. }
                 | Said::Ready { .. }
                 | Said::Controls(_)
+                | Said::Steps(_)
         ) {
             self.speaks(out);
         }
         match said {
             Said::Status { params } => out.record(Kind::Status, params),
-            Said::Heartbeat { params, progress, mark: _ } => {
+            Said::Heartbeat { params, progress, mark: _, steps } => {
                 out.record(Kind::Heartbeat, params);
+                self.steps(steps);
                 if progress == Progress::Completed {
                     self.end_turn("completed", out);
                 }
                 self.prompt_with_heartbeat(out);
             }
+            Said::Steps(steps) => self.steps(steps),
             Said::Controls(controls) => self.controls(*controls),
             Said::NotSet { reason } => {
                 out.record(Kind::AgentNotSet, Json::of(&serde_json::json!({ "reason": reason })));

@@ -153,7 +153,7 @@ fn status() -> Said {
 }
 
 fn heartbeat(progress: Progress) -> Said {
-    Said::Heartbeat { params: Json::trusted("{}"), progress, mark: 0 }
+    Said::Heartbeat { params: Json::trusted("{}"), progress, mark: 0, steps: Vec::new() }
 }
 
 fn turn_end() -> Said {

@@ -3,12 +3,20 @@
 use serde_json::json;
 
 use super::{Carries, Out, Refused, Stage, State};
-use crate::domain::{Controls, Json, Kind, Outbound, Set, Told, agent};
+use crate::domain::{Controls, Json, Kind, Outbound, Set, Step, Told, agent};
 
 impl State {
     pub(super) fn controls(&mut self, controls: Controls) {
         self.told.controls = controls;
         self.dirty = true;
+    }
+
+    /// A heartbeat that says nothing about them changes nothing.
+    pub(super) fn steps(&mut self, steps: Vec<Step>) {
+        if !steps.is_empty() && steps != self.told.steps {
+            self.told.steps = steps;
+            self.dirty = true;
+        }
     }
 
     pub(super) fn cost(&mut self, micros: u64, currency: Option<&str>, out: &Out<'_, '_>) {

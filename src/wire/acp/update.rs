@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::tool::ToolCall;
 use super::{count, inside, list, string};
-use crate::domain::Progress;
+use crate::domain::agent::{MAX_STEPS, Step};
 use crate::wire::unquote;
 
 /// As much as every update is looked at. There are very many of them, so this takes one pass and copies nothing.
@@ -23,7 +23,7 @@ pub struct Update<'a> {
 #[derive(Debug)]
 pub enum Detail<'a> {
     Tool(ToolCall<'a>),
-    Plan(Progress),
+    Plan(Vec<Step>),
     Usage(Usage<'a>),
     /// The mode that the agent is in now.
     Mode(Cow<'a, str>),
@@ -74,8 +74,8 @@ impl<'a> Update<'a> {
         let [update] = inside(Some(self.params), ["update"]);
         let detail = match self.kind.as_deref() {
             Some("tool_call" | "tool_call_update") => update.and_then(ToolCall::read).map(Detail::Tool),
-            Some("plan") => Some(Detail::Plan(progress(update))),
-            Some("plan_update") => Some(Detail::Plan(progress(inside(update, ["plan"])[0]))),
+            Some("plan") => Some(Detail::Plan(steps(update))),
+            Some("plan_update") => Some(Detail::Plan(steps(inside(update, ["plan"])[0]))),
             Some("usage_update") => Some(Detail::Usage(Usage::read(update))),
             Some("current_mode_update") => string(inside(update, ["currentModeId"])[0]).map(Detail::Mode),
             Some("config_option_update") => inside(update, ["configOptions"])[0].map(Detail::Config),
@@ -92,17 +92,13 @@ impl<'a> Update<'a> {
     }
 }
 
-fn progress(plan: Option<&RawValue>) -> Progress {
+fn steps(plan: Option<&RawValue>) -> Vec<Step> {
     let [entries] = inside(plan, ["entries"]);
-    let entries = list(entries);
-    let done = |raw: &&RawValue| string(inside(Some(*raw), ["status"])[0]).as_deref() == Some("completed");
-    if entries.is_empty() {
-        Progress::Empty
-    } else if entries.iter().all(done) {
-        Progress::Completed
-    } else {
-        Progress::Open
-    }
+    let step = |raw: &RawValue| {
+        let [content, status] = inside(Some(raw), ["content", "status"]);
+        Some(Step::new(&string(content)?, &string(status).unwrap_or_default()))
+    };
+    list(entries).into_iter().take(MAX_STEPS).filter_map(step).collect()
 }
 
 impl<'a> Usage<'a> {

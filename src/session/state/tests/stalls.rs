@@ -525,6 +525,7 @@ fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
                 params: Json::trusted("{}"),
                 progress: Progress::Open,
                 mark: now.cast_unsigned(),
+                steps: Vec::new(),
             });
         }
         Act::Tool(open) => sim.say(Said::Tool {

@@ -10,7 +10,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::domain::Progress;
 use crate::wire::acp::request::{CreateTerminal, ReadFile, Terminal, TerminalVerb, WriteFile};
 use crate::wire::acp::update::Detail;
 use crate::wire::jsonrpc::{self, Message};
@@ -92,7 +91,11 @@ fn summary(update: &Update<'_>) -> String {
             call.texts,
             call.command()
         ),
-        Detail::Plan(progress) => format!("plan {progress:?}"),
+        Detail::Plan(steps) => {
+            let steps: Vec<String> =
+                steps.iter().map(|step| format!("{} {}", step.text, step.status)).collect();
+            format!("plan {steps:?}")
+        }
         Detail::Usage(usage) => format!("{usage:?}"),
         Detail::Mode(mode) => format!("mode {mode}"),
         Detail::Config(options) => format!("config {options}"),
@@ -124,10 +127,10 @@ fn every_update_is_kept_and_understood_where_we_act_on_it() {
     let expected = [
         r#"tool Some("c") Some("edit") Some("in_progress") ["/w/a"] edits=2 texts=["hello"] command=Some("ls")"#,
         r#"tool Some("c") None Some("completed") [] edits=0 texts=[] command=None"#,
-        "plan Open",
-        "plan Completed",
-        "plan Empty",
-        "plan Open",
+        r#"plan ["c completed", "c in_progress"]"#,
+        r#"plan ["c completed", "c completed"]"#,
+        "plan []",
+        r#"plan ["c completed", "c pending"]"#,
         "mode https://x/modes#plan",
         "config []",
         r#"Usage { used: Some(110), size: Some(200000), cost: Some(Cost { amount: 0.0018, currency: Some("USD") }) }"#,
@@ -154,7 +157,7 @@ fn invented_updates_and_fields_are_just_words() {
         (
             r#"{"update":{"sessionUpdate":"plan","entries":[7,{"status":"completed"}]}}"#,
             Some("plan"),
-            "plan Open",
+            "plan []",
         ),
         (r#"{"update":{"sessionUpdate":"current_mode_update"}}"#, Some("current_mode_update"), "-"),
     ];
@@ -167,7 +170,7 @@ fn invented_updates_and_fields_are_just_words() {
         assert!(Update::look(raw(params)).is_none(), "{params}");
     }
     let plan = r#"{"update":{"sessionUpdate":"plan"}}"#;
-    assert!(matches!(Update::look(raw(plan)).unwrap().detail(), Detail::Plan(Progress::Empty)));
+    assert!(matches!(Update::look(raw(plan)).unwrap().detail(), Detail::Plan(steps) if steps.is_empty()));
 }
 
 #[test]

@@ -1,0 +1,308 @@
+//! What Slack sent us until it is worked off, and every message of ours there: as it should be, and as far as Slack has it.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{Store, StoreError};
+use crate::domain::{SessionId, Time};
+
+/// For how long a second delivery of the same thing is known as one.
+const REMEMBERED_MILLIS: i64 = 24 * 60 * 60 * 1000;
+
+/// One message, card, file or reaction of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlackMessage {
+    /// The order in which they were wanted.
+    pub place: i64,
+    pub key: String,
+    pub session: Option<SessionId>,
+    pub channel: String,
+    /// The key of the message whose thread it belongs to.
+    pub thread: Option<String>,
+    /// Slack's name for it, once it is there.
+    pub ts: Option<String>,
+    /// How it should look.
+    pub wanted: String,
+    /// Counts what was wanted; `sent` is the version that Slack has.
+    pub version: i64,
+    pub sent: i64,
+    /// When posting it was begun without knowing yet how that ended.
+    pub tried: Option<Time>,
+    /// It waits for somebody: what it shows may change.
+    pub open: bool,
+    /// What whoever wanted it needs to know later.
+    pub memo: String,
+}
+
+/// How a message should be from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlackWant {
+    pub key: String,
+    pub session: Option<SessionId>,
+    pub channel: String,
+    pub thread: Option<String>,
+    pub wanted: String,
+    pub open: bool,
+    pub memo: String,
+    /// Sent again although it looks the same.
+    pub again: bool,
+}
+
+/// What became of sending a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SlackSent {
+    /// About to be posted.
+    Trying(Time),
+    /// Not posted after all: nothing is in doubt.
+    Untried,
+    /// It is there, under this name; an edit keeps the name.
+    Done { version: i64, ts: Option<String> },
+}
+
+const COLUMNS: &str =
+    "place, key, session, channel, thread, ts, wanted, version, sent, tried, open, memo FROM slack_messages";
+
+impl Store {
+    /// Keeps what Slack sent; `false` if it was there before.
+    pub async fn slack_receive(&self, key: String, frame: String, now: Time) -> Result<bool, StoreError> {
+        self.transact(move |connection| {
+            connection
+                .prepare_cached("DELETE FROM slack_inbox WHERE frame IS NULL AND at <= ?1")?
+                .execute([now.minus_millis(REMEMBERED_MILLIS).millis()])?;
+            let new = connection
+                .prepare_cached("INSERT INTO slack_inbox VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
+                .execute(params![key, now.millis(), frame])?;
+            Ok(new == 1)
+        })
+        .await
+    }
+
+    /// What is still to be worked off, in the order in which it came.
+    pub async fn slack_received(&self) -> Result<Vec<(String, String)>, StoreError> {
+        self.read(|connection| {
+            let mut select = connection.prepare_cached(
+                "SELECT key, frame FROM slack_inbox WHERE frame IS NOT NULL ORDER BY at, key",
+            )?;
+            let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    /// Worked off: only its key is kept.
+    pub async fn slack_worked_off(&self, key: String) -> Result<(), StoreError> {
+        self.transact(move |connection| {
+            connection
+                .prepare_cached("UPDATE slack_inbox SET frame = NULL WHERE key = ?1")?
+                .execute([key])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Says how messages should be, and how far the log was told, in one go. Returns how many have changed.
+    pub async fn slack_want(&self, wants: Vec<SlackWant>, told: Option<u64>) -> Result<usize, StoreError> {
+        self.transact(move |connection| {
+            let mut changed = 0;
+            for want in &wants {
+                changed += apply(connection, want)?;
+            }
+            if let Some(seq) = told {
+                super::cursor::set(connection, "slack", seq)?;
+            }
+            Ok(changed)
+        })
+        .await
+    }
+
+    pub async fn slack_sent(&self, key: String, sent: SlackSent) -> Result<(), StoreError> {
+        self.transact(move |connection| {
+            match sent {
+                SlackSent::Trying(at) => connection
+                    .prepare_cached("UPDATE slack_messages SET tried = ?2 WHERE key = ?1")?
+                    .execute(params![key, at.millis()])?,
+                SlackSent::Untried => connection
+                    .prepare_cached("UPDATE slack_messages SET tried = NULL WHERE key = ?1")?
+                    .execute([key])?,
+                SlackSent::Done { version, ts } => connection
+                    .prepare_cached(
+                        "UPDATE slack_messages SET sent = max(sent, ?2), ts = coalesce(?3, ts), tried = NULL
+                         WHERE key = ?1",
+                    )?
+                    .execute(params![key, version, ts])?,
+            };
+            Ok(())
+        })
+        .await
+    }
+
+    /// What Slack does not have yet as it should be, in order, after a place.
+    pub async fn slack_unsent(&self) -> Result<Vec<SlackMessage>, StoreError> {
+        self.slack_messages(format!("SELECT {COLUMNS} WHERE sent < version ORDER BY place"), Vec::new()).await
+    }
+
+    /// What waits for somebody, as far as we have said there.
+    pub async fn slack_open(&self) -> Result<Vec<SlackMessage>, StoreError> {
+        self.slack_messages(format!("SELECT {COLUMNS} WHERE open ORDER BY place"), Vec::new()).await
+    }
+
+    pub async fn slack_message(&self, key: String) -> Result<Option<SlackMessage>, StoreError> {
+        let found = self.slack_messages(format!("SELECT {COLUMNS} WHERE key = ?1"), vec![key]).await?;
+        Ok(found.into_iter().next())
+    }
+
+    /// Messages of one session whose keys begin like this.
+    pub async fn slack_of(&self, session: SessionId, prefix: &str) -> Result<Vec<SlackMessage>, StoreError> {
+        let sql =
+            format!("SELECT {COLUMNS} WHERE session = ?1 AND substr(key, 1, length(?2)) = ?2 ORDER BY place");
+        self.slack_messages(sql, vec![session.to_string(), prefix.to_owned()]).await
+    }
+
+    /// The message that Slack knows by this name.
+    pub async fn slack_at(&self, channel: &str, ts: &str) -> Result<Option<SlackMessage>, StoreError> {
+        let sql = format!("SELECT {COLUMNS} WHERE channel = ?1 AND ts = ?2");
+        let found = self.slack_messages(sql, vec![channel.to_owned(), ts.to_owned()]).await?;
+        Ok(found.into_iter().next())
+    }
+
+    async fn slack_messages(
+        &self,
+        sql: String,
+        values: Vec<String>,
+    ) -> Result<Vec<SlackMessage>, StoreError> {
+        self.read(move |connection| {
+            let mut select = connection.prepare_cached(&sql)?;
+            let rows = select.query_map(rusqlite::params_from_iter(values), message)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    /// How many messages wait to be sent.
+    pub async fn slack_backlog(&self) -> Result<u64, StoreError> {
+        self.read(|connection| {
+            let count = "SELECT count(*) FROM slack_messages WHERE sent < version";
+            let count: i64 = connection.query_row(count, [], |row| row.get(0))?;
+            Ok(u64::try_from(count).unwrap_or(0))
+        })
+        .await
+    }
+
+    /// What people asked of one thread; `None` is as configured.
+    pub async fn slack_verbosity(&self, session: SessionId) -> Result<Option<String>, StoreError> {
+        self.read(move |connection| {
+            let select = "SELECT verbosity FROM slack_threads WHERE session = ?1";
+            Ok(connection
+                .prepare_cached(select)?
+                .query_row([session.to_string()], |row| row.get(0))
+                .optional()?)
+        })
+        .await
+    }
+
+    pub async fn slack_set_verbosity(&self, session: SessionId, verbosity: &str) -> Result<(), StoreError> {
+        let verbosity = verbosity.to_owned();
+        self.transact(move |connection| {
+            connection
+                .prepare_cached("INSERT OR REPLACE INTO slack_threads VALUES (?1, ?2)")?
+                .execute(params![session.to_string(), verbosity])?;
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn apply(connection: &Connection, want: &SlackWant) -> Result<usize, StoreError> {
+    let SlackWant { key, session, channel, thread, wanted, open, memo, again } = want;
+    let changed = connection
+        .prepare_cached(
+            "INSERT INTO slack_messages (key, session, channel, thread, wanted, version, sent, open, memo)
+             VALUES (?1, ?2, ?3, ?4, ?5, 1, 0, ?6, ?7)
+             ON CONFLICT (key) DO UPDATE SET wanted = ?5, version = version + 1, open = ?6, memo = ?7
+                 WHERE wanted <> ?5 OR open <> ?6 OR memo <> ?7 OR ?8",
+        )?
+        .execute(params![
+            key,
+            session.map(|id| id.to_string()),
+            channel,
+            thread,
+            wanted,
+            open,
+            memo,
+            again
+        ])?;
+    Ok(changed)
+}
+
+/// What was said about a session that retention has removed is left in Slack and forgotten here.
+pub(super) fn forget(connection: &Connection, session: &str) -> Result<(), StoreError> {
+    connection.execute("DELETE FROM slack_messages WHERE session = ?1", [session])?;
+    connection.execute("DELETE FROM slack_threads WHERE session = ?1", [session])?;
+    Ok(())
+}
+
+fn message(row: &Row<'_>) -> Result<SlackMessage, rusqlite::Error> {
+    Ok(SlackMessage {
+        place: row.get(0)?,
+        key: row.get(1)?,
+        session: row.get::<_, Option<String>>(2)?.and_then(|id| id.parse().ok()),
+        channel: row.get(3)?,
+        thread: row.get(4)?,
+        ts: row.get(5)?,
+        wanted: row.get(6)?,
+        version: row.get(7)?,
+        sent: row.get(8)?,
+        tried: row.get::<_, Option<i64>>(9)?.map(Time::from_millis),
+        open: row.get(10)?,
+        memo: row.get(11)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::Bell;
+
+    fn want(key: &str, wanted: &str) -> SlackWant {
+        let (key, wanted) = (key.to_owned(), wanted.to_owned());
+        let (channel, memo) = ("C1".to_owned(), String::new());
+        SlackWant { key, session: None, channel, thread: None, wanted, open: true, memo, again: false }
+    }
+
+    #[tokio::test]
+    async fn what_came_twice_is_kept_once_also_after_it_was_worked_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
+        let receive = |at: i64| store.slack_receive("Ev1".into(), "{}".into(), Time::from_millis(at));
+        assert!(receive(1).await.unwrap() && !receive(2).await.unwrap());
+        assert_eq!(store.slack_received().await.unwrap(), [("Ev1".to_owned(), "{}".to_owned())]);
+        store.slack_worked_off("Ev1".into()).await.unwrap();
+        assert!(store.slack_received().await.unwrap().is_empty() && !receive(3).await.unwrap());
+        assert!(receive(1 + REMEMBERED_MILLIS).await.unwrap(), "keys are not kept for ever");
+    }
+
+    #[tokio::test]
+    async fn only_the_latest_wish_counts_and_the_same_one_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
+        assert_eq!(store.slack_want(vec![want("a", "1"), want("b", "1")], Some(7)).await.unwrap(), 2);
+        assert_eq!(store.slack_want(vec![want("a", "1")], None).await.unwrap(), 0);
+        assert_eq!(
+            store.slack_want(vec![SlackWant { again: true, ..want("a", "1") }], None).await.unwrap(),
+            1
+        );
+        store.slack_want(vec![want("a", "2")], None).await.unwrap();
+        assert_eq!(store.cursor("slack").await.unwrap(), Some(7));
+        store.slack_sent("a".into(), SlackSent::Trying(Time::from_millis(5))).await.unwrap();
+        let done = SlackSent::Done { version: 1, ts: Some("17.1".to_owned()) };
+        store.slack_sent("a".into(), done).await.unwrap();
+        let unsent = store.slack_unsent().await.unwrap();
+        assert_eq!(
+            unsent.iter().map(|row| (row.key.as_str(), row.version, row.sent)).collect::<Vec<_>>(),
+            [("a", 3, 1), ("b", 1, 0)]
+        );
+        assert_eq!((unsent[0].tried, unsent[0].ts.as_deref()), (None, Some("17.1")));
+        store.slack_sent("a".into(), SlackSent::Done { version: 3, ts: None }).await.unwrap();
+        assert_eq!(store.slack_at("C1", "17.1").await.unwrap().unwrap().sent, 3);
+        assert_eq!((store.slack_backlog().await.unwrap(), store.slack_open().await.unwrap().len()), (1, 2));
+    }
+}
