@@ -193,6 +193,8 @@ pub struct Clearance {
 pub struct Ruling {
     pub outcome: String,
     pub why: String,
+    #[serde(default)]
+    pub whom: Vec<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

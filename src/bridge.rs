@@ -2,4 +2,6 @@
 //! touches a driver.
 
 pub mod api;
+pub mod condition;
+pub mod slack;
 pub mod webhook;

@@ -37,6 +37,7 @@ mod send;
 mod serve;
 mod sessions;
 mod show;
+mod slack;
 mod snooze;
 mod sse;
 mod stop;
@@ -161,6 +162,7 @@ enum Remote {
     Backup(backup::Args),
     Policy(policy::Args),
     Reload(reload::Args),
+    Slack(slack::Args),
     Token(token::Args),
     Audit(audit::Args),
     Daemon(daemon::Args),
@@ -279,6 +281,7 @@ async fn remote(verb: Remote, cx: &Context) -> anyhow::Result<()> {
         Remote::Backup(args) => backup::run(args, cx).await,
         Remote::Policy(args) => policy::run(args, cx).await,
         Remote::Reload(args) => reload::run(args, cx).await,
+        Remote::Slack(args) => slack::run(args, cx).await,
         Remote::Token(args) => token::run(args, cx).await,
         Remote::Audit(args) => audit::run(args, cx).await,
         Remote::Daemon(args) => daemon::run(args, cx).await,

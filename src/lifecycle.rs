@@ -23,7 +23,10 @@ mod demo;
 mod port;
 
 pub use crate::bridge::api::ReadConfig;
+use crate::bridge::api::inside::Inside;
 use crate::bridge::api::{Api, serve};
+use crate::bridge::condition::Conditions;
+use crate::bridge::slack::Slack;
 use crate::bridge::webhook::Webhook;
 use crate::bus::Bell;
 use crate::config::{Config, OnStop, Paths};
@@ -53,6 +56,8 @@ impl std::fmt::Debug for ServeOptions {
 /// Runs the daemon until it is told to stop.
 pub fn serve(options: ServeOptions) -> anyhow::Result<()> {
     crate::telemetry::init();
+    // The one TLS provider of the process; every client and server of it uses this one.
+    tokio_rustls::rustls::crypto::ring::default_provider().install_default().ok(); // it is there already
     let ServeOptions { paths, config, read_config, demo } = options;
     make_private_dir(&paths.state_dir)?;
     make_socket_dir(&paths.socket)?;
@@ -86,7 +91,9 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
     supervisor.keep_house();
 
     let closing = CancellationToken::new();
-    let api = Api::open(supervisor.clone(), bell.clone(), read_config, closing.clone()).await?;
+    let conditions = Conditions::default();
+    let api =
+        Api::open(supervisor.clone(), bell.clone(), read_config, conditions.clone(), closing.clone()).await?;
     api.record_start().await;
     let port = port::open(&supervisor.config().api, &api).await?;
     let webhook = Webhook::open(&supervisor.config().webhook, supervisor.store().clone(), bell.clone())?;
@@ -113,6 +120,8 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
         tracing::info!(url = port.url(), "the API has a port");
         servers.spawn(serve::tcp(port.listener, port.tls, router.clone(), closing.clone()));
     }
+    let slack = Slack::new(supervisor.clone(), Inside::new(router.clone()), bell.clone(), conditions);
+    servers.spawn(slack.run(closing.clone()));
     servers.spawn(serve::unix(listener, router, closing.clone()));
     if let Some(webhook) = webhook {
         servers.spawn(webhook.run(closing.clone()));

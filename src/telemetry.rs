@@ -9,6 +9,8 @@ const DEFAULT: &str = "warn,intercom=info";
 
 pub fn init() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT));
+    // It prints addresses that let anybody in, and what matters of it we say ourselves.
+    let filter = filter.add_directive("slack_morphism=off".parse().expect("it is a directive"));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

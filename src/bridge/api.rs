@@ -17,6 +17,7 @@ mod extract;
 mod guard;
 mod health;
 mod idempotency;
+pub mod inside;
 mod policy;
 mod prompts;
 mod questions;
@@ -28,8 +29,10 @@ mod tokens;
 mod view;
 mod watch;
 
+pub use access::Person;
 pub use policy::ReadConfig;
 
+use super::condition::Conditions;
 use crate::bus::Bell;
 use crate::domain::{Role, Time};
 use crate::store::{Store, StoreError};
@@ -49,6 +52,8 @@ struct Inner {
     tokens: tokens::Tokens,
     failures: guard::Failures,
     agents_refused: guard::Noted,
+    /// How the others are.
+    conditions: Conditions,
     /// Requests that go on after their caller has hung up.
     tasks: TaskTracker,
     /// Streams end when the daemon does.
@@ -66,6 +71,7 @@ impl Api {
         supervisor: Supervisor,
         bell: Bell,
         read_config: ReadConfig,
+        conditions: Conditions,
         closing: CancellationToken,
     ) -> Result<Self, StoreError> {
         let tokens = tokens::Tokens::load(supervisor.store().tokens().await?);
@@ -77,6 +83,7 @@ impl Api {
             tokens,
             failures: guard::Failures::default(),
             agents_refused: guard::Noted::default(),
+            conditions,
             tasks: TaskTracker::new(),
             closing,
         })))

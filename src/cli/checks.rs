@@ -20,6 +20,9 @@ use crate::socket;
 
 pub(super) use self::known::known;
 
+/// The name of the check of the daemon's connection.
+pub(super) const SLACK: &str = "slack";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Status {
@@ -37,15 +40,15 @@ pub(super) struct Check {
 }
 
 impl Check {
-    fn ok(name: &str, detail: impl Into<String>) -> Self {
+    pub(super) fn ok(name: &str, detail: impl Into<String>) -> Self {
         Self { name: name.to_owned(), status: Status::Ok, detail: detail.into(), hint: None }
     }
 
-    fn warning(name: &str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(super) fn warning(name: &str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { status: Status::Warning, hint: Some(hint.into()), ..Self::ok(name, detail) }
     }
 
-    fn wrong(name: &str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(super) fn wrong(name: &str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { status: Status::Wrong, ..Self::warning(name, detail, hint) }
     }
 }

@@ -27,6 +27,11 @@ pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
         checks.extend(checks::agents(config));
         checks.extend(checks::known(config).await);
     }
+    checks.extend(super::slack::daemon(cx).await);
+    report(&checks, cx)
+}
+
+pub(super) fn report(checks: &[Check], cx: &Context) -> anyhow::Result<()> {
     let wrong = checks.iter().filter(|check| check.status == Status::Wrong).count();
     if cx.json {
         out::print(&serde_json::json!({"ok": wrong == 0, "checks": checks}).to_string())?;

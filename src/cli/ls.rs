@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::checks::Status;
 use super::render::waiting;
 use super::style::phase_style;
 use super::table::{Cell, Table};
@@ -9,7 +10,7 @@ use super::terminal::Style;
 use super::time::age;
 use super::{Context, out};
 use crate::answers::Session;
-use crate::text::short;
+use crate::text::{clean, short};
 
 /// List the sessions
 #[derive(Debug, clap::Args)]
@@ -26,7 +27,12 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         return out::print_json(&list.body);
     }
     let nothing = if args.all { "no sessions" } else { "no live sessions; `intercom run` starts one" };
-    cx.table(&table(&list.items()?, Timestamp::now()), nothing)
+    cx.table(&table(&list.items()?, Timestamp::now()), nothing)?;
+    // Whoever looks here may be waiting for what does not come there.
+    if let Some(check) = super::slack::daemon(cx).await.filter(|check| check.status == Status::Wrong) {
+        out::talk(&format!("slack: {}", clean(&check.detail)));
+    }
+    Ok(())
 }
 
 pub(super) fn table(sessions: &[Session], now: Timestamp) -> Table {

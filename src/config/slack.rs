@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::choices::Verbosity;
 use super::locate::KeyPath;
 use super::model::{Config, Workspace};
-use super::validate::{Checked, problem};
+use super::validate::{Checked, problem, within};
 use crate::domain::{Daily, parse_duration};
 use crate::remote::Url;
 
@@ -32,6 +32,10 @@ pub struct Slack {
     pub quiet_hours: Option<String>,
     pub time_zone: String,
     pub api_url: String,
+    /// How long Slack may take to answer a call.
+    pub timeout_seconds: u64,
+    /// How long to wait before connecting is tried again.
+    pub reconnect_seconds: u64,
 }
 
 impl Default for Slack {
@@ -47,6 +51,8 @@ impl Default for Slack {
             quiet_hours: None,
             time_zone: "UTC".to_owned(),
             api_url: SLACK_API.to_owned(),
+            timeout_seconds: 20,
+            reconnect_seconds: 10,
         }
     }
 }
@@ -83,6 +89,8 @@ impl Slack {
             && self.app_token_file == other.app_token_file
             && self.bot_token_file == other.bot_token_file
             && self.api_url == other.api_url
+            && self.timeout_seconds == other.timeout_seconds
+            && self.reconnect_seconds == other.reconnect_seconds
     }
 }
 
@@ -133,6 +141,8 @@ pub(super) fn validate(config: &Config) -> Checked {
             "is not a time zone of this system; \"Europe/Berlin\" would be one",
         );
     }
+    within(&at, "timeout_seconds", &slack.timeout_seconds, &(1..=300))?;
+    within(&at, "reconnect_seconds", &slack.reconnect_seconds, &(1..=300))?;
     match Url::parse(&slack.api_url) {
         Err(why) => problem(at.key("api_url"), why),
         // The tokens would go over the network for everybody to read.

@@ -218,7 +218,12 @@ pub(super) fn problem(path: KeyPath, message: impl Into<String>) -> Checked {
 }
 
 /// Also refuses a number that is not one: nothing contains NaN.
-fn within<T: PartialOrd + Display>(at: &KeyPath, key: &str, value: &T, range: &RangeInclusive<T>) -> Checked {
+pub(super) fn within<T: PartialOrd + Display>(
+    at: &KeyPath,
+    key: &str,
+    value: &T,
+    range: &RangeInclusive<T>,
+) -> Checked {
     if range.contains(value) {
         return Ok(());
     }

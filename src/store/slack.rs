@@ -31,6 +31,8 @@ pub struct SlackMessage {
     pub open: bool,
     /// What whoever wanted it needs to know later.
     pub memo: String,
+    /// The thread that it belongs to is there, or it needs none.
+    pub rooted: bool,
 }
 
 /// How a message should be from now on.
@@ -58,8 +60,11 @@ pub enum SlackSent {
     Done { version: i64, ts: Option<String> },
 }
 
-const COLUMNS: &str =
-    "place, key, session, channel, thread, ts, wanted, version, sent, tried, open, memo FROM slack_messages";
+const COLUMNS: &str = "place, key, session, channel, thread, ts, wanted, version, sent, tried, open, memo,
+    thread IS NULL OR EXISTS (SELECT 1 FROM slack_messages r WHERE r.key = m.thread AND r.ts IS NOT NULL)
+    FROM slack_messages m";
+/// How many are looked at to choose what is sent next.
+const LOOKED_AT: usize = 1000;
 
 impl Store {
     /// Keeps what Slack sent; `false` if it was there before.
@@ -135,9 +140,20 @@ impl Store {
         .await
     }
 
-    /// What Slack does not have yet as it should be, in order, after a place.
+    /// What Slack does not have yet as it should be; with very many, what waits for somebody comes first.
     pub async fn slack_unsent(&self) -> Result<Vec<SlackMessage>, StoreError> {
-        self.slack_messages(format!("SELECT {COLUMNS} WHERE sent < version ORDER BY place"), Vec::new()).await
+        let order = format!("ORDER BY open DESC, place LIMIT {LOOKED_AT}");
+        self.slack_messages(format!("SELECT {COLUMNS} WHERE sent < version {order}"), Vec::new()).await
+    }
+
+    /// Slack does not have it any more: it is to be posted again.
+    pub async fn slack_lost(&self, key: String) -> Result<(), StoreError> {
+        self.transact(move |connection| {
+            let sql = "UPDATE slack_messages SET ts = NULL, tried = NULL, sent = 0 WHERE key = ?1";
+            connection.prepare_cached(sql)?.execute([key])?;
+            Ok(())
+        })
+        .await
     }
 
     /// What waits for somebody, as far as we have said there.
@@ -254,6 +270,7 @@ fn message(row: &Row<'_>) -> Result<SlackMessage, rusqlite::Error> {
         tried: row.get::<_, Option<i64>>(9)?.map(Time::from_millis),
         open: row.get(10)?,
         memo: row.get(11)?,
+        rooted: row.get(12)?,
     })
 }
 

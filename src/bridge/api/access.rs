@@ -44,6 +44,24 @@ pub enum Peer {
         local: SocketAddr,
         known: Known,
     },
+    /// Another bridge, which knows for whom it asks.
+    Inside(Person),
+}
+
+/// Somebody whom another bridge has recognised.
+#[derive(Debug, Clone)]
+pub struct Person {
+    pub name: String,
+    pub role: Role,
+    /// The bridge, in words for the record.
+    pub via: &'static str,
+}
+
+impl From<&Person> for Caller {
+    fn from(person: &Person) -> Self {
+        let Person { name, role, via } = person.clone();
+        Self { name, role, via: via.to_owned(), local: false, gone: Arc::default(), until: None }
+    }
 }
 
 /// Set once a connection was found to be a person's: looking at every process for every request would be too much.
@@ -127,6 +145,7 @@ pub(super) async fn identify(
     let caller = match &peer {
         Peer::Unix { uid, pid, known } => api.local(*uid, *pid, known).await,
         Peer::Tcp { from, local, known } => api.remote(*from, *local, known, request.headers()).await,
+        Peer::Inside(person) => Ok(Some(person.into())),
     };
     match caller {
         Ok(Some(caller)) => {

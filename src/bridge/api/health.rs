@@ -59,13 +59,19 @@ pub(super) async fn health(
             let (live, total) = api.store().count_sessions().await?;
             Some(More {
                 sessions: Sessions { live, total },
-                bridges: [("api".to_owned(), "ok".to_owned())].into(),
+                bridges: bridges(&api),
                 last_seq: api.bell().listen().newest(),
                 you: You { name: caller.name, role: caller.role.to_string() },
             })
         }
     };
     Ok(Json(Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), more }))
+}
+
+fn bridges(api: &Api) -> BTreeMap<String, String> {
+    let others =
+        api.0.conditions.all().into_iter().map(|(name, condition)| (name.to_owned(), condition.words));
+    [("api".to_owned(), "ok".to_owned())].into_iter().chain(others).collect()
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -128,6 +134,11 @@ pub(super) async fn metrics(State(api): State<Api>) -> Result<impl IntoResponse,
         "Questions that wait for an answer.",
         questions.to_string(),
     );
+    for (bridge, condition) in api.0.conditions.all() {
+        for (name, help, value) in condition.figures {
+            metric(&format!("intercom_{bridge}_{name}"), "gauge", help, value.to_string());
+        }
+    }
     metric("intercom_events_total", "counter", "Events ever written to the log.", events.to_string());
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text))
 }

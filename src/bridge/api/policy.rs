@@ -69,6 +69,7 @@ impl Api {
         let restart = [
             ("api", old.api != new.api),
             ("daemon", old.daemon != new.daemon),
+            ("slack", !old.slack.same_link(&new.slack)),
             ("webhook", old.webhook != new.webhook),
         ];
         let needs_restart: Vec<String> =

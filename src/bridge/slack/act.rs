@@ -1,0 +1,370 @@
+//! What people do in Slack, done: each as the operator they are, through the API, under a key that makes it happen once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+mod click;
+mod form;
+mod slash;
+mod thread;
+
+use super::card::{self, People};
+use super::deed::{Click, Deed, Said, Submit};
+use super::kit::{Message, Words};
+use super::seat::Seat;
+use super::sender::Wanted;
+use super::web::{Trouble, Web};
+use crate::bridge::api::Person;
+use crate::bridge::api::inside::Answer;
+use crate::domain::{Audited, Json, Time};
+use crate::store::{SlackWant, Store};
+
+/// A private answer is worth this many attempts; it is kept nowhere.
+const TRIES: usize = 4;
+const FIRST_WAIT: Duration = Duration::from_millis(300);
+/// A stranger who talks in a thread is told once in a while.
+const TOLD_FOR: Duration = Duration::from_mins(10);
+/// Homes that were looked at are kept up to date for a while.
+const LOOKED_FOR: Duration = Duration::from_mins(30);
+
+/// Our own store was in the way: the same may succeed later.
+#[derive(Debug)]
+pub(super) struct Again;
+
+#[derive(Debug, Clone)]
+pub(super) struct Actor(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    seat: Seat,
+    store: Store,
+    web: Arc<Web>,
+    /// Rung when something is wanted of Slack.
+    outbox: Arc<Notify>,
+    /// Strangers who were told so; held for the moment of a look.
+    told: Mutex<HashMap<String, Instant>>,
+    /// Who has looked at their home lately; likewise.
+    homes: Mutex<HashMap<String, Instant>>,
+}
+
+/// Where a private answer goes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Desk {
+    user: String,
+    url: Option<String>,
+    channel: Option<String>,
+    thread: Option<String>,
+}
+
+impl Desk {
+    fn of_click(click: &Click) -> Self {
+        let Click { user, answer, channel, thread, .. } = click.clone();
+        Self { user, url: answer, channel, thread }
+    }
+
+    fn of_said(said: &Said) -> Self {
+        let Said { user, channel, thread, .. } = said.clone();
+        Self { user, url: None, channel: Some(channel), thread }
+    }
+}
+
+impl Actor {
+    pub(super) fn new(seat: Seat, store: Store, web: Arc<Web>, outbox: Arc<Notify>) -> Self {
+        let (told, homes) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Inner { seat, store, web, outbox, told, homes }))
+    }
+
+    fn seat(&self) -> &Seat {
+        &self.0.seat
+    }
+
+    /// With `last`, what cannot be done is said to have failed.
+    pub(super) async fn act(&self, key: &str, deed: &Deed, last: bool) -> Result<(), Again> {
+        let key = &format!("slack {key}");
+        let (desk, user, what) = match deed {
+            Deed::Click(click) => (Desk::of_click(click), &click.user, format!("click {}", click.action)),
+            Deed::Submit(submit) => {
+                (self.desk_of(submit).await, &submit.user, format!("form {}", submit.form))
+            }
+            Deed::Shortcut { user, answer, .. } => (
+                Desk { user: user.clone(), url: answer.clone(), ..Desk::default() },
+                user,
+                "shortcut".to_owned(),
+            ),
+            Deed::Slash { user, channel, answer, .. } => {
+                let channel = Some(channel.clone());
+                let desk = Desk { user: user.clone(), url: answer.clone(), channel, thread: None };
+                (desk, user, "/intercom".to_owned())
+            }
+            Deed::Said(said) => {
+                // Most of what people say to each other is none of our business.
+                let Some(thread) = self.thread_of(said).await? else { return Ok(()) };
+                let desk = Desk::of_said(said);
+                let Some(who) = self.seat().operator(&said.user) else {
+                    self.stranger(&desk, &said.user, "reply").await;
+                    return Ok(());
+                };
+                let done = self.said(&who, key, said, &thread, &desk).await;
+                return self.or_sorry(done, &desk, last).await;
+            }
+            Deed::HomeOpened { user } => {
+                self.0
+                    .homes
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(user.clone(), Instant::now());
+                self.publish_home(user).await;
+                return Ok(());
+            }
+            Deed::Unknown { what } => {
+                tracing::debug!(what, "Slack sent something that nobody knows here");
+                return Ok(());
+            }
+        };
+        let Some(who) = self.seat().operator(user) else {
+            if let Deed::Slash { text, .. } = deed
+                && matches!(super::words::slash(text), super::words::Slash::Whoami)
+            {
+                self.tell(&desk, &card::note("whoami", self.whoami_words(user))).await;
+                return Ok(());
+            }
+            self.stranger(&desk, user, &what).await;
+            return Ok(());
+        };
+        let done = match deed {
+            Deed::Click(click) => self.click(&who, key, click, &desk).await,
+            Deed::Submit(submit) => self.submit(&who, key, submit, &desk).await,
+            Deed::Shortcut { text, trigger, .. } => {
+                self.open_send(&desk, trigger, text).await;
+                Ok(())
+            }
+            Deed::Slash { text, .. } => self.slash(&who, key, text, &desk).await,
+            Deed::Said(_) | Deed::HomeOpened { .. } | Deed::Unknown { .. } => Ok(()),
+        };
+        self.or_sorry(done, &desk, last).await
+    }
+
+    async fn or_sorry(&self, done: Result<(), Again>, desk: &Desk, last: bool) -> Result<(), Again> {
+        if done.is_err() && last {
+            let sorry = "intercom could not write it down, so *nothing was done*. Please try again later.";
+            self.say(desk, Words::new(sorry)).await;
+            return Ok(());
+        }
+        done
+    }
+
+    /// Not an operator: told privately, and written down.
+    async fn stranger(&self, desk: &Desk, user: &str, what: &str) {
+        let data = Json::of(&json!({ "slack": user, "what": what, "via": "slack" }));
+        let (action, by) = ("access.refused".to_owned(), format!("slack {user}"));
+        let entry = Audited { at: Time::now(), action, by, session: None, data };
+        if let Err(error) = self.0.store.audit(entry).await {
+            tracing::error!(%error, user, what, "the audit could not be written");
+        }
+        if what == "reply" {
+            let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.retain(|_, at| at.elapsed() < TOLD_FOR);
+            if told.insert(format!("{user} {:?}", desk.thread), Instant::now()).is_some() {
+                return;
+            }
+        }
+        let words = "You are not an operator here, so nothing was done. Whoever runs intercom can add your Slack id: ";
+        self.say(desk, Words::new(words).and(Words::said(user).code())).await;
+    }
+
+    async fn say(&self, desk: &Desk, words: Words) {
+        self.tell(desk, &card::note("answer", words)).await;
+    }
+
+    /// To this person only. A few attempts, and then it is not said: what was done is in the thread anyway.
+    async fn tell(&self, desk: &Desk, message: &Message) {
+        let mut body = json!(message);
+        let mut wait = FIRST_WAIT;
+        let mut url = desk.url.clone();
+        for _ in 0..TRIES {
+            let told = match (&url, &desk.channel) {
+                (Some(url), _) => {
+                    body["response_type"] = json!("ephemeral");
+                    body["replace_original"] = json!(false);
+                    self.0.web.answer(url, &body).await
+                }
+                (None, Some(channel)) => {
+                    body["channel"] = json!(channel);
+                    body["user"] = json!(desk.user);
+                    if let Some(thread) = &desk.thread {
+                        body["thread_ts"] = json!(thread);
+                    }
+                    self.0.web.call("chat.postEphemeral", &body).await.map(drop)
+                }
+                (None, None) => {
+                    body["channel"] = json!(desk.user);
+                    self.0.web.call("chat.postMessage", &body).await.map(drop)
+                }
+            };
+            match told {
+                Ok(()) => return,
+                // An address for answers is good for half an hour and five answers.
+                Err(Trouble::Refused(_) | Trouble::Setup(_)) if url.is_some() => url = None,
+                Err(Trouble::Unsure(why)) if url.is_some() && !why.starts_with("no answer") => url = None,
+                Err(trouble @ (Trouble::Refused(_) | Trouble::Setup(_))) => {
+                    tracing::warn!(%trouble, "a private answer was not taken");
+                    return;
+                }
+                Err(Trouble::Slow(longer)) => tokio::time::sleep(longer.min(Duration::from_secs(10))).await,
+                Err(_) => tokio::time::sleep(wait).await,
+            }
+            wait *= 2;
+        }
+    }
+
+    /// Says what went wrong, if something did. Somebody who was faster is told with time and name.
+    async fn settle(&self, who: &Person, desk: &Desk, answer: Answer) -> Result<bool, Again> {
+        if answer.is_ok() {
+            return Ok(true);
+        }
+        if answer.is_fault() {
+            tracing::warn!(
+                status = answer.status,
+                why = answer.why(),
+                "what somebody wants in Slack cannot be done yet"
+            );
+            return Err(Again);
+        }
+        let words = match answer.code() {
+            "already_decided" => already(&answer.body),
+            _ => Words::said(&answer.why()),
+        };
+        if answer.status == 403 {
+            let data = Json::of(&json!({ "why": answer.why(), "via": "slack" }));
+            let (action, by) = ("access.refused".to_owned(), who.name.clone());
+            let entry = Audited { at: Time::now(), action, by, session: None, data };
+            if let Err(error) = self.0.store.audit(entry).await {
+                tracing::error!(%error, "the audit could not be written");
+            }
+        }
+        self.say(desk, words).await;
+        Ok(false)
+    }
+
+    async fn post(
+        &self,
+        who: &Person,
+        desk: &Desk,
+        path: &str,
+        body: &Value,
+        key: &str,
+    ) -> Result<bool, Again> {
+        let answer = self.seat().post(who, path, body, key).await;
+        self.settle(who, desk, answer).await
+    }
+
+    /// Something that is to be seen in Slack.
+    async fn want(&self, want: SlackWant) -> Result<(), Again> {
+        self.0.store.slack_want(vec![want], None).await.map_err(|_| Again)?;
+        self.0.outbox.notify_one();
+        Ok(())
+    }
+
+    /// A reaction says that a reply was taken.
+    async fn react(&self, key: String, said: &Said, name: &str) -> Result<(), Again> {
+        let wanted = Wanted::Reaction { of: said.ts.clone(), name: name.to_owned(), instead_of: None }.text();
+        let (channel, memo) = (said.channel.clone(), String::new());
+        self.want(SlackWant {
+            key,
+            session: None,
+            channel,
+            thread: None,
+            wanted,
+            open: false,
+            memo,
+            again: false,
+        })
+        .await
+    }
+
+    /// A form; if it does not open, what to type instead.
+    async fn open(&self, desk: &Desk, trigger: &str, view: &super::kit::View, instead: Words) {
+        let body = json!({ "trigger_id": trigger, "view": view });
+        if let Err(trouble) = self.0.web.call("views.open", &body).await {
+            tracing::info!(%trouble, "a form did not open");
+            self.say(desk, Words::new("The form did not open. ").and(instead)).await;
+        }
+    }
+
+    async fn open_send(&self, desk: &Desk, trigger: &str, text: &str) {
+        let sessions = self.seat().sessions(false).await;
+        let view = card::send_to_agent(&sessions, &super::words::typed(text));
+        let instead = Words::new("Use `/intercom send &lt;session&gt; &lt;text&gt;` instead.");
+        self.open(desk, trigger, &view, instead).await;
+    }
+
+    async fn publish_home(&self, user: &str) {
+        let who = self.seat().operator(user);
+        let view = match &who {
+            None => card::home(&[], &[], &[], None),
+            Some(who) => {
+                let (sessions, clearances, questions) = tokio::join!(
+                    self.seat().sessions(true),
+                    self.seat().pending_clearances(None),
+                    self.seat().pending_questions(None)
+                );
+                card::home(&sessions, &clearances, &questions, Some((&who.name, who.role.as_str())))
+            }
+        };
+        let body = json!({ "user_id": user, "view": view });
+        if let Err(trouble) = self.0.web.call("views.publish", &body).await {
+            tracing::info!(%trouble, user, "a home could not be shown");
+        }
+    }
+
+    /// Shows the newest to those who have looked lately.
+    pub(super) async fn refresh_homes(&self) {
+        let users: Vec<String> = {
+            let mut homes = self.0.homes.lock().unwrap_or_else(PoisonError::into_inner);
+            homes.retain(|_, at| at.elapsed() < LOOKED_FOR);
+            homes.keys().cloned().collect()
+        };
+        for user in users {
+            self.publish_home(&user).await;
+        }
+    }
+
+    /// A form says nothing about where it came from: the thread of what it is about is as good.
+    async fn desk_of(&self, submit: &Submit) -> Desk {
+        let about = submit.about.split_whitespace().next().unwrap_or_default();
+        let found = self.0.store.slack_message(about.to_owned()).await.ok().flatten();
+        let root = match found.as_ref().and_then(|found| found.thread.clone()) {
+            Some(root) => self.0.store.slack_message(root).await.ok().flatten(),
+            None => found,
+        };
+        let (channel, thread) = root.map(|root| (Some(root.channel), root.ts)).unwrap_or_default();
+        Desk { user: submit.user.clone(), url: None, channel, thread }
+    }
+}
+
+pub(super) fn people(seat: &Seat) -> People {
+    let config = seat.config();
+    let known = config.operators.iter();
+    People::new(known.filter_map(|known| Some((known.name.clone(), known.slack.clone()?))).collect())
+}
+
+/// Who was first, and when.
+fn already(body: &Value) -> Words {
+    let about = if body["clearance"].is_object() { &body["clearance"] } else { &body["question"] };
+    let text = |name: &str| about[name].as_str();
+    let status = text("decision").or(text("status")).unwrap_or("decided");
+    let by = text("decided_by").or(text("answered_by"));
+    let at = text("decided_at").or(text("answered_at"));
+    let mut words = Words::new("Already ").and(Words::said(status));
+    if let Some(by) = by {
+        words = words.and(" by ").and(Words::said(by));
+    }
+    if let Some(at) = at {
+        words = words.and(" at ").and(Words::date(at));
+    }
+    words.and(".")
+}

@@ -1,0 +1,120 @@
+//! Buttons.
+
+use serde_json::{Value, json};
+
+use super::{Actor, Again, Desk};
+use crate::bridge::api::Person;
+use crate::bridge::slack::card;
+use crate::bridge::slack::deed::Click;
+use crate::bridge::slack::kit::Words;
+use crate::bridge::slack::seat::quoted;
+
+/// How long "Snooze" lasts.
+const SNOOZE: &str = "30m";
+
+impl Actor {
+    pub(super) async fn click(
+        &self,
+        who: &Person,
+        key: &str,
+        click: &Click,
+        desk: &Desk,
+    ) -> Result<(), Again> {
+        let id = quoted(&click.value);
+        let session = |verb: &str| format!("/sessions/{id}/{verb}");
+        let (path, body) = match click.action.as_str() {
+            "allow" => (format!("/clearances/{id}/decision"), json!({ "decision": "approve" })),
+            "deny" => (format!("/clearances/{id}/decision"), json!({ "decision": "deny" })),
+            "continue" => (format!("/questions/{id}/answer"), json!({ "decision": "continue" })),
+            "stop_question" => (format!("/questions/{id}/answer"), json!({ "decision": "stop" })),
+            "nudge" => (session("nudge"), json!({})),
+            "interrupt" => (session("interrupt"), json!({})),
+            "kill" => (session("kill"), json!({})),
+            "stop" => (session("stop"), json!({})),
+            "snooze" => (session("snooze"), json!({ "for": SNOOZE })),
+            "restart" => (session("resume"), json!({})),
+            "always" | "deny_reason" | "details" | "refine" | "nudge_with" => {
+                self.open_form(who, click, desk).await;
+                return Ok(());
+            }
+            action => {
+                let Some(n) = action.strip_prefix("option.").and_then(|n| n.parse().ok()) else {
+                    tracing::debug!(action, "a button that nobody knows here");
+                    return Ok(());
+                };
+                return self.choose(who, key, &click.value, n, desk).await;
+            }
+        };
+        if self.post(who, desk, &path, &body, key).await? && click.channel.is_none() {
+            self.publish_home(&click.user).await;
+        }
+        Ok(())
+    }
+
+    /// One of the agent's own options, by its place.
+    async fn choose(&self, who: &Person, key: &str, id: &str, n: usize, desk: &Desk) -> Result<(), Again> {
+        let Some(clearance) = self.seat().clearance(id).await else {
+            self.say(desk, Words::new("This clearance is not known any more.")).await;
+            return Ok(());
+        };
+        let Some(option) = clearance.options.as_ref().and_then(|options| options.get(n)) else {
+            self.say(desk, Words::new("The agent does not offer this any more.")).await;
+            return Ok(());
+        };
+        let rejects = option.kind.as_deref().is_some_and(|kind| kind.starts_with("reject"));
+        let decision = if rejects { "deny" } else { "approve" };
+        let body = json!({ "decision": decision, "option": option.id });
+        self.post(who, desk, &format!("/clearances/{}/decision", quoted(id)), &body, key).await.map(drop)
+    }
+
+    async fn open_form(&self, who: &Person, click: &Click, desk: &Desk) {
+        let gone = || Words::new("This is not known any more.");
+        let view = match click.action.as_str() {
+            "always" => return self.open_always(who, click, desk).await,
+            "details" => {
+                let Some(clearance) = self.seat().clearance(&click.value).await else {
+                    return self.say(desk, gone()).await;
+                };
+                let Some(session) = self.seat().session(&clearance.session).await else {
+                    return self.say(desk, gone()).await;
+                };
+                let explanation = self.explanation(&click.value).await;
+                let view = card::clearance_details(&clearance, &session, &explanation);
+                let instead = Words::new("On the daemon's machine, this shows it: ")
+                    .and(Words::said(&format!("intercom clearances {}", click.value)).code());
+                return self.open(desk, &click.trigger, &view, instead).await;
+            }
+            "deny_reason" => self.seat().clearance(&click.value).await.map(|clearance| {
+                (card::deny_reason(&clearance), "Reply in this thread instead: `deny &lt;reason&gt;`.")
+            }),
+            "refine" => self.seat().question(&click.value).await.map(|question| {
+                (card::refine(&question), "Reply in this thread instead: `refine &lt;text&gt;`.")
+            }),
+            _ => self.seat().session(&click.value).await.map(|session| {
+                (card::nudge_with(&session), "Reply in this thread instead: `nudge: &lt;text&gt;`.")
+            }),
+        };
+        match view {
+            Some((view, instead)) => self.open(desk, &click.trigger, &view, Words::new(instead)).await,
+            None => self.say(desk, gone()).await,
+        }
+    }
+
+    /// What the rules make of a clearance, without what looks like a secret.
+    async fn explanation(&self, id: &str) -> Value {
+        let viewer = self.seat().viewer();
+        self.seat().get(viewer, &format!("/clearances/{}/explanation", quoted(id))).await.body
+    }
+
+    async fn open_always(&self, who: &Person, click: &Click, desk: &Desk) {
+        match self.proposal(who, &click.value).await {
+            Ok((clearance, proposal)) => {
+                let view = card::always(&clearance, &proposal.sentence, &proposal.digest);
+                let instead = Words::new("Reply in this thread instead: `always 8h`. The rule would be: ")
+                    .and(Words::said(&proposal.sentence).cut(500).code());
+                self.open(desk, &click.trigger, &view, instead).await;
+            }
+            Err(why) => self.say(desk, why).await,
+        }
+    }
+}

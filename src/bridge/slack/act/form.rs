@@ -1,0 +1,119 @@
+//! Forms, and the rule that "always" would add.
+
+use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
+
+use super::{Actor, Again, Desk};
+use crate::answers::Clearance;
+use crate::bridge::api::Person;
+use crate::bridge::slack::deed::Submit;
+use crate::bridge::slack::kit::Words;
+use crate::bridge::slack::seat::quoted;
+use crate::domain::hex;
+use crate::policy::{Rule, sentence};
+
+/// What the form says for a rule without an end.
+const UNTIL_REVOKED: &str = "until_revoked";
+
+/// The rule that would be stored.
+pub(super) struct Proposal {
+    rule: Value,
+    pub(super) sentence: String,
+    /// Stands for the rule as it was shown.
+    pub(super) digest: String,
+}
+
+impl Actor {
+    pub(super) async fn submit(
+        &self,
+        who: &Person,
+        key: &str,
+        submit: &Submit,
+        desk: &Desk,
+    ) -> Result<(), Again> {
+        let (id, digest) = submit.about.split_once(' ').unwrap_or((&submit.about, ""));
+        let at = quoted(id);
+        let (path, body) = match submit.form.as_str() {
+            "always" => {
+                let lasts = submit.value("duration").filter(|lasts| *lasts != UNTIL_REVOKED);
+                return self.always(who, key, id, Some(digest), lasts, desk).await;
+            }
+            "deny_reason" => (
+                format!("/clearances/{at}/decision"),
+                json!({ "decision": "deny", "reason": submit.value("reason") }),
+            ),
+            "refine" => (
+                format!("/questions/{at}/answer"),
+                json!({ "decision": "refine", "instruction": submit.value("instruction") }),
+            ),
+            "nudge_with" => (format!("/sessions/{at}/nudge"), json!({ "message": submit.value("message") })),
+            "send" => {
+                let (Some(session), Some(text)) = (submit.value("session"), submit.value("text")) else {
+                    return Ok(());
+                };
+                (format!("/sessions/{}/prompts", quoted(session)), json!({ "text": text }))
+            }
+            form => {
+                tracing::debug!(form, "a form that nobody knows here");
+                return Ok(());
+            }
+        };
+        let done = self.post(who, desk, &path, &body, key).await?;
+        if done && submit.form == "send" {
+            self.say(desk, Words::new("Sent.")).await;
+        }
+        Ok(())
+    }
+
+    /// Approves, and adds the rule that was shown; if that is not the rule any more, nothing happens.
+    pub(super) async fn always(
+        &self,
+        who: &Person,
+        key: &str,
+        id: &str,
+        digest: Option<&str>,
+        lasts: Option<&str>,
+        desk: &Desk,
+    ) -> Result<(), Again> {
+        let proposal = match self.proposal(who, id).await {
+            Ok((_, proposal)) => proposal,
+            Err(why) => {
+                self.say(desk, why).await;
+                return Ok(());
+            }
+        };
+        if digest.is_some_and(|digest| digest != proposal.digest) {
+            let words = "The rule has changed since it was shown, so nothing was done. Please look again.";
+            self.say(desk, Words::new(words)).await;
+            return Ok(());
+        }
+        let body = json!({ "decision": "approve", "remember": { "rule": proposal.rule, "for": lasts } });
+        if self.post(who, desk, &format!("/clearances/{}/decision", quoted(id)), &body, key).await? {
+            let words = Words::new("From now on: ")
+                .and(Words::said(&proposal.sentence).cut(500).code())
+                .and(lasts.map(|lasts| Words::new(" for ").and(Words::said(lasts))).unwrap_or_default())
+                .and(". `intercom policy grants` lists it, and how to revoke it.");
+            self.say(desk, words).await;
+        }
+        Ok(())
+    }
+
+    /// As this person may have it; an error is for people.
+    pub(super) async fn proposal(&self, who: &Person, id: &str) -> Result<(Clearance, Proposal), Words> {
+        let answer = self.seat().get(who, &format!("/clearances/{}/explanation", quoted(id))).await;
+        if !answer.is_ok() {
+            return Err(Words::said(&answer.why()));
+        }
+        let rule = answer.body["proposal"].clone();
+        if !rule.is_object() {
+            let why = answer.body["no_proposal"].as_str().unwrap_or("nothing fits");
+            return Err(Words::new("No safe rule can be made of it: ").and(Words::said(why)));
+        }
+        let unreadable = || Words::new("The rule cannot be read.");
+        let read: Rule = serde_json::from_value(rule.clone()).map_err(|_| unreadable())?;
+        let clearance: Clearance =
+            serde_json::from_value(answer.body["clearance"].clone()).map_err(|_| unreadable())?;
+        let digest = hex(digest(&SHA256, rule.to_string().as_bytes()).as_ref());
+        Ok((clearance, Proposal { sentence: sentence(&read), rule, digest }))
+    }
+}

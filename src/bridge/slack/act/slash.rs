@@ -1,0 +1,199 @@
+//! `/intercom …`, answered to whoever typed it.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Actor, Again, Desk};
+use crate::answers::Session;
+use crate::bridge::api::Person;
+use crate::bridge::slack::card;
+use crate::bridge::slack::kit::Words;
+use crate::bridge::slack::seat::quoted;
+use crate::bridge::slack::words::{Slash, slash, typed};
+use crate::policy::{Rule, sentence};
+
+/// What one message shows of a list.
+const MANY: usize = 20;
+
+impl Actor {
+    pub(super) async fn slash(&self, who: &Person, key: &str, text: &str, desk: &Desk) -> Result<(), Again> {
+        let words = match slash(&typed(text)) {
+            Slash::Help => {
+                self.tell(desk, &card::help("help")).await;
+                return Ok(());
+            }
+            Slash::Wrong(why) => Words::said(&why),
+            Slash::Whoami => self.whoami_words(&desk.user),
+            Slash::Ls | Slash::Status(None) => list(&self.seat().sessions(false).await),
+            Slash::Status(Some(typed)) => match self.seat().session(&typed).await {
+                Some(session) => {
+                    self.tell(desk, &card::status("status", &session)).await;
+                    return Ok(());
+                }
+                None => no_session(&typed),
+            },
+            Slash::Clearances => self.clearances_words().await,
+            Slash::Policy => self.policy_words().await,
+            Slash::Start { agent, workspace, prompt } => {
+                return self.start(who, key, &agent, workspace, &prompt, desk).await;
+            }
+            Slash::Stop(session) => {
+                return self.order(who, key, &session, "stop", json!({}), "Stopped", desk).await;
+            }
+            Slash::Nudge { session, message } => {
+                let body = json!({ "message": message });
+                return self.order(who, key, &session, "nudge", body, "Nudged", desk).await;
+            }
+            Slash::Send { session, text } => {
+                return self
+                    .order(who, key, &session, "prompts", json!({ "text": text }), "Sent", desk)
+                    .await;
+            }
+        };
+        self.say(desk, words).await;
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each says something else about one order")]
+    async fn order(
+        &self,
+        who: &Person,
+        key: &str,
+        session: &str,
+        verb: &str,
+        body: Value,
+        done: &'static str,
+        desk: &Desk,
+    ) -> Result<(), Again> {
+        let path = format!("/sessions/{}/{verb}", quoted(session));
+        if self.post(who, desk, &path, &body, key).await? {
+            self.say(desk, Words::new(done).and(": ").and(Words::said(session)).and(".")).await;
+        }
+        Ok(())
+    }
+
+    async fn start(
+        &self,
+        who: &Person,
+        key: &str,
+        agent: &str,
+        workspace: Option<String>,
+        prompt: &str,
+        desk: &Desk,
+    ) -> Result<(), Again> {
+        let config = self.seat().config();
+        let only = || match config.workspaces.keys().collect::<Vec<_>>()[..] {
+            [only] => Ok(only.clone()),
+            [] => Err(Words::new("No workspace is configured: say which directory, as in `in /path`.")),
+            _ => {
+                let names = config.workspaces.keys().map(|name| Words::said(name).code());
+                Err(Words::new("Say in which workspace: ").and(Words::join(names, ", ")))
+            }
+        };
+        let workspace = match workspace.map_or_else(only, Ok) {
+            Ok(workspace) => workspace,
+            Err(words) => {
+                self.say(desk, words).await;
+                return Ok(());
+            }
+        };
+        let prompt = Some(prompt).filter(|prompt| !prompt.is_empty());
+        let body = json!({ "agent": agent, "workspace": workspace, "prompt": prompt });
+        let answer = self.seat().post(who, "/sessions", &body, key).await;
+        if !answer.is_ok() {
+            return self.settle(who, desk, answer).await.map(drop);
+        }
+        if let Some(session) = answer.read::<Session>() {
+            let words = Words::new("Started ")
+                .and(Words::said(&session.label()).code())
+                .and("; its thread is on its way.");
+            self.say(desk, words).await;
+        }
+        Ok(())
+    }
+
+    pub(super) fn whoami_words(&self, user: &str) -> Words {
+        let id = Words::new("Your Slack id is ").and(Words::said(user).code());
+        match self.seat().operator(user) {
+            Some(who) => id
+                .and("; here you are ")
+                .and(Words::said(&who.name))
+                .and(", ")
+                .and(Words::said(who.role.as_str()))
+                .and("."),
+            None => id.and(". You are not an operator here."),
+        }
+    }
+
+    async fn clearances_words(&self) -> Words {
+        let pending = self.seat().pending_clearances(None).await;
+        let each = pending.iter().take(MANY).map(|clearance| {
+            let id = crate::text::short(&clearance.id);
+            let session = crate::text::short(&clearance.session);
+            Words::new("• ")
+                .and(Words::said(clearance.risk()))
+                .and(": ")
+                .and(Words::said(&clearance.title).cut(150))
+                .and(" – ")
+                .and(Words::said(&format!("{id} of {session}")).code())
+        });
+        let more = pending.len().saturating_sub(MANY);
+        let words = Words::join(each.chain((more > 0).then(|| Words::count(more, "more"))), "\n");
+        if words.is_blank() { Words::new("Nothing waits for a decision.") } else { words }
+    }
+
+    async fn policy_words(&self) -> Words {
+        #[derive(Deserialize)]
+        struct Policy {
+            rules: Vec<Rule>,
+            grants: usize,
+        }
+        let viewer = self.seat().viewer();
+        let Some(policy) = self.seat().get(viewer, "/policy").await.read::<Policy>() else {
+            return Words::new("The policy cannot be read.");
+        };
+        let rules = policy
+            .rules
+            .iter()
+            .take(MANY)
+            .zip(1_u64..)
+            .map(|(rule, n)| Words::number(n).and(". ").and(Words::said(&sentence(rule)).cut(300)));
+        let rules = Words::join(rules, "\n");
+        let rules = if rules.is_blank() {
+            Words::new("There are no rules: people are asked about everything.")
+        } else {
+            rules
+        };
+        Words::join([rules, Words::count(policy.grants, "grant").and(" besides.")], "\n")
+    }
+}
+
+fn no_session(typed: &str) -> Words {
+    Words::new("There is no session ").and(Words::said(typed).code()).and("; `/intercom ls` lists them.")
+}
+
+fn list(sessions: &[Session]) -> Words {
+    let each = sessions.iter().take(MANY).map(|session| {
+        let name = Words::said(&session.label()).cut(60).code();
+        let agent = Words::said(session.agent.as_deref().unwrap_or("an agent")).cut(40);
+        let why = Words::said(session.why.as_deref().unwrap_or_default()).cut(150);
+        let waiting = session.pending_clearances() + session.pending_questions();
+        let waits = if waiting > 0 {
+            Words::new(" – ").and(Words::count(waiting, "thing").bold()).and(" for you")
+        } else {
+            Words::default()
+        };
+        Words::new("• ")
+            .and(name)
+            .and(" ")
+            .and(agent)
+            .and(": ")
+            .and(Words::said(&session.phase).bold())
+            .and(", ")
+            .and(why)
+            .and(waits)
+    });
+    let more = sessions.len().saturating_sub(MANY);
+    let words = Words::join(each.chain((more > 0).then(|| Words::count(more, "more"))), "\n");
+    if words.is_blank() { Words::new("No session is running. `/intercom start` starts one.") } else { words }
+}

@@ -1,0 +1,186 @@
+//! Replies in a session's thread: a word that is a command, or a prompt for the agent.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Actor, Again, Desk};
+use crate::answers::{Clearance, Prompt, Question};
+use crate::bridge::api::Person;
+use crate::bridge::slack::card;
+use crate::bridge::slack::deed::Said;
+use crate::bridge::slack::kit::Words;
+use crate::bridge::slack::seat::quoted;
+use crate::bridge::slack::words::{Waiting, Word, typed, word};
+use crate::domain::SessionId;
+
+/// A thread of ours, and the session that it is about.
+#[derive(Debug, Clone)]
+pub(super) struct Thread {
+    session: SessionId,
+}
+
+/// What is to be posted to the API.
+struct Order {
+    path: String,
+    body: Value,
+}
+
+pub(super) const TAKEN: &str = "white_check_mark";
+pub(super) const QUEUED: &str = "hourglass_flowing_sand";
+
+impl Actor {
+    pub(super) async fn thread_of(&self, said: &Said) -> Result<Option<Thread>, Again> {
+        let Some(ts) = said.thread.as_deref().filter(|thread| *thread != said.ts) else { return Ok(None) };
+        let found = self.0.store.slack_at(&said.channel, ts).await.map_err(|_| Again)?;
+        Ok(found
+            .filter(|root| root.thread.is_none())
+            .and_then(|root| root.session)
+            .map(|session| Thread { session }))
+    }
+
+    pub(super) async fn said(
+        &self,
+        who: &Person,
+        key: &str,
+        said: &Said,
+        thread: &Thread,
+        desk: &Desk,
+    ) -> Result<(), Again> {
+        let id = thread.session.to_string();
+        let clearances = self.seat().pending_clearances(Some(&id)).await;
+        let questions = self.seat().pending_questions(Some(&id)).await;
+        let waiting = Waiting { clearances: !clearances.is_empty(), questions: !questions.is_empty() };
+        let session = |verb: &str, body: Value| Order { path: format!("/sessions/{id}/{verb}"), body };
+        let order = match word(&typed(&said.text), waiting) {
+            Word::Prompt(text) => return self.prompt(who, key, said, &id, &text, desk).await,
+            Word::Status => {
+                if let Some(found) = self.seat().session(&id).await {
+                    self.tell(desk, &card::status("status", &found)).await;
+                }
+                return Ok(());
+            }
+            Word::Queue => return self.queue(&id, desk).await,
+            Word::Help => {
+                self.tell(desk, &card::help("help")).await;
+                return Ok(());
+            }
+            Word::Verbosity(verbosity) => {
+                let set = self.0.store.slack_set_verbosity(thread.session, verbosity.as_str()).await;
+                set.map_err(|_| Again)?;
+                return self.react(format!("react {} {}", said.channel, said.ts), said, TAKEN).await;
+            }
+            Word::Always { lasts } => match the(&clearances, None) {
+                Ok(clearance) => {
+                    let lasts = Some(lasts.as_deref().unwrap_or("8h"));
+                    return self.always(who, key, &clearance.id, None, lasts, desk).await;
+                }
+                Err(words) => Err(words),
+            },
+            Word::Approve { which } => the(&clearances, which.as_deref())
+                .map(|clearance| decision(clearance, &json!({ "decision": "approve" }))),
+            Word::Deny { which, reason } => the(&clearances, which.as_deref())
+                .map(|clearance| decision(clearance, &json!({ "decision": "deny", "reason": reason }))),
+            Word::Continue => {
+                one(&questions).map(|question| answer(question, json!({ "decision": "continue" })))
+            }
+            Word::Refine(how) => one(&questions)
+                .map(|question| answer(question, json!({ "decision": "refine", "instruction": how }))),
+            Word::Stop => Ok(session("stop", json!({}))),
+            Word::Interrupt => Ok(session("interrupt", json!({}))),
+            Word::Nudge(message) => Ok(session("nudge", json!({ "message": message }))),
+        };
+        match order {
+            Ok(Order { path, body }) => {
+                if self.post(who, desk, &path, &body, key).await? {
+                    self.react(format!("react {} {}", said.channel, said.ts), said, TAKEN).await?;
+                }
+            }
+            Err(words) => self.say(desk, words).await,
+        }
+        Ok(())
+    }
+
+    async fn prompt(
+        &self,
+        who: &Person,
+        key: &str,
+        said: &Said,
+        session: &str,
+        text: &str,
+        desk: &Desk,
+    ) -> Result<(), Again> {
+        if said.files {
+            self.say(desk, Words::new("Files are not passed on to the agent, only the text.")).await;
+        }
+        if text.is_empty() {
+            return Ok(());
+        }
+        let answer = self
+            .seat()
+            .post(who, &format!("/sessions/{session}/prompts"), &json!({ "text": text }), key)
+            .await;
+        if !answer.is_ok() {
+            return self.settle(who, desk, answer).await.map(drop);
+        }
+        let queued = answer.body["state"] == "queued";
+        // Under the prompt's own name, so that its arrival is seen as well.
+        let id = answer.body["id"].as_str().unwrap_or(&said.ts).to_owned();
+        self.react(format!("react {id}"), said, if queued { QUEUED } else { TAKEN }).await
+    }
+
+    async fn queue(&self, session: &str, desk: &Desk) -> Result<(), Again> {
+        #[derive(Deserialize)]
+        struct Prompts {
+            items: Vec<Prompt>,
+        }
+        let viewer = self.seat().viewer();
+        let answer = self.seat().get(viewer, &format!("/sessions/{}/prompts", quoted(session))).await;
+        if answer.is_fault() {
+            return Err(Again);
+        }
+        let prompts: Vec<Prompt> = answer.read::<Prompts>().map(|prompts| prompts.items).unwrap_or_default();
+        let queued = prompts.iter().rev().filter(|prompt| prompt.state == "queued").map(|prompt| {
+            let by = prompt.by.as_deref().unwrap_or("somebody");
+            let text = Words::said(prompt.text.as_deref().unwrap_or_default()).cut(200);
+            Words::new("• ").and(text).and(" – ").and(Words::said(by))
+        });
+        let queued = Words::join(queued, "\n");
+        let words = if queued.is_blank() { Words::new("Nothing is queued.") } else { queued };
+        self.say(desk, words).await;
+        Ok(())
+    }
+}
+
+/// The one that is meant: the one that was named, or the only one.
+fn the<'a>(pending: &'a [Clearance], which: Option<&str>) -> Result<&'a Clearance, Words> {
+    let mut meant = pending.iter().filter(|clearance| which.is_none_or(|id| clearance.id.starts_with(id)));
+    match (meant.next(), meant.next()) {
+        (Some(clearance), None) => Ok(clearance),
+        (None, _) if which.is_none() => Err(Words::new("Nothing waits for a decision here.")),
+        (None, _) => Err(Words::new("No clearance of that name waits here.")),
+        (Some(_), Some(_)) => {
+            let each = pending.iter().map(|clearance| {
+                let id = crate::text::short(&clearance.id);
+                Words::said(&id).code().and(" ").and(Words::said(&clearance.title).cut(100))
+            });
+            Err(Words::new("Several wait; say which, as in `approve clr_…`, or use their buttons:\n")
+                .and(Words::join(each, "\n")))
+        }
+    }
+}
+
+fn one(pending: &[Question]) -> Result<&Question, Words> {
+    match pending {
+        [question] => Ok(question),
+        [] => Err(Words::new("No question waits here.")),
+        _ => Err(Words::new("Several questions wait here: use their buttons.")),
+    }
+}
+
+fn decision(clearance: &Clearance, body: &Value) -> Order {
+    Order { path: format!("/clearances/{}/decision", clearance.id), body: body.clone() }
+}
+
+fn answer(question: &Question, body: Value) -> Order {
+    Order { path: format!("/questions/{}/answer", question.id), body }
+}

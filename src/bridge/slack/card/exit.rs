@@ -1,0 +1,51 @@
+//! An agent whose process has ended.
+
+use serde_json::Value;
+
+use super::super::kit::{Blocks, Button, Message, Style, Words};
+use super::{People, at, id, project, title, who};
+use crate::answers::{Exit, Session};
+
+const STDERR_LINES: usize = 15;
+
+pub(in crate::bridge::slack) fn exit(
+    key: &str,
+    session: &Session,
+    again: Option<&str>,
+    people: &People,
+    ping: &[String],
+) -> Message {
+    let well = session.exit.as_ref().is_some_and(|exit| exit.code == Some(0));
+    let header = title(if well { "⚫ The agent has ended" } else { "💥 The agent has ended" }, session);
+    let how = session.exit.as_ref().map_or_else(|| Words::new("It is not known how."), how);
+    let when =
+        session.ended_at.as_deref().map(|time| Words::new("Ended").and(at(Some(time)))).unwrap_or_default();
+    let tail = session.stderr_tail.as_deref().unwrap_or_default().trim_end();
+    let lines: Vec<&str> = tail.lines().collect();
+    let tail = lines[lines.len().saturating_sub(STDERR_LINES)..].join("\n");
+    let wrote = if tail.trim().is_empty() { "" } else { "The last that it wrote to stderr:" };
+    let blocks = Blocks::new(key).header(header);
+    let blocks = if again.is_none() { blocks.section(people.told(ping)) } else { blocks };
+    let blocks = blocks.section(how.clone()).section(wrote).code(&tail);
+    let blocks = match again {
+        Some(again) => blocks.section(Words::new("🔄 ").and(Words::said(again).cut(300))),
+        None => blocks.actions(vec![Button::new("restart", "Restart", &session.id).style(Style::Primary)]),
+    };
+    let text = Words::said(&project(session)).cut(60).and(": the agent has ended. ").and(how);
+    blocks.context(vec![who(session), when, id(&session.id)]).message(text)
+}
+
+/// `Exit code 3: stream closed`.
+fn how(exit: &Exit) -> Words {
+    let how = match (exit.code, &exit.signal) {
+        (Some(code), _) => Words::new("Exit code ").and(Words::said(&code.to_string())),
+        (None, Some(Value::String(signal))) => Words::new("Signal ").and(Words::said(signal).cut(40)),
+        (None, Some(signal)) if !signal.is_null() => {
+            Words::new("Signal ").and(Words::said(&signal.to_string()).cut(40))
+        }
+        _ => Words::new("Exit status unknown"),
+    };
+    let reason = exit.reason.as_deref().filter(|reason| !reason.trim().is_empty());
+    let reason = reason.map(|reason| Words::new(": ").and(Words::said(reason).cut(500))).unwrap_or_default();
+    how.bold().and(reason)
+}

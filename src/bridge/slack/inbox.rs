@@ -1,0 +1,105 @@
+//! Works off what Slack sent: in order within a thread, threads beside each other. What is not done yet when the daemon
+//! ends is done by the next one.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::act::Actor;
+use super::deed::{self, Deed};
+use crate::store::Store;
+
+/// Threads that are worked on at the same time; the others wait in the store.
+const LANES: usize = 64;
+/// After something that the store could not do.
+const BREATHER: Duration = Duration::from_secs(1);
+/// How often something is tried that our own store keeps us from.
+const TRIES: usize = 60;
+
+pub(super) struct Inbox {
+    pub(super) store: Store,
+    pub(super) actor: Actor,
+    /// Rung when something has arrived.
+    pub(super) bell: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct Lanes {
+    /// Taken from the store and not yet worked off.
+    known: HashSet<String>,
+    /// A lane is there while somebody works on it.
+    waiting: HashMap<String, VecDeque<(String, Deed)>>,
+}
+
+impl Inbox {
+    pub(super) async fn run(self, closing: CancellationToken) {
+        closing.run_until_cancelled(self.work()).await;
+    }
+
+    async fn work(&self) {
+        let mut lanes = Lanes::default();
+        let mut tasks: JoinSet<(String, String)> = JoinSet::new();
+        loop {
+            let frames = match self.store.slack_received().await {
+                Ok(frames) => frames,
+                Err(error) => {
+                    tracing::warn!(%error, "what Slack sent cannot be read");
+                    tokio::time::sleep(BREATHER).await;
+                    continue;
+                }
+            };
+            for (key, frame) in frames {
+                if lanes.known.contains(&key) {
+                    continue;
+                }
+                let deed = deed::read(&frame);
+                let lane = deed.lane();
+                if let Some(queue) = lanes.waiting.get_mut(&lane) {
+                    queue.push_back((key.clone(), deed));
+                } else if lanes.waiting.len() < LANES {
+                    lanes.waiting.insert(lane.clone(), VecDeque::new());
+                    self.begin(&mut tasks, lane, key.clone(), deed);
+                } else {
+                    continue;
+                }
+                lanes.known.insert(key);
+            }
+            tokio::select! {
+                () = self.bell.notified() => {}
+                Some(done) = tasks.join_next() => {
+                    let Ok((lane, key)) = done else { continue }; // a panic is in the trace; the frame stays for later
+                    lanes.known.remove(&key);
+                    match lanes.waiting.get_mut(&lane).and_then(VecDeque::pop_front) {
+                        Some((key, deed)) => self.begin(&mut tasks, lane, key, deed),
+                        None => {
+                            lanes.waiting.remove(&lane);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(&self, tasks: &mut JoinSet<(String, String)>, lane: String, key: String, deed: Deed) {
+        let (store, actor) = (self.store.clone(), self.actor.clone());
+        tasks.spawn(async move {
+            for attempt in 1..=TRIES {
+                // The same key as before: what was done already is not done again.
+                if actor.act(&key, &deed, attempt == TRIES).await.is_ok() {
+                    break;
+                }
+                tokio::time::sleep(BREATHER).await;
+            }
+            crate::failpoint::visit("slack.acted");
+            while let Err(error) = store.slack_worked_off(key.clone()).await {
+                tracing::warn!(%error, "what was done for Slack cannot be written down yet");
+                tokio::time::sleep(BREATHER).await;
+            }
+            (lane, key)
+        });
+    }
+}

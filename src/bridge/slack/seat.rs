@@ -1,0 +1,115 @@
+//! The bridge's own place at the API: it reads as a viewer, from whom secrets are hidden, and acts as the operator who
+//! clicked or typed, with that person's role and nothing more.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::answers::{Clearance, Question, Session};
+use crate::bridge::api::Person;
+use crate::bridge::api::inside::{Answer, Inside};
+use crate::config::Config;
+use crate::domain::Role;
+use crate::supervisor::Supervisor;
+
+/// How many of a list are looked at.
+const MANY: usize = 200;
+
+/// What the record says.
+const VIA: &str = "slack";
+
+#[derive(Debug, Clone)]
+pub(super) struct Seat {
+    inside: Inside,
+    supervisor: Supervisor,
+    viewer: Person,
+}
+
+#[derive(Debug, Deserialize)]
+struct List<T> {
+    items: Vec<T>,
+}
+
+impl Seat {
+    pub(super) fn new(inside: Inside, supervisor: Supervisor) -> Self {
+        Self { inside, supervisor, viewer: Person { name: "slack".to_owned(), role: Role::Viewer, via: VIA } }
+    }
+
+    /// From whom secrets are hidden.
+    pub(super) fn viewer(&self) -> &Person {
+        &self.viewer
+    }
+
+    /// As it is now.
+    pub(super) fn config(&self) -> Arc<Config> {
+        self.supervisor.config()
+    }
+
+    /// Who a Slack user is here. Nobody, unless the configuration says so.
+    pub(super) fn operator(&self, user: &str) -> Option<Person> {
+        let config = self.config();
+        let found = config.operators.iter().find(|operator| operator.slack.as_deref() == Some(user))?;
+        Some(Person { name: found.name.clone(), role: found.role(), via: VIA })
+    }
+
+    async fn read<T: DeserializeOwned>(&self, path: &str) -> Option<T> {
+        self.inside.get(&self.viewer, path).await.read()
+    }
+
+    /// By its id, its name, or the beginning of either.
+    pub(super) async fn session(&self, typed: &str) -> Option<Session> {
+        self.read(&format!("/sessions/{}", quoted(typed))).await
+    }
+
+    pub(super) async fn clearance(&self, id: &str) -> Option<Clearance> {
+        self.read(&format!("/clearances/{}", quoted(id))).await
+    }
+
+    pub(super) async fn question(&self, id: &str) -> Option<Question> {
+        self.read(&format!("/questions/{}", quoted(id))).await
+    }
+
+    /// Those that have not ended, newest first; with `all`, the others as well.
+    pub(super) async fn sessions(&self, all: bool) -> Vec<Session> {
+        let list: Option<List<Session>> = self.read(&format!("/sessions?all={all}&limit={MANY}")).await;
+        list.map(|list| list.items).unwrap_or_default()
+    }
+
+    pub(super) async fn pending_clearances(&self, session: Option<&str>) -> Vec<Clearance> {
+        let of = session.map(|id| format!("&session={}", quoted(id))).unwrap_or_default();
+        let list: Option<List<Clearance>> =
+            self.read(&format!("/clearances?status=pending&limit={MANY}{of}")).await;
+        list.map(|list| list.items).unwrap_or_default()
+    }
+
+    pub(super) async fn pending_questions(&self, session: Option<&str>) -> Vec<Question> {
+        let list: Option<List<Question>> =
+            self.read(&format!("/questions?status=pending&limit={MANY}")).await;
+        let all = list.map(|list| list.items).unwrap_or_default();
+        all.into_iter().filter(|question| session.is_none_or(|id| question.session == id)).collect()
+    }
+
+    pub(super) async fn get(&self, who: &Person, path: &str) -> Answer {
+        self.inside.get(who, path).await
+    }
+
+    pub(super) async fn post(&self, who: &Person, path: &str, body: &Value, key: &str) -> Answer {
+        self.inside.post(who, path, body, Some(key)).await
+    }
+}
+
+/// A part of a path, whatever a person typed.
+pub(super) fn quoted(part: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    part.bytes().fold(String::new(), |mut path, byte| {
+        if plain(&byte) {
+            path.push(char::from(byte));
+        } else {
+            write!(path, "%{byte:02X}").expect("a string takes every write");
+        }
+        path
+    })
+}

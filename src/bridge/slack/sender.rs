@@ -1,0 +1,387 @@
+//! Sends what is wanted: takes it from the store, asks the outbox what may go, tells the store what has arrived.
+//!
+//! A post is noted before it is made. If how it ended is not known, because an answer did not come or the daemon was
+//! killed, it is looked for in the channel before it is made again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::link::Link;
+use super::outbox::{Fate, Outbox, Row};
+use super::seat::Seat;
+use super::web::{Trouble, Upload, Web};
+use crate::domain::Time;
+use crate::store::{SlackMessage, SlackSent, Store, StoreError};
+
+/// Our clock and Slack's may differ by this much.
+const SKEW: Duration = Duration::from_mins(5);
+/// A message that was posted just now is not further back.
+const PAGES: usize = 5;
+const BREATHER: Duration = Duration::from_secs(1);
+
+/// What can be wanted of Slack. In the store as JSON.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Wanted {
+    Message(Value),
+    /// The whole of what a clearance is about, as a file.
+    Diff {
+        clearance: String,
+    },
+    /// On a message of somebody else.
+    Reaction {
+        of: String,
+        name: String,
+        instead_of: Option<String>,
+    },
+}
+
+impl Wanted {
+    pub(super) fn text(&self) -> String {
+        serde_json::to_string(self).expect("it has string keys only")
+    }
+}
+
+pub(super) struct Sender {
+    pub(super) store: Store,
+    pub(super) web: Arc<Web>,
+    pub(super) link: Link,
+    pub(super) seat: Seat,
+    /// Rung when something is wanted.
+    pub(super) bell: Arc<Notify>,
+}
+
+/// How an attempt ended, for the store.
+enum Ended {
+    Sent(Option<String>),
+    Trouble(Trouble),
+    /// Our own store failed: nothing was sent.
+    Store(StoreError),
+}
+
+impl Sender {
+    pub(super) async fn run(self, closing: CancellationToken) {
+        let this = Arc::new(self);
+        closing.run_until_cancelled(this.send_all()).await;
+    }
+
+    async fn send_all(self: &Arc<Self>) {
+        let mut outbox = Outbox::default();
+        let mut tasks: JoinSet<(Row, Fate)> = JoinSet::new();
+        let mut connected = self.link.connections();
+        loop {
+            let rows = match self.store.slack_unsent().await {
+                Ok(rows) => rows,
+                Err(error) => {
+                    tracing::warn!(%error, "what is to be sent to Slack cannot be read");
+                    tokio::time::sleep(BREATHER).await;
+                    continue;
+                }
+            };
+            self.link.backlog(rows.len());
+            let rows: Vec<Row> = rows.into_iter().map(Row::from).collect();
+            outbox.forget(&rows);
+            let plan = outbox.plan(&rows, Instant::now());
+            for row in plan.send {
+                let this = Arc::clone(self);
+                tasks.spawn(async move {
+                    let fate = this.attempt(&row.key).await;
+                    (row, fate)
+                });
+            }
+            let look_again = async {
+                match plan.look_again {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.bell.notified() => {}
+                Some(landed) = tasks.join_next() => {
+                    if let Ok((row, fate)) = landed {
+                        outbox.landed(&row, fate, Instant::now(), jitter());
+                    }
+                    while let Some(Ok((row, fate))) = tasks.try_join_next() {
+                        outbox.landed(&row, fate, Instant::now(), jitter());
+                    }
+                }
+                // It may be back: no need to wait for the next attempt.
+                Ok(()) = connected.changed() => if *connected.borrow_and_update() > 0 { outbox.awake() },
+                () = look_again => {}
+            }
+        }
+    }
+
+    async fn attempt(&self, key: &str) -> Fate {
+        let message = match self.store.slack_message(key.to_owned()).await {
+            Ok(Some(message)) => message,
+            Ok(None) => return Fate::Done, // retention was faster
+            Err(error) => return not_stored(&error),
+        };
+        let version = message.version;
+        let ended = match self.send(&message).await {
+            Ended::Trouble(Trouble::Refused(why)) => self.refused(&message, &why).await,
+            ended => ended,
+        };
+        let (fate, sent) = match ended {
+            Ended::Sent(ts) => {
+                self.link.sent();
+                (Fate::Done, SlackSent::Done { version, ts })
+            }
+            Ended::Store(error) => return not_stored(&error),
+            Ended::Trouble(trouble) => {
+                tracing::warn!(key, %trouble, "Slack did not take a message; it is sent again");
+                self.link.trouble(&trouble);
+                match trouble {
+                    Trouble::Unsure(_) => return Fate::Failed,
+                    Trouble::Slow(wait) => (Fate::Slow(wait), SlackSent::Untried),
+                    Trouble::Later(_) => (Fate::Failed, SlackSent::Untried),
+                    Trouble::Setup(_) | Trouble::Refused(_) => (Fate::Setup, SlackSent::Untried),
+                }
+            }
+        };
+        match self.store.slack_sent(key.to_owned(), sent).await {
+            Ok(()) => fate,
+            // It is found again before it would be posted twice.
+            Err(error) => not_stored(&error),
+        }
+    }
+
+    async fn send(&self, message: &SlackMessage) -> Ended {
+        let Ok(wanted) = serde_json::from_str::<Wanted>(&message.wanted) else {
+            tracing::error!(key = message.key, "it cannot be read and is not sent");
+            return Ended::Sent(None);
+        };
+        let root = match &message.thread {
+            None => None,
+            Some(key) => match self.store.slack_message(key.clone()).await {
+                Ok(Some(SlackMessage { ts: Some(ts), .. })) => Some(ts),
+                Ok(_) => return Ended::Trouble(Trouble::Later("its thread is not there".to_owned())),
+                Err(error) => return Ended::Store(error),
+            },
+        };
+        let root = root.as_deref();
+        match (wanted, &message.ts) {
+            (Wanted::Message(body), Some(ts)) => self.edit(message, body, ts).await,
+            (Wanted::Message(body), None) => self.post(message, body, root).await,
+            (Wanted::Diff { clearance }, _) => self.attach(message, &clearance, root).await,
+            (Wanted::Reaction { of, name, instead_of }, _) => {
+                self.react(message, &of, &name, instead_of).await
+            }
+        }
+    }
+
+    async fn edit(&self, message: &SlackMessage, mut body: Value, ts: &str) -> Ended {
+        body["channel"] = json!(message.channel);
+        body["ts"] = json!(ts);
+        match self.web.call("chat.update", &body).await {
+            Ok(_) => Ended::Sent(None),
+            // An edit can be made twice.
+            Err(Trouble::Unsure(why)) => Ended::Trouble(Trouble::Later(why)),
+            Err(trouble) => Ended::Trouble(trouble),
+        }
+    }
+
+    async fn post(&self, message: &SlackMessage, mut body: Value, root: Option<&str>) -> Ended {
+        if let Some(tried) = message.tried {
+            match self.find(message, tried, root).await {
+                // As it was when it was tried; what has changed since is an edit.
+                Ok(Some(ts)) => return self.edit(message, body, &ts).await.at(ts),
+                Ok(None) => {}
+                // Without the right to look, it is posted again: twice is better than never.
+                Err(trouble @ (Trouble::Setup(_) | Trouble::Refused(_))) => {
+                    tracing::warn!(key = message.key, %trouble, "it may be there twice: it could not be looked for");
+                }
+                Err(trouble) => return Ended::Trouble(trouble.still_unsure()),
+            }
+        }
+        if let Err(error) = self.store.slack_sent(message.key.clone(), SlackSent::Trying(Time::now())).await {
+            return Ended::Store(error);
+        }
+        crate::failpoint::visit("slack.posting");
+        body["channel"] = json!(message.channel);
+        // Nothing becomes a link or a name by itself.
+        body["parse"] = json!("none");
+        body["unfurl_links"] = json!(false);
+        body["unfurl_media"] = json!(false);
+        if let Some(root) = root {
+            body["thread_ts"] = json!(root);
+        }
+        match self.web.call("chat.postMessage", &body).await {
+            Ok(answer) => {
+                crate::failpoint::visit("slack.posted");
+                Ended::Sent(answer["ts"].as_str().map(str::to_owned))
+            }
+            Err(trouble) => Ended::Trouble(trouble),
+        }
+    }
+
+    /// A message of ours that may have been posted, by the name of its first block.
+    async fn find(
+        &self,
+        message: &SlackMessage,
+        tried: Time,
+        root: Option<&str>,
+    ) -> Result<Option<String>, Trouble> {
+        let millis = i64::try_from(SKEW.as_millis()).unwrap_or(i64::MAX);
+        let oldest = tried.minus_millis(millis).millis() / 1000;
+        let mut params = vec![
+            ("channel", message.channel.clone()),
+            ("oldest", format!("{}.000000", oldest.max(0))),
+            ("limit", "200".to_owned()),
+        ];
+        let method = match root {
+            Some(root) => {
+                params.push(("ts", root.to_owned()));
+                "conversations.replies"
+            }
+            None => "conversations.history",
+        };
+        for _ in 0..PAGES {
+            let page = self.web.query(method, &params).await?;
+            let messages = page["messages"].as_array().into_iter().flatten();
+            let ours = |found: &&Value| found.pointer("/blocks/0/block_id") == Some(&json!(message.key));
+            if let Some(ts) = messages.clone().find(ours).and_then(|found| found["ts"].as_str()) {
+                return Ok(Some(ts.to_owned()));
+            }
+            match page.pointer("/response_metadata/next_cursor").and_then(Value::as_str) {
+                Some(cursor) if !cursor.is_empty() => {
+                    params.retain(|(name, _)| *name != "cursor");
+                    params.push(("cursor", cursor.to_owned()));
+                }
+                _ => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn attach(&self, message: &SlackMessage, clearance: &str, root: Option<&str>) -> Ended {
+        let (Some(found), Some(thread)) = (self.seat.clearance(clearance).await, root) else {
+            return Ended::Sent(None); // it has gone with its session
+        };
+        let parts = [found.command, found.diff].into_iter().flatten().filter(|part| !part.is_empty());
+        let content = parts.collect::<Vec<_>>().join("\n\n");
+        let (name, title) = (format!("{clearance}.diff"), found.title);
+        let upload = Upload {
+            name: &name,
+            title: &title,
+            content: &content,
+            channel: &message.channel,
+            thread: Some(thread),
+        };
+        match self.web.upload(&upload).await {
+            Ok(()) => Ended::Sent(None),
+            Err(trouble) => Ended::Trouble(trouble),
+        }
+    }
+
+    async fn react(&self, message: &SlackMessage, of: &str, name: &str, instead_of: Option<String>) -> Ended {
+        let body = |name: &str| json!({ "channel": message.channel, "timestamp": of, "name": name });
+        if let Some(other) = instead_of {
+            match self.web.call("reactions.remove", &body(&other)).await {
+                Ok(_) | Err(Trouble::Refused(_)) => {} // it is not there
+                Err(trouble) => return Ended::Trouble(trouble),
+            }
+        }
+        match self.web.call("reactions.add", &body(name)).await {
+            Ok(_) => Ended::Sent(None),
+            Err(Trouble::Refused(why)) if why.starts_with("already_reacted") => Ended::Sent(None),
+            Err(trouble) => Ended::Trouble(trouble),
+        }
+    }
+
+    /// Something that Slack will not have. Nothing behind it waits for it, and what can be saved is saved.
+    async fn refused(&self, message: &SlackMessage, why: &str) -> Ended {
+        tracing::error!(key = message.key, why, "Slack refuses a message");
+        let gone = ["message_not_found", "thread_not_found"].iter().any(|code| why.starts_with(code));
+        if gone {
+            // A person has removed it. What waits for somebody is said again, and the root of a thread with it.
+            let lost = match (&message.ts, &message.thread) {
+                (Some(_), _) if message.open || message.thread.is_none() => Some(message.key.clone()),
+                (None, Some(root)) => Some(root.clone()),
+                _ => None,
+            };
+            if let Some(key) = lost {
+                return match self.store.slack_lost(key).await {
+                    Ok(()) => Ended::Trouble(Trouble::Later("it was removed and is posted again".to_owned())),
+                    Err(error) => Ended::Store(error),
+                };
+            }
+            return Ended::Sent(None);
+        }
+        let Ok(Wanted::Message(body)) = serde_json::from_str(&message.wanted) else {
+            return Ended::Sent(None);
+        };
+        if body.get("blocks").is_none() || why.starts_with("cant_update_message") {
+            return Ended::Sent(None);
+        }
+        // Better a plain line than nothing at all.
+        let plain = json!({ "text": body["text"] });
+        let root = match &message.thread {
+            Some(key) => self.store.slack_message(key.clone()).await.ok().flatten().and_then(|root| root.ts),
+            None => None,
+        };
+        match &message.ts {
+            Some(ts) => self.edit(message, plain, ts).await,
+            None => self.post(message, plain, root.as_deref()).await,
+        }
+        .or_give_up()
+    }
+}
+
+impl Ended {
+    /// It was there all the time.
+    fn at(self, ts: String) -> Self {
+        match self {
+            Self::Sent(_) => Self::Sent(Some(ts)),
+            other => other,
+        }
+    }
+
+    fn or_give_up(self) -> Self {
+        match self {
+            Self::Trouble(Trouble::Refused(_)) => Self::Sent(None),
+            other => other,
+        }
+    }
+}
+
+impl Trouble {
+    /// What was in doubt before a look that failed is in doubt after it.
+    fn still_unsure(self) -> Self {
+        match self {
+            Self::Later(why) => Self::Unsure(why),
+            other => other,
+        }
+    }
+}
+
+impl From<SlackMessage> for Row {
+    fn from(message: SlackMessage) -> Self {
+        // A reaction is on somebody else's message: nothing has to be there before it, and nothing behind it waits.
+        let reaction = message.wanted.starts_with(r#"{"reaction""#);
+        Self {
+            place: message.place,
+            rooted: message.thread.is_none() || message.rooted,
+            posted: message.ts.is_some() || reaction,
+            key: message.key,
+            channel: message.channel,
+            thread: message.thread,
+            open: message.open,
+        }
+    }
+}
+
+fn not_stored(error: &StoreError) -> Fate {
+    tracing::warn!(%error, "what became of a message to Slack cannot be written down yet");
+    Fate::Failed
+}
+
+fn jitter() -> f64 {
+    f64::from(uuid::Uuid::new_v4().as_bytes()[0]) / 255.0
+}

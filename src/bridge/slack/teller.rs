@@ -1,0 +1,350 @@
+//! Turns the log into what should be seen in Slack.
+//!
+//! ```text
+//!   log ─► news (a card that may have changed, a turn that is over …) ─► cards, from how things are now ─► store
+//! ```
+//! Cards are made of the present, not of the event, so it does not matter how often or how late they are made. How far the
+//! log was told is stored with what was made of it. Status cards follow at most every two seconds.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+mod show;
+mod turn;
+mod waiting;
+
+use self::turn::{Talk, Turn};
+use super::act::Actor;
+use super::seat::Seat;
+use crate::bus::Bell;
+use crate::domain::{Event, SessionId};
+use crate::store::{Cut, SlackWant, Store, StoreError};
+
+const CURSOR: &str = "slack";
+const BATCH: usize = 500;
+const STATUS_EVERY: Duration = Duration::from_secs(2);
+const TALK_EVERY: Duration = Duration::from_secs(3);
+const HOMES_EVERY: Duration = Duration::from_secs(5);
+/// How often it is looked whether somebody else is to be called.
+const CALLS_EVERY: Duration = Duration::from_secs(5);
+const BREATHER: Duration = Duration::from_secs(1);
+
+pub(super) struct Teller {
+    pub(super) seat: Seat,
+    pub(super) store: Store,
+    pub(super) bell: Bell,
+    /// Rung when something is wanted.
+    pub(super) outbox: Arc<Notify>,
+    pub(super) actor: Actor,
+}
+
+/// Something that may have to be seen, in the order in which it happened.
+#[derive(Debug)]
+enum News {
+    Clearance(SessionId, String),
+    Question(SessionId, String),
+    Stall {
+        session: SessionId,
+        seq: u64,
+        kind: String,
+        data: Value,
+    },
+    Ended(SessionId),
+    /// It runs again.
+    Back {
+        session: SessionId,
+        by: Option<String>,
+    },
+    TurnOver {
+        session: SessionId,
+        seq: u64,
+        turn: Turn,
+        reason: Option<String>,
+    },
+    Talk {
+        session: SessionId,
+        talk: Talk,
+    },
+    Note {
+        session: SessionId,
+        seq: u64,
+        what: Note,
+    },
+    Prompt {
+        id: String,
+        arrived: bool,
+    },
+}
+
+/// What is worth a line.
+#[derive(Debug)]
+enum Note {
+    Unenforced,
+    Restarting(String),
+    Limited(String),
+    LimitOver,
+    Capped(String),
+    StoppedBy(String),
+}
+
+/// What the loop knows besides the store. All of it may be lost.
+#[derive(Default)]
+struct Mind {
+    turns: HashMap<SessionId, Turn>,
+    /// When a status card was last made.
+    shown: HashMap<SessionId, Instant>,
+    /// Those that may be out of date.
+    stale: HashSet<SessionId>,
+    /// Threads that have a root.
+    rooted: HashSet<SessionId>,
+    talked: HashMap<SessionId, Instant>,
+    homes: Option<Instant>,
+    homes_stale: bool,
+    called: Option<Instant>,
+}
+
+impl Teller {
+    pub(super) async fn run(self, closing: CancellationToken) {
+        closing.run_until_cancelled(self.tell_all()).await;
+    }
+
+    async fn tell_all(&self) {
+        let mut ear = self.bell.listen();
+        let mut mind = Mind::default();
+        let mut seq = loop {
+            let newest = ear.newest();
+            match self.begin(newest, &mut mind).await {
+                Ok(seq) => break seq,
+                Err(error) => tracing::warn!(%error, "what Slack should show is not known yet"),
+            }
+            tokio::time::sleep(BREATHER).await;
+        };
+        loop {
+            ear.newest();
+            match self.store.events(Some(seq), None, BATCH).await {
+                Ok(Ok(events)) if events.is_empty() => {
+                    self.keep_up(&mut mind).await;
+                    let rest = tokio::time::sleep(mind.rest());
+                    tokio::select! {
+                        heard = ear.hear() => if !heard { return },
+                        () = rest => {}
+                    }
+                }
+                Ok(Ok(events)) => {
+                    let last = events.last().map_or(seq, |event| event.seq);
+                    let mut news = Vec::new();
+                    for event in &events {
+                        mind.hear(event, &mut news);
+                    }
+                    while let Err(error) = self.tell(&news, Some(last), &mut mind).await {
+                        tracing::warn!(%error, "what Slack should show cannot be written down yet");
+                        tokio::time::sleep(BREATHER).await;
+                    }
+                    seq = last;
+                    self.keep_up(&mut mind).await;
+                }
+                Ok(Err(Cut { oldest })) => {
+                    tracing::warn!(after = seq, oldest, "retention was faster than Slack");
+                    seq = oldest.saturating_sub(1);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the log cannot be read for Slack");
+                    tokio::time::sleep(BREATHER).await;
+                }
+            }
+        }
+    }
+
+    /// What happened before there was Slack is not news; what is open now is. What was open when we were last here is shown
+    /// again, whatever it looks like: a click that came to nothing in between may have left its mark.
+    async fn begin(&self, newest: u64, mind: &mut Mind) -> Result<u64, StoreError> {
+        let seq = match self.store.cursor(CURSOR).await? {
+            Some(seq) => seq,
+            None => newest,
+        };
+        let mut news = Vec::new();
+        let mut open: HashSet<String> = HashSet::new();
+        for message in self.store.slack_open().await? {
+            open.insert(message.key.clone());
+            let Some(session) = message.session else { continue };
+            news.extend(card_of(session, &message.key));
+        }
+        for session in self.seat.sessions(false).await {
+            let Ok(id) = session.id.parse() else { continue };
+            mind.stale.insert(id);
+        }
+        for clearance in self.seat.pending_clearances(None).await {
+            let session = clearance.session.parse().ok().filter(|_| !open.contains(&clearance.id));
+            news.extend(session.map(|session| News::Clearance(session, clearance.id)));
+        }
+        for question in self.seat.pending_questions(None).await {
+            let session = question.session.parse().ok().filter(|_| !open.contains(&question.id));
+            news.extend(session.map(|session| News::Question(session, question.id)));
+        }
+        let mut wants = self.show(&news, mind).await?;
+        wants
+            .iter_mut()
+            .filter(|want| want.open && open.contains(&want.key))
+            .for_each(|want| want.again = true);
+        self.store.slack_want(wants, Some(seq)).await?;
+        self.outbox.notify_one();
+        Ok(seq)
+    }
+
+    async fn tell(&self, news: &[News], told: Option<u64>, mind: &mut Mind) -> Result<(), StoreError> {
+        let wants = self.show(news, mind).await?;
+        self.want(wants, told).await
+    }
+
+    async fn want(&self, wants: Vec<SlackWant>, told: Option<u64>) -> Result<(), StoreError> {
+        if wants.is_empty() && told.is_none() {
+            return Ok(());
+        }
+        if self.store.slack_want(wants, told).await? > 0 {
+            self.outbox.notify_one();
+        }
+        Ok(())
+    }
+
+    /// What goes by the clock.
+    async fn keep_up(&self, mind: &mut Mind) {
+        let due = |at: Option<&Instant>, every: Duration| at.is_none_or(|at| at.elapsed() >= every);
+        let stale: Vec<SessionId> =
+            mind.stale.iter().filter(|id| due(mind.shown.get(id), STATUS_EVERY)).copied().collect();
+        let mut wants = Vec::new();
+        for id in &stale {
+            wants.extend(self.root(*id, mind).await);
+        }
+        let talking: Vec<SessionId> = mind
+            .turns
+            .iter()
+            .filter(|(id, turn)| {
+                turn.talk.as_ref().is_some_and(|talk| talk.fresh) && due(mind.talked.get(id), TALK_EVERY)
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in &talking {
+            mind.talked.insert(*id, Instant::now());
+            let talk = mind.turns.get_mut(id).and_then(|turn| turn.talk.as_mut());
+            let Some((seq, text)) = talk.map(|talk| {
+                talk.fresh = false;
+                (talk.seq, talk.text())
+            }) else {
+                continue;
+            };
+            wants.extend(self.talk(*id, seq, &text, mind).await);
+        }
+        if due(mind.called.as_ref(), CALLS_EVERY) {
+            mind.called = Some(Instant::now());
+            wants.extend(self.calls(mind).await);
+        }
+        match self.want(wants, None).await {
+            Ok(()) => stale.iter().for_each(|id| {
+                mind.stale.remove(id);
+                mind.shown.insert(*id, Instant::now());
+            }),
+            Err(error) => tracing::warn!(%error, "status cards cannot be written down yet"),
+        }
+        if mind.homes_stale && due(mind.homes.as_ref(), HOMES_EVERY) {
+            (mind.homes, mind.homes_stale) = (Some(Instant::now()), false);
+            let actor = self.actor.clone();
+            tokio::spawn(async move { actor.refresh_homes().await });
+        }
+    }
+}
+
+impl Mind {
+    /// How long nothing is due.
+    fn rest(&self) -> Duration {
+        let stale = self.stale.iter().map(|id| left(self.shown.get(id), STATUS_EVERY));
+        let talks = self.turns.iter().filter(|(_, turn)| turn.talk.as_ref().is_some_and(|talk| talk.fresh));
+        let talks = talks.map(|(id, _)| left(self.talked.get(id), TALK_EVERY));
+        let homes = self.homes_stale.then(|| left(self.homes.as_ref(), HOMES_EVERY));
+        let calls = left(self.called.as_ref(), CALLS_EVERY);
+        stale
+            .chain(talks)
+            .chain(homes)
+            .min()
+            .map_or(calls, |due| due.min(calls))
+            .max(Duration::from_millis(20))
+    }
+
+    fn hear(&mut self, event: &Event, news: &mut Vec<News>) {
+        let Event { session, seq, kind, .. } = event;
+        let (session, seq) = (*session, *seq);
+        self.stale.insert(session);
+        let kind = kind.as_str();
+        if matches!(kind, "heartbeat" | "agent.ready" | "line.rejected" | "unknown") {
+            return;
+        }
+        let data: Value = serde_json::from_str(event.data.as_str()).unwrap_or(Value::Null);
+        let text = |name: &str| data[name].as_str().map(str::to_owned);
+        if matches!(kind, "turn.started") {
+            self.turns.insert(session, Turn::default());
+        }
+        let mut full = Vec::new();
+        self.turns.entry(session).or_default().hear(seq, kind, &data, &mut full);
+        news.extend(full.into_iter().map(|talk| News::Talk { session, talk }));
+        self.homes_stale |= !matches!(kind, "update" | "status");
+        let note = |what: Note| News::Note { session, seq, what };
+        match kind {
+            _ if kind.starts_with("clearance.") => {
+                news.extend(text("clearance").map(|id| News::Clearance(session, id)));
+            }
+            _ if kind.starts_with("question.") => {
+                news.extend(text("question").map(|id| News::Question(session, id)));
+            }
+            "prompt.delivered" | "prompt.undelivered" | "prompt.withdrawn" => {
+                let arrived = kind == "prompt.delivered";
+                news.extend(text("prompt").map(|id| News::Prompt { id, arrived }));
+            }
+            "turn.ended" => {
+                let mut turn = self.turns.remove(&session).unwrap_or_default();
+                news.extend(turn.talk.take().map(|talk| News::Talk { session, talk }));
+                news.push(News::TurnOver { session, seq, turn, reason: text("stop_reason") });
+            }
+            "stall.limited" => news.push(note(Note::Limited(text("limit").unwrap_or_default()))),
+            "stall.limit_over" => news.push(note(Note::LimitOver)),
+            "stall.reminder" | "stall.snoozed" | "stall.ladder" => {}
+            _ if kind.starts_with("stall.") => {
+                news.push(News::Stall { session, seq, kind: kind.to_owned(), data });
+            }
+            "agent.restarting" => news.push(note(Note::Restarting(text("reason").unwrap_or_default()))),
+            "session.unenforced" => news.push(note(Note::Unenforced)),
+            "spend.capped" => news.push(note(Note::Capped(text("why").unwrap_or_default()))),
+            "session.resumed" => news.push(News::Back { session, by: text("by") }),
+            "session.ended" | "session.parked" => {
+                self.turns.remove(&session);
+                match text("reason").filter(|reason| by_request(reason)) {
+                    Some(reason) => news.push(note(Note::StoppedBy(reason))),
+                    None => news.push(News::Ended(session)),
+                }
+                let over = Value::Null;
+                news.push(News::Stall { session, seq, kind: "stall.ended".to_owned(), data: over });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Somebody wanted it to end.
+fn by_request(reason: &str) -> bool {
+    reason.starts_with("stopped by ") || reason.starts_with("killed by ")
+}
+
+fn left(at: Option<&Instant>, every: Duration) -> Duration {
+    at.map_or(Duration::ZERO, |at| every.saturating_sub(at.elapsed()))
+}
+
+/// The card that a key stands for.
+fn card_of(session: SessionId, key: &str) -> Option<News> {
+    if key.starts_with("clr_") {
+        return Some(News::Clearance(session, key.to_owned()));
+    }
+    key.starts_with("qst_").then(|| News::Question(session, key.to_owned()))
+}

@@ -1,0 +1,353 @@
+//! From news to messages.
+
+use serde_json::{Value, json};
+
+use super::{Mind, News, Note, Teller};
+use crate::answers::{Clearance, Session};
+use crate::bridge::slack::act;
+use crate::bridge::slack::calls::{self, Waits};
+use crate::bridge::slack::card;
+use crate::bridge::slack::kit::{Message, Words};
+use crate::bridge::slack::sender::Wanted;
+use crate::config::{SlackHere, Verbosity};
+use crate::domain::{Role, SessionId, Time};
+use crate::store::{SlackWant, StoreError};
+
+/// A session and what holds for it here.
+pub(super) struct Scene {
+    pub(super) id: SessionId,
+    pub(super) session: Session,
+    pub(super) here: SlackHere,
+}
+
+/// How many steps of a stall are remembered.
+const MAX_STEPS: usize = 30;
+
+impl Scene {
+    fn root(&self) -> SlackWant {
+        let key = self.id.to_string();
+        let open = self.session.phase != "ended";
+        self.want(&key, &card::status(&key, &self.session), open, String::new())
+    }
+
+    fn talk(&self, seq: u64, text: &str) -> Option<SlackWant> {
+        if self.here.verbosity != Verbosity::Stream || text.trim().is_empty() {
+            return None;
+        }
+        let key = format!("talk {} {seq}", self.id);
+        Some(self.want(&key, &card::talk(&key, &self.session, text), false, String::new()))
+    }
+
+    pub(super) fn want(&self, key: &str, message: &Message, open: bool, memo: String) -> SlackWant {
+        let wanted = Wanted::Message(json!(message)).text();
+        let thread = Some(self.id.to_string()).filter(|root| root != key);
+        let (session, channel) = (Some(self.id), self.here.channel.clone());
+        SlackWant { key: key.to_owned(), session, channel, thread, wanted, open, memo, again: false }
+    }
+}
+
+impl Teller {
+    /// `None` if it has gone, or Slack is off for it.
+    pub(super) async fn scene(&self, id: SessionId) -> Option<Scene> {
+        let session = self.seat.session(&id.to_string()).await?;
+        let workspace = session.workspace.clone().unwrap_or_default();
+        let mut here = self.seat.config().slack_here(workspace.as_ref())?;
+        let asked = self.store.slack_verbosity(id).await.ok().flatten();
+        here.verbosity = asked.and_then(|asked| asked.parse().ok()).unwrap_or(here.verbosity);
+        Some(Scene { id, session, here })
+    }
+
+    /// The status card.
+    pub(super) async fn root(&self, id: SessionId, mind: &mut Mind) -> Option<SlackWant> {
+        let scene = self.scene(id).await?;
+        mind.rooted.insert(id);
+        Some(scene.root())
+    }
+
+    /// A thread needs its root first.
+    pub(super) async fn rooted(
+        &self,
+        scene: &Scene,
+        mind: &mut Mind,
+    ) -> Result<Option<SlackWant>, StoreError> {
+        if mind.rooted.contains(&scene.id) {
+            return Ok(None);
+        }
+        mind.rooted.insert(scene.id);
+        let known = self.store.slack_message(scene.id.to_string()).await?.is_some();
+        Ok((!known).then(|| scene.root()))
+    }
+
+    pub(super) async fn show(&self, news: &[News], mind: &mut Mind) -> Result<Vec<SlackWant>, StoreError> {
+        let mut wants = Vec::new();
+        for one in news {
+            if let News::Prompt { id, arrived } = one {
+                wants.extend(self.prompt(id, *arrived).await?);
+                continue;
+            }
+            let Some(session) = one.session() else { continue };
+            let Some(scene) = self.scene(session).await else { continue };
+            let shown = match one {
+                News::Clearance(_, id) => self.clearance(id, &scene).await?,
+                News::Question(_, id) => self.question(id, &scene).await?,
+                News::Stall { seq, kind, data, .. } => self.stall(&scene, *seq, kind, data).await?,
+                News::Ended(_) => vec![self.ended(&scene)],
+                News::Back { by, .. } => self.back(&scene, by.as_deref()).await?,
+                News::TurnOver { seq, turn, reason, .. } => {
+                    let quiet = scene.here.verbosity == Verbosity::Quiet || turn.is_empty();
+                    let key = format!("turn {} {seq}", scene.id);
+                    // Who reads along has read it.
+                    let streamed = scene.here.verbosity == Verbosity::Stream;
+                    let said = if streamed { String::new() } else { turn.said() };
+                    let card =
+                        card::turn(&key, &scene.session, &said, reason.as_deref(), turn.tools, turn.allowed);
+                    (!quiet).then(|| scene.want(&key, &card, false, String::new())).into_iter().collect()
+                }
+                News::Talk { talk, .. } => scene.talk(talk.seq, &talk.text()).into_iter().collect(),
+                News::Note { seq, what, .. } => note(&scene, *seq, what).into_iter().collect(),
+                News::Prompt { .. } => Vec::new(),
+            };
+            if !shown.is_empty() {
+                wants.extend(self.rooted(&scene, mind).await?);
+                wants.extend(shown);
+            }
+        }
+        Ok(wants)
+    }
+
+    async fn clearance(&self, id: &str, scene: &Scene) -> Result<Vec<SlackWant>, StoreError> {
+        let Some(clearance) = self.seat.clearance(id).await else { return Ok(Vec::new()) };
+        let known = self.store.slack_message(clearance.id.clone()).await?;
+        let open = clearance.status == "pending";
+        // What is over before anybody was asked needs no card: the turn's summary counts it.
+        let (new, memo) = match known {
+            None if !open => return Ok(Vec::new()),
+            None => (true, Memo { ping: self.called(&clearance, scene), ..Memo::default() }),
+            Some(known) => (false, Memo::read(&known.memo)),
+        };
+        let people = act::people(&self.seat);
+        let ping: &[String] = if open { &memo.ping } else { &[] };
+        let card = card::clearance(&clearance.id, &clearance, &scene.session, &people, ping);
+        let mut wants = vec![scene.want(&clearance.id, &card, open, memo.text())];
+        if new && (card::diff_is_cut(&clearance) || card::command_is_cut(&clearance)) {
+            let key = format!("diff {}", clearance.id);
+            let wanted = Wanted::Diff { clearance: clearance.id.clone() }.text();
+            wants.push(SlackWant { wanted, ..scene.want(&key, &card, false, String::new()) });
+        }
+        Ok(wants)
+    }
+
+    fn called(&self, clearance: &Clearance, scene: &Scene) -> Vec<String> {
+        calls::first(&self.seat.config(), &scene.here.ping, &waits_for(clearance), Time::now())
+    }
+
+    async fn question(&self, id: &str, scene: &Scene) -> Result<Vec<SlackWant>, StoreError> {
+        let Some(question) = self.seat.question(id).await else { return Ok(Vec::new()) };
+        let known = self.store.slack_message(question.id.clone()).await?;
+        let open = question.status == "pending";
+        let memo = match known {
+            None if !open => return Ok(Vec::new()),
+            None => {
+                let now = Time::now();
+                let waits = Waits { since: now, grave: false, least: Role::Operator, whom: &[] };
+                let ping = calls::first(&self.seat.config(), &scene.here.ping, &waits, now);
+                Memo { ping, ..Memo::default() }
+            }
+            Some(known) => Memo::read(&known.memo),
+        };
+        let ping: &[String] = if open { &memo.ping } else { &[] };
+        let card = card::question(&question.id, &question, &scene.session, &act::people(&self.seat), ping);
+        Ok(vec![scene.want(&question.id, &card, open, memo.text())])
+    }
+
+    /// One card for each time that it is stuck, edited as the ladder climbs.
+    async fn stall(
+        &self,
+        scene: &Scene,
+        seq: u64,
+        kind: &str,
+        data: &Value,
+    ) -> Result<Vec<SlackWant>, StoreError> {
+        let cards = self.store.slack_of(scene.id, "stall ").await?;
+        let known = cards.into_iter().rev().find(|card| card.open);
+        let begins = kind == "stall.step";
+        let (key, mut memo) = match known {
+            Some(known) => (known.key, Memo::read(&known.memo)),
+            None if begins => {
+                let now = Time::now();
+                let waits = Waits { since: now, grave: false, least: Role::Operator, whom: &[] };
+                let ping = calls::first(&self.seat.config(), &scene.here.ping, &waits, now);
+                (format!("stall {} {seq}", scene.id), Memo { ping, ..Memo::default() })
+            }
+            None => return Ok(Vec::new()),
+        };
+        let text = |name: &str| data[name].as_str().unwrap_or_default();
+        let over = match kind {
+            "stall.step" => {
+                let step = format!("{}: {}", text("name"), text("why"));
+                memo.steps.push(step);
+                None
+            }
+            "stall.failed" => {
+                memo.steps.push(format!("{} did not help", text("name")));
+                None
+            }
+            "stall.recovered" => Some(text("summary").to_owned()),
+            "stall.reset" => Some(format!("{} took over", text("by"))),
+            "stall.ended" => Some("the session has ended".to_owned()),
+            _ => return Ok(Vec::new()),
+        };
+        if memo.steps.len() > MAX_STEPS {
+            memo.steps.remove(1);
+        }
+        let people = act::people(&self.seat);
+        let card = card::stall(&key, &scene.session, &memo.steps, over.as_deref(), &people, &memo.ping);
+        let mut wants = vec![scene.want(&key, &card, over.is_none(), memo.text())];
+        // Nobody is told of an edit.
+        if text("step") == "escalate" {
+            let key = format!("note {} {seq}", scene.id);
+            let config = self.seat.config();
+            let all = if config.slack.escalate_to.is_empty() {
+                &scene.here.ping
+            } else {
+                &config.slack.escalate_to
+            };
+            let called = Words::join(all.iter().filter_map(|name| people.ping(name)), " ");
+            let quiet = calls::is_quiet(&config, Time::now());
+            let called = if quiet { Words::default() } else { called.and(" ") };
+            let words = called.and("Nothing helped: this agent needs a person.");
+            wants.push(scene.want(&key, &card::note(&key, words), false, String::new()));
+        }
+        Ok(wants)
+    }
+
+    fn ended(&self, scene: &Scene) -> SlackWant {
+        let key = format!("exit {} {}", scene.id, scene.session.generation.unwrap_or(0));
+        let waits = Waits { since: Time::now(), grave: false, least: Role::Operator, whom: &[] };
+        let failed = scene.session.exit.as_ref().is_none_or(|exit| exit.code != Some(0));
+        let ping = if failed { scene.here.ping.as_slice() } else { &[] };
+        let ping = calls::first(&self.seat.config(), ping, &waits, Time::now());
+        let card = card::exit(&key, &scene.session, None, &act::people(&self.seat), &ping);
+        // It cannot be made again once the session runs again.
+        let s = &scene.session;
+        let exit = s.exit.as_ref();
+        let memo = json!({
+            "id": s.id, "name": s.name, "agent": s.agent, "workspace": s.workspace, "phase": s.phase,
+            "ended_at": s.ended_at, "stderr_tail": s.stderr_tail,
+            "exit": exit.map(|exit| json!({ "code": exit.code, "signal": exit.signal, "reason": exit.reason })),
+        });
+        scene.want(&key, &card, true, memo.to_string())
+    }
+
+    /// The cards that offer to start it again do not any more.
+    async fn back(&self, scene: &Scene, by: Option<&str>) -> Result<Vec<SlackWant>, StoreError> {
+        let cards = self.store.slack_of(scene.id, "exit ").await?;
+        let again = format!("restarted by {}", by.unwrap_or("intercom"));
+        let people = act::people(&self.seat);
+        let wants = cards.into_iter().filter(|card| card.open).filter_map(|known| {
+            let then: Session = serde_json::from_str(&known.memo).ok()?;
+            let card = card::exit(&known.key, &then, Some(&again), &people, &[]);
+            Some(scene.want(&known.key, &card, false, known.memo))
+        });
+        Ok(wants.collect())
+    }
+
+    pub(super) async fn talk(&self, id: SessionId, seq: u64, text: &str, mind: &mut Mind) -> Vec<SlackWant> {
+        let Some(scene) = self.scene(id).await else { return Vec::new() };
+        let Some(want) = scene.talk(seq, text) else { return Vec::new() };
+        let root = self.rooted(&scene, mind).await.ok().flatten();
+        root.into_iter().chain([want]).collect()
+    }
+
+    /// A reply that was queued has arrived, or never will.
+    async fn prompt(&self, id: &str, arrived: bool) -> Result<Option<SlackWant>, StoreError> {
+        let key = format!("react {id}");
+        let Some(known) = self.store.slack_message(key.clone()).await? else { return Ok(None) };
+        let Ok(Wanted::Reaction { of, name, .. }) = serde_json::from_str(&known.wanted) else {
+            return Ok(None);
+        };
+        let now = if arrived { "white_check_mark" } else { "x" };
+        if name == now {
+            return Ok(None);
+        }
+        let wanted = Wanted::Reaction { of, name: now.to_owned(), instead_of: Some(name) }.text();
+        let (channel, memo) = (known.channel, String::new());
+        Ok(Some(SlackWant {
+            key,
+            session: None,
+            channel,
+            thread: None,
+            wanted,
+            open: false,
+            memo,
+            again: false,
+        }))
+    }
+}
+
+impl News {
+    /// Prompts are found by their own names.
+    fn session(&self) -> Option<SessionId> {
+        match self {
+            Self::Clearance(session, _)
+            | Self::Question(session, _)
+            | Self::Ended(session)
+            | Self::Stall { session, .. }
+            | Self::Back { session, .. }
+            | Self::TurnOver { session, .. }
+            | Self::Talk { session, .. }
+            | Self::Note { session, .. } => Some(*session),
+            Self::Prompt { .. } => None,
+        }
+    }
+}
+
+/// What a card needs to know when it is made again.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+struct Memo {
+    /// Whom it called when it was new: an edit calls nobody else.
+    ping: Vec<String>,
+    steps: Vec<String>,
+}
+
+impl Memo {
+    fn read(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
+    fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+pub(super) fn waits_for(clearance: &Clearance) -> Waits<'_> {
+    let since = clearance.requested_at.as_deref().and_then(Time::parse).unwrap_or_else(Time::now);
+    let grave = matches!(clearance.risk(), "high" | "critical");
+    let whom = clearance.ruling.as_ref().map(|ruling| ruling.whom.as_slice()).unwrap_or_default();
+    Waits { since, grave, least: Role::Approver, whom }
+}
+
+fn note(scene: &Scene, seq: u64, what: &Note) -> Option<SlackWant> {
+    let said = |text: &str| Words::said(text).cut(300);
+    let words = match what {
+        Note::Unenforced => Words::new(
+            "⚠ *Unenforced*: this agent acts without ever having asked. Rules cannot bind what does not ask.",
+        ),
+        Note::Restarting(why) => {
+            Words::new("The agent has ended (").and(said(why)).and(") and is started again.")
+        }
+        Note::Limited(limit) => {
+            Words::new("The agent waits for its service: ").and(said(limit)).and(" limit.")
+        }
+        Note::LimitOver => Words::new("The limit should be over."),
+        Note::Capped(why) => Words::new("No new turn begins: ").and(said(why)).and("."),
+        Note::StoppedBy(why) => Words::new("⚫ The session was ").and(said(why)).and("."),
+    };
+    let loud = matches!(what, Note::Unenforced | Note::Capped(_) | Note::StoppedBy(_));
+    if scene.here.verbosity == Verbosity::Quiet && !loud {
+        return None;
+    }
+    let key = format!("note {} {seq}", scene.id);
+    Some(scene.want(&key, &card::note(&key, words), false, String::new()))
+}

@@ -1,0 +1,162 @@
+//! What a turn came to, gathered while its events pass by: pure. Kept short, whatever an agent says.
+
+use serde_json::Value;
+
+use crate::redact::redact;
+
+/// Of one message.
+const MAX_SAID: usize = 6000;
+/// Of what is streamed into one message of ours.
+const MAX_TALK: usize = 2800;
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Turn {
+    /// The last message of the agent, from its beginning.
+    said: String,
+    /// It is still the same message.
+    speaking: bool,
+    pub(super) tools: usize,
+    /// Clearances that rules decided.
+    pub(super) allowed: usize,
+    pub(super) talk: Option<Talk>,
+}
+
+/// What is streamed: one message of ours, until it is full.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Talk {
+    /// The event that it began with.
+    pub(super) seq: u64,
+    text: String,
+    /// It has grown since it was last shown.
+    pub(super) fresh: bool,
+}
+
+impl Talk {
+    pub(super) fn text(&self) -> String {
+        redact(&self.text).text.into_owned()
+    }
+}
+
+impl Turn {
+    /// The last message, without what looks like a secret.
+    pub(super) fn said(&self) -> String {
+        redact(self.said.trim()).text.into_owned()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.said.trim().is_empty() && self.tools == 0
+    }
+
+    /// Takes note of an event. `full` are the messages that have become full with it.
+    pub(super) fn hear(&mut self, seq: u64, kind: &str, data: &Value, full: &mut Vec<Talk>) {
+        match kind {
+            "status" => {
+                self.speaking = false;
+                self.say(seq, data["message"].as_str().unwrap_or_default(), full);
+                self.speaking = false;
+            }
+            "update" => match data.pointer("/update/sessionUpdate").and_then(Value::as_str) {
+                Some("agent_message_chunk") => {
+                    let text = data.pointer("/update/content/text").and_then(Value::as_str);
+                    self.say(seq, text.unwrap_or_default(), full);
+                }
+                Some("tool_call") => {
+                    self.tools += 1;
+                    self.speaking = false;
+                }
+                // Our own protocol tells of a tool when it begins and when it is done.
+                None if !matches!(data["status"].as_str(), Some("pending" | "in_progress")) => {
+                    self.tools += 1;
+                    self.speaking = false;
+                }
+                _ => {}
+            },
+            "clearance.decided" if data["via"] == "policy" && data["status"] == "approved" => {
+                self.allowed += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn say(&mut self, seq: u64, text: &str, full: &mut Vec<Talk>) {
+        if text.is_empty() {
+            return;
+        }
+        if !self.speaking {
+            self.said.clear();
+        }
+        let room = MAX_SAID.saturating_sub(self.said.chars().count());
+        self.said.extend(text.chars().take(room));
+        let talk = self.talk.get_or_insert_with(|| Talk { seq, ..Talk::default() });
+        if !self.speaking && !talk.text.is_empty() {
+            talk.text.push('\n');
+        }
+        self.speaking = true;
+        let mut rest = text.chars();
+        loop {
+            let talk = self.talk.get_or_insert_with(|| Talk { seq, ..Talk::default() });
+            let room = MAX_TALK.saturating_sub(talk.text.chars().count());
+            let before = talk.text.len();
+            talk.text.extend(rest.by_ref().take(room));
+            talk.fresh |= talk.text.len() > before;
+            if talk.text.chars().count() < MAX_TALK {
+                return;
+            }
+            full.extend(self.talk.take());
+            if full.len() > 20 {
+                return; // a message of this length is for the log
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn chunk(text: &str) -> Value {
+        json!({ "update": { "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } } })
+    }
+
+    #[test]
+    fn the_last_message_is_what_counts() {
+        let (mut turn, mut full) = (Turn::default(), Vec::new());
+        turn.hear(1, "update", &chunk("I will "), &mut full);
+        turn.hear(2, "update", &chunk("look."), &mut full);
+        turn.hear(3, "update", &json!({ "update": { "sessionUpdate": "tool_call" } }), &mut full);
+        turn.hear(4, "update", &json!({ "update": { "sessionUpdate": "tool_call_update" } }), &mut full);
+        turn.hear(5, "update", &chunk("It is "), &mut full);
+        turn.hear(6, "update", &chunk("done."), &mut full);
+        assert_eq!((turn.said().as_str(), turn.tools), ("It is done.", 1));
+        assert_eq!(turn.talk.as_ref().unwrap().text(), "I will look.\nIt is done.");
+        turn.hear(7, "status", &json!({ "message": "bye" }), &mut full);
+        assert_eq!(turn.said(), "bye");
+        turn.hear(8, "clearance.decided", &json!({ "via": "policy", "status": "approved" }), &mut full);
+        turn.hear(9, "clearance.decided", &json!({ "via": "slack", "status": "approved" }), &mut full);
+        assert_eq!(turn.allowed, 1);
+        assert!(full.is_empty());
+    }
+
+    #[test]
+    fn a_long_speech_is_told_in_pieces_and_kept_short() {
+        let (mut turn, mut full) = (Turn::default(), Vec::new());
+        turn.hear(1, "update", &chunk(&"ä".repeat(MAX_TALK * 2 + 10)), &mut full);
+        assert_eq!(full.len(), 2);
+        assert_eq!(turn.talk.as_ref().unwrap().text().chars().count(), 10);
+        assert_eq!(turn.said().chars().count(), MAX_TALK * 2 + 10);
+        for _ in 0..1000 {
+            turn.hear(2, "update", &chunk(&"x".repeat(1000)), &mut full);
+            full.clear();
+        }
+        assert!(turn.said().chars().count() <= MAX_SAID);
+    }
+
+    #[test]
+    fn secrets_are_hidden() {
+        let (mut turn, mut full) = (Turn::default(), Vec::new());
+        let secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+        turn.hear(1, "status", &json!({ "message": format!("token {secret}") }), &mut full);
+        assert!(!turn.said().contains(secret) && !turn.talk.unwrap().text().contains(secret));
+    }
+}

@@ -1,0 +1,63 @@
+//! `intercom slack`: what Slack has to know about us, and what is missing.
+
+use serde::Deserialize;
+
+use super::checks::{self, Check};
+use super::url::url;
+use super::{Context, doctor, out};
+use crate::bridge::slack::doctor::{Finding, check};
+use crate::bridge::slack::manifest::MANIFEST;
+use crate::config;
+
+/// Set up Slack: the app's manifest, and what is missing
+#[derive(Debug, clap::Args)]
+#[command(after_help = "docs/SLACK.md leads from nothing to the first approval in ten minutes.")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Print the manifest of the Slack app, to be pasted into Slack's page for new apps
+    Manifest,
+    /// Check everything from the tokens to the channel, and say what is missing
+    Doctor,
+}
+
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    match args.verb {
+        Verb::Manifest => out::print(MANIFEST.trim_end()),
+        Verb::Doctor => {
+            let config = config::load(Some(&cx.paths.config), cx.paths.config_explicit)?;
+            let daemon = daemon(cx).await;
+            let mut found: Vec<Check> = check(&config).await.into_iter().map(shown).collect();
+            found.extend(daemon);
+            doctor::report(&found, cx)
+        }
+    }
+}
+
+fn shown(finding: Finding) -> Check {
+    let Finding { name, detail, hint } = finding;
+    match hint {
+        None => Check::ok(&name, detail),
+        Some(hint) => Check::wrong(&name, detail, hint),
+    }
+}
+
+/// How the running daemon sees it.
+pub(super) async fn daemon(cx: &Context) -> Option<Check> {
+    #[derive(Deserialize)]
+    struct Health {
+        #[serde(default)]
+        bridges: std::collections::BTreeMap<String, String>,
+    }
+    let health: Health = cx.client.get(&url(&["health"], &[])).await.ok()?.parse().ok()?;
+    let words = health.bridges.get("slack")?;
+    Some(match words.as_str() {
+        "ok" => Check::ok(checks::SLACK, "the daemon is connected"),
+        "connecting" => Check::warning(checks::SLACK, "the daemon is connecting", "look again in a moment"),
+        words => Check::wrong(checks::SLACK, words, "`intercom slack doctor` says what to do"),
+    })
+}
