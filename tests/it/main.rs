@@ -22,6 +22,9 @@ mod process;
 mod protocol_doc;
 mod serve;
 mod sessions;
+#[path = "../fixtures/slack.rs"]
+mod slack;
+mod slack_fake;
 mod stalls;
 mod survive;
 mod trees;

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::harness::{Daemon, INTERCOM, of_kind, wait_turns};
 
 /// Installed by `scripts/peers`.
-fn peer(name: &str) -> PathBuf {
+pub(crate) fn peer(name: &str) -> PathBuf {
     let target = Path::new(INTERCOM).ancestors().nth(2).unwrap();
     let path = target.join("peers/bin").join(name);
     assert!(path.exists(), "{} is missing: run `scripts/peers`", path.display());

@@ -1,0 +1,256 @@
+//! The Slack of our tests, checked with Slack's own SDKs: what they can live with is not only our reading of the
+//! documentation. No daemon is needed.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use serde_json::{Value, json};
+
+use crate::harness::{PATIENCE, http_over};
+use crate::peers::peer;
+use crate::slack::{APP_TOKEN, BOT_TOKEN, BOT_USER, CHANNEL, FakeSlack};
+
+/// An app on one of the SDKs: see the tables at the top of `tests/peers/python/slack.py`.
+struct App {
+    child: Child,
+    lines: Receiver<Value>,
+    seen: Vec<Value>,
+}
+
+impl App {
+    fn start(slack: &FakeSlack, name: &str) -> Self {
+        let mut child = Command::new(peer(name))
+            .env("SLACK_API_URL", slack.api_url())
+            .env("SLACK_APP_TOKEN", APP_TOKEN)
+            .env("SLACK_BOT_TOKEN", BOT_TOKEN)
+            .env("no_proxy", "127.0.0.1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, lines) = channel();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                sender.send(serde_json::from_str(&line).unwrap_or_else(|_| json!(line))).ok(); // the test may be over
+            }
+        });
+        Self { child, lines, seen: Vec::new() }
+    }
+
+    /// The next line like this, whatever comes before.
+    #[track_caller]
+    fn wait(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let Ok(line) = self.lines.recv_timeout(PATIENCE) else {
+                panic!("no {what}; seen: {:#?}", self.seen)
+            };
+            self.seen.push(line.clone());
+            assert!(line["failed"].is_null(), "{line}");
+            if fits(&line) {
+                return line;
+            }
+        }
+    }
+
+    #[track_caller]
+    fn hello(&mut self) -> Value {
+        self.wait("hello", |line| line["hello"].is_object())
+    }
+
+    #[track_caller]
+    fn did(&mut self, job: &str) -> Value {
+        self.wait(job, |line| line["did"] == job)
+    }
+
+    #[track_caller]
+    fn got(&mut self, envelope: &str, kind: &str) -> Value {
+        self.wait(kind, |line| line["got"] == envelope && (kind.is_empty() || line["kind"] == kind))
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        self.child.kill().ok(); // it may have ended by itself
+        self.child.wait().unwrap();
+    }
+}
+
+const APPS: [&str; 2] = ["slack-python", "slack-node"];
+
+#[test]
+fn the_calls_of_both_sdks_have_their_effect() {
+    for name in APPS {
+        let slack = FakeSlack::start();
+        let mut app = App::start(&slack, name);
+        app.hello();
+        slack.wait_connected(1);
+
+        slack.slash("U1", CHANNEL, "post").wait_acked();
+        let ts = app.did("post")["ts"].as_str().unwrap().to_owned();
+        let card = slack.message_with(|message| message.ts == ts);
+        assert_eq!(card.versions.len(), 2, "{name}");
+        assert_eq!((card.versions[0].text.as_str(), card.text.as_str()), ("a card", "a card, changed"));
+        assert!(card.blocks[0]["block_id"].is_string(), "{}", card.blocks);
+        assert_eq!(slack.thread(&ts).len(), 4);
+
+        let asked = slack.slash("U1", CHANNEL, "modal");
+        app.did("modal");
+        let view = slack.views().pop().unwrap();
+        assert_eq!((view.user.as_str(), view.body["callback_id"].as_str()), ("U1", Some("why")));
+        assert_eq!(
+            api(&slack, "views.open", &json!({ "trigger_id": asked.trigger_id, "view": view.body }))["error"],
+            "exchanged_trigger_id"
+        );
+
+        slack.slash("U2", CHANNEL, "home");
+        app.did("home");
+        assert_eq!(slack.home("U2").unwrap().body["type"], "home");
+
+        slack.slash("U1", CHANNEL, "upload");
+        app.did("upload");
+        let file = slack.files().pop().unwrap();
+        assert_eq!((file.title.as_str(), file.content.as_deref()), ("Notes", Some(&b"all of the notes"[..])));
+        let shared = slack.message_with(|message| !message.files.is_empty());
+        assert_eq!((shared.thread_ts.as_deref(), shared.text.as_str()), (Some(&*ts), "here"));
+
+        for n in 0..3 {
+            slack.say("U1", CHANNEL, None, &format!("word {n}"));
+        }
+        slack.slash("U1", CHANNEL, "read");
+        let read = app.did("read");
+        assert_eq!(
+            read["replies"],
+            json!(["a card, changed", "reply 0", "reply 1", "reply 2", "here"]),
+            "{name}"
+        );
+        assert_eq!(read["history"], json!(["word 2", "word 1", "word 0", "a card, changed"]), "{name}");
+        assert_eq!(read["user"], BOT_USER);
+
+        slack.slash("U1", CHANNEL, "quit");
+        assert!(app.child.wait().unwrap().success(), "{name}");
+        assert_eq!(slack.violations(), [] as [&str; 0], "{name}");
+    }
+}
+
+#[test]
+fn every_sort_of_envelope_reaches_both_sdks_and_is_acknowledged() {
+    for name in APPS {
+        let slack = FakeSlack::start();
+        let mut app = App::start(&slack, name);
+        let hello = app.hello();
+        if name == "slack-python" {
+            assert_eq!(hello["hello"]["connection_info"]["app_id"], "A0FAKE", "{hello}");
+        }
+        slack.slash("U1", CHANNEL, "post");
+        let ts = app.did("post")["ts"].as_str().unwrap().to_owned();
+        let card = slack.message_with(|message| message.ts == ts);
+
+        let clicked = slack.click("U1", &card, "allow");
+        let got = app.got("interactive", "block_actions")["body"].clone();
+        assert_eq!(
+            (got["actions"][0]["value"].as_str(), got["user"]["id"].as_str()),
+            (Some("yes"), Some("U1"))
+        );
+        assert_eq!(got["message"]["text"], "a card, changed");
+        clicked.wait_acked();
+
+        slack.slash("U1", CHANNEL, "modal");
+        app.did("modal");
+        let view = slack.views().pop().unwrap();
+        let submitted = slack.submit("U1", &view, &json!({ "reason": "because" }));
+        let got = app.got("interactive", "view_submission")["body"]["view"].clone();
+        assert_eq!(got["state"]["values"]["why"]["reason"]["value"], "because");
+        assert_eq!(got["private_metadata"], "m");
+        submitted.wait_acked();
+        slack.wait_until("the modal to close", |state| {
+            state.views.last().filter(|view| view.closed).map(drop)
+        });
+
+        slack.slash("U1", CHANNEL, "modal");
+        app.did("modal");
+        let closed = slack.close_view("U1", &slack.views().pop().unwrap()).unwrap();
+        app.got("interactive", "view_closed");
+        closed.wait_acked();
+
+        slack.slash("U1", CHANNEL, "home");
+        app.did("home");
+        let clicked = slack.click_view("U1", &slack.home("U1").unwrap(), "allow");
+        let got = app.got("interactive", "block_actions")["body"].clone();
+        assert_eq!(got["container"]["type"], "view");
+        clicked.wait_acked();
+        slack.shortcut("U1", &card, "explain").wait_acked();
+        assert_eq!(app.got("interactive", "message_action")["body"]["callback_id"], "explain");
+
+        let opened = slack.open_home("U1");
+        app.got("events_api", "app_home_opened");
+        opened.wait_acked();
+        let said = slack.say("U1", CHANNEL, Some(&ts), &format!("<@{BOT_USER}> hello"));
+        app.got("events_api", "app_mention");
+        let got = app
+            .wait("the message", |line| line["body"]["event"]["ts"] == said.ts && line["kind"] == "message");
+        assert_eq!(got["body"]["event"]["thread_ts"], ts);
+        said.wait_acked();
+        slack.edit("U1", &said.ts, "hello again").wait_acked();
+        app.wait("the edit", |line| line["body"]["event"]["message"]["text"] == "hello again");
+        slack.say_with_file("U1", Some(&ts), "see this", "log.txt").wait_acked();
+        app.wait("the file", |line| line["body"]["event"]["subtype"] == "file_share");
+        slack.other_bot_says(Some(&ts), "beep").wait_acked();
+        app.wait("the other app", |line| line["body"]["event"]["bot_id"] == "B0OTHER");
+        assert_eq!(slack.violations(), [] as [&str; 0], "{name}");
+    }
+}
+
+#[test]
+fn both_sdks_come_back_after_a_disconnect_and_after_a_broken_network() {
+    for name in APPS {
+        let slack = FakeSlack::start();
+        let mut app = App::start(&slack, name);
+        app.hello();
+        for reason in ["warning", "refresh_requested"] {
+            slack.send_disconnect(reason);
+            app.hello();
+            slack.wait_connected(1);
+        }
+        slack.say("U1", CHANNEL, None, "after the disconnect").wait_acked();
+        app.wait("what was said", |line| line["body"]["event"]["text"] == "after the disconnect");
+
+        slack.drop_sockets();
+        slack.wait_until("no socket", |state| state.sockets.is_empty().then_some(()));
+        let said = slack.say("U1", CHANNEL, None, "into the void");
+        let clickless = slack.slash("U1", CHANNEL, "post");
+        app.hello();
+        let got = app.wait("what was said", |line| line["body"]["event"]["text"] == "into the void");
+        assert_eq!(got["retry"], 1, "{name}");
+        said.wait_acked();
+        assert!(clickless.failed(), "a command without a socket fails at once");
+        assert_eq!(slack.failed_clicks().len(), 1);
+    }
+}
+
+/// A call as any HTTP client makes it.
+fn api(slack: &FakeSlack, method: &str, args: &Value) -> Value {
+    let (status, body) = post(slack, method, Some(BOT_TOKEN), args);
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+fn post(slack: &FakeSlack, method: &str, token: Option<&str>, args: &Value) -> (u16, String) {
+    let url = slack.api_url();
+    let host = url.strip_prefix("http://").unwrap().strip_suffix("/api").unwrap();
+    post_to(host, &format!("/api/{method}"), token, args)
+}
+
+fn post_to(host: &str, path: &str, token: Option<&str>, args: &Value) -> (u16, String) {
+    let body = args.to_string();
+    let auth = token.map_or(String::new(), |token| format!("authorization: Bearer {token}\r\n"));
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{auth}content-type: application/json\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    let stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    http_over(stream, &head, body.as_bytes())
+}
