@@ -1,14 +1,17 @@
 //! The Slack of our tests, checked with Slack's own SDKs: what they can live with is not only our reading of the
 //! documentation. No daemon is needed.
 
+mod rules;
+
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, http_over};
+use crate::harness::{PATIENCE, http_over, run};
 use crate::peers::peer;
 use crate::slack::{APP_TOKEN, BOT_TOKEN, BOT_USER, CHANNEL, FakeSlack};
 
@@ -237,9 +240,7 @@ fn api(slack: &FakeSlack, method: &str, args: &Value) -> Value {
 }
 
 fn post(slack: &FakeSlack, method: &str, token: Option<&str>, args: &Value) -> (u16, String) {
-    let url = slack.api_url();
-    let host = url.strip_prefix("http://").unwrap().strip_suffix("/api").unwrap();
-    post_to(host, &format!("/api/{method}"), token, args)
+    post_to(&host(slack), &format!("/api/{method}"), token, args)
 }
 
 fn post_to(host: &str, path: &str, token: Option<&str>, args: &Value) -> (u16, String) {
@@ -253,4 +254,63 @@ fn post_to(host: &str, path: &str, token: Option<&str>, args: &Value) -> (u16, S
     let stream = TcpStream::connect(host).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     http_over(stream, &head, body.as_bytes())
+}
+
+fn host(slack: &FakeSlack) -> String {
+    slack.api_url().strip_prefix("http://").unwrap().strip_suffix("/api").unwrap().to_owned()
+}
+
+#[test]
+fn slacks_own_models_tell_good_payloads_from_bad_ones() {
+    let slack = FakeSlack::start();
+    let dir = tempfile::tempdir().unwrap();
+    let good = dir.path().join("good.jsonl");
+    slack.write_payloads_to(&good);
+    let text = |kind: &str, text: &str| json!({ "type": kind, "text": text });
+    let blocks = json!([
+        { "type": "header", "text": text("plain_text", "Head") },
+        { "type": "section", "text": text("mrkdwn", "*bold*"), "fields": [text("mrkdwn", "a")],
+          "accessory": { "type": "overflow", "action_id": "more",
+            "options": [{ "text": text("plain_text", "One"), "value": "1" }] } },
+        { "type": "context", "elements": [text("mrkdwn", "small")] },
+        { "type": "rich_text", "elements": [
+            { "type": "rich_text_preformatted", "elements": [{ "type": "text", "text": "code" }] },
+            { "type": "rich_text_list", "style": "bullet", "elements": [
+                { "type": "rich_text_section", "elements": [{ "type": "text", "text": "item" }] } ] } ] },
+        { "type": "actions", "elements": [
+            { "type": "button", "text": text("plain_text", "Yes"), "action_id": "y", "style": "danger",
+              "confirm": { "title": text("plain_text", "Sure?"), "text": text("mrkdwn", "Really"),
+                "confirm": text("plain_text", "Yes"), "deny": text("plain_text", "No") } } ] },
+        { "type": "divider" },
+    ]);
+    assert_eq!(
+        api(&slack, "chat.postMessage", &json!({ "channel": CHANNEL, "text": "a", "blocks": blocks }))["ok"],
+        true
+    );
+    let home = json!({ "type": "home", "blocks": [{ "type": "divider" }] });
+    assert_eq!(api(&slack, "views.publish", &json!({ "user_id": "U1", "view": home }))["ok"], true);
+    let validate = |file: &Path| run(Command::new(peer("slack-validate")).arg(file));
+    assert_eq!(validate(&good).ok().stdout, "2 payloads, 7 blocks: ok\n");
+
+    let bad = [
+        json!({ "blocks": [{ "type": "banner" }] }),
+        json!({ "blocks": [{ "type": "divider", "colour": "red" }] }),
+        json!({ "blocks": [{ "type": "header", "text": text("plain_text", &"x".repeat(151)) }] }),
+        json!({ "blocks": [{ "type": "actions", "elements": [{ "type": "knob", "action_id": "a" }] }] }),
+        json!({ "blocks": [{ "type": "actions", "elements": [
+            { "type": "button", "text": text("plain_text", &"x".repeat(76)), "action_id": "a" }] }] }),
+        json!({ "blocks": [{ "type": "rich_text", "elements": [
+            { "type": "rich_text_section", "elements": [{ "type": "blink", "text": "a" }] }] }] }),
+        json!({ "view": { "type": "modal", "title": text("plain_text", &"x".repeat(25)), "blocks": [{ "type": "divider" }] } }),
+    ];
+    for body in &bad {
+        let file = dir.path().join("bad.jsonl");
+        std::fs::write(&file, format!("{}\n", json!({ "method": "chat.postMessage", "body": body })))
+            .unwrap();
+        let ran = validate(&file);
+        assert_eq!(ran.code, 1, "{body}: {ran:?}");
+        assert!(ran.stdout.contains("1 of 1 payloads failed") && ran.stderr.is_empty(), "{ran:?}");
+    }
+    std::fs::write(dir.path().join("none.jsonl"), "").unwrap();
+    assert_eq!(validate(&dir.path().join("none.jsonl")).code, 1);
 }

@@ -37,6 +37,13 @@ def validate(thing, at):
         raise Failure(f"{at}: {error}") from error
 
 
+def known(parsed, data, at):
+    """The SDK leaves out what it does not know, and says so only in the log."""
+    unknown = set(data) - set(parsed.attributes)
+    if unknown:
+        raise Failure(f"{at}: the SDK does not know {sorted(unknown)} of {data.get('type')!r}")
+
+
 def element(data, at):
     """What is inside of a block: an element, or a text."""
     kind = data.get("type")
@@ -47,6 +54,7 @@ def element(data, at):
     if parsed is None:
         raise Failure(f"{at}: the SDK does not know the element {kind!r}")
     validate(parsed, at)
+    known(parsed, data, at)
     if isinstance(data.get("confirm"), dict):
         validate(ConfirmObject.parse(dict(data["confirm"])), f"{at}.confirm")
     for option in data.get("options") or []:
@@ -77,10 +85,7 @@ def block(data, at):
     if parsed is None:
         raise Failure(f"{at}: the SDK does not know the block {data.get('type')!r}")
     validate(parsed, at)
-    if parsed.get_non_null_attributes() if hasattr(parsed, "get_non_null_attributes") else False:
-        unknown = set(data) - set(parsed.to_dict())
-        if unknown:
-            raise Failure(f"{at}: the SDK does not know {sorted(unknown)} of {data.get('type')!r}")
+    known(parsed, data, at)
     if data["type"] == "rich_text":
         rich(data, at)
         return
