@@ -115,6 +115,8 @@ fn the_calls_of_both_sdks_have_their_effect() {
         app.did("upload");
         let file = slack.files().pop().unwrap();
         assert_eq!((file.title.as_str(), file.content.as_deref()), ("Notes", Some(&b"all of the notes"[..])));
+        let again = json!({ "files": [{ "id": file.id }], "channel_id": CHANNEL });
+        assert_eq!(api(&slack, "files.completeUploadExternal", &again)["error"], "file_not_found");
         let shared = slack.message_with(|message| !message.files.is_empty());
         assert_eq!((shared.thread_ts.as_deref(), shared.text.as_str()), (Some(&*ts), "here"));
 
@@ -179,7 +181,7 @@ fn every_sort_of_envelope_reaches_both_sdks_and_is_acknowledged() {
 
         slack.slash("U1", CHANNEL, "home");
         app.did("home");
-        let clicked = slack.click_view("U1", &slack.home("U1").unwrap(), "allow");
+        let clicked = slack.click_view_value("U1", &slack.home("U1").unwrap(), "allow", "yes");
         let got = app.got("interactive", "block_actions")["body"].clone();
         assert_eq!(got["container"]["type"], "view");
         clicked.wait_acked();

@@ -20,6 +20,22 @@ fn say(slack: &FakeSlack, text: &str) -> Value {
     api(slack, "chat.postMessage", &json!({ "channel": CHANNEL, "text": text }))
 }
 
+/// All that comes back before the end, headers included.
+fn raw(slack: &FakeSlack, method: &str, args: &Value) -> String {
+    let body = args.to_string();
+    let head = format!(
+        "POST /api/{method} HTTP/1.1\r\nhost: slack\r\nconnection: close\r\nauthorization: Bearer {BOT_TOKEN}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(host(slack)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 /// A socket without an SDK, which acknowledges only what it is told to.
 struct Raw(tungstenite::WebSocket<TcpStream>);
 
@@ -70,6 +86,8 @@ fn tokens_and_methods_are_looked_at() {
     assert_eq!(code("apps.connections.open", Some(BOT_TOKEN)).as_deref(), Some("not_allowed_token_type"));
     assert_eq!(code("chat.postMessage", Some(APP_TOKEN)).as_deref(), Some("not_allowed_token_type"));
     assert_eq!(code("chat.shout", Some(BOT_TOKEN)).as_deref(), Some("unknown_method"));
+    slack.set_scopes("chat:write");
+    assert!(raw(&slack, "auth.test", &json!({})).contains("x-oauth-scopes: chat:write\r\n"));
     // As Slack does it: only the fields of forms are seen here.
     let upload = json!({ "filename": "a", "length": 1 });
     assert_eq!(error(&slack, "files.getUploadURLExternal", &upload).as_deref(), Some("invalid_arguments"));
@@ -111,7 +129,22 @@ fn messages_channels_threads_and_reactions_are_as_in_slack() {
     assert_eq!((since(false), since(true)), (1, 2));
     let link = api(&slack, "chat.getPermalink", &json!({ "channel": CHANNEL, "message_ts": ts }));
     assert!(link["permalink"].as_str().unwrap().ends_with(&ts.replace('.', "")), "{link}");
+    let update = |more: Value| {
+        let mut args = json!({ "channel": CHANNEL, "ts": ts });
+        args.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        api(&slack, "chat.update", &args)["message"]["blocks"].is_array()
+    };
+    assert!(update(json!({ "text": "a", "blocks": [{ "type": "divider" }] })));
+    assert!(
+        update(json!({ "metadata": { "event_type": "a", "event_payload": {} } })),
+        "what is not named stays"
+    );
+    assert!(!update(json!({ "text": "b" })), "a text alone takes the blocks away");
+    let lost = json!({ "channel": CHANNEL, "cursor": "next_ts:1.2" });
+    assert_eq!(error("conversations.history", lost).as_deref(), Some("invalid_cursor"));
     assert_eq!(error("chat.delete", json!({ "channel": CHANNEL, "ts": ts })), None);
+    let reply = json!({ "channel": CHANNEL, "thread_ts": ts, "text": "too late" });
+    assert_eq!(error("chat.postMessage", reply).as_deref(), Some("thread_not_found"));
     assert_eq!(
         error("chat.delete", json!({ "channel": CHANNEL, "ts": ts })).as_deref(),
         Some("message_not_found")
@@ -147,7 +180,9 @@ fn calls_fail_in_the_way_that_was_asked_for() {
         post(&slack, "chat.postMessage", Some(BOT_TOKEN), &body)
     };
     assert_eq!(status(Fault::Status(503)).0, 503);
-    assert_eq!(status(Fault::RateLimited { retry_after_seconds: 7 }).0, 429);
+    slack.fail("*", Fault::RateLimited { retry_after_seconds: 7 }, 1);
+    let limited = raw(&slack, "chat.postMessage", &body);
+    assert!(limited.starts_with("HTTP/1.1 429") && limited.contains("retry-after: 7\r\n"), "{limited}");
     assert!(status(Fault::Error("fatal_error")).1.contains("fatal_error"));
     assert!(status(Fault::Garbage).1.starts_with("<html>"));
     assert_eq!(slack.messages().len(), 0);
@@ -156,18 +191,7 @@ fn calls_fail_in_the_way_that_was_asked_for() {
     let closed = |fault: Fault| {
         slack.fail("*", fault, 1);
         let before = slack.messages().len();
-        let text = body.to_string();
-        let head = format!(
-            "POST /api/chat.postMessage HTTP/1.1\r\nhost: slack\r\nauthorization: Bearer {BOT_TOKEN}\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n{text}",
-            text.len()
-        );
-        let mut stream = TcpStream::connect(host(&slack)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        assert_eq!(answer, b"", "no answer at all");
+        assert_eq!(raw(&slack, "chat.postMessage", &body), "", "no answer at all");
         slack.messages().len() - before
     };
     assert_eq!(closed(Fault::CloseBefore), 0);
