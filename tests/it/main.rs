@@ -24,6 +24,7 @@ mod serve;
 mod sessions;
 #[path = "../fixtures/slack.rs"]
 mod slack;
+mod slack_bridge;
 mod slack_fake;
 mod stalls;
 mod survive;
