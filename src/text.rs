@@ -15,6 +15,11 @@ pub fn clean_block(text: &str) -> String {
     sanitize(text, "\n", "    ")
 }
 
+/// Several lines as they are: only what nobody could see is shown.
+pub fn visible(text: &str) -> String {
+    sanitize(text, "\n", "\t")
+}
+
 /// `clean_block`, with every line indented, so that it cannot pass for one of ours.
 pub fn indented(text: &str) -> String {
     let mut block = String::new();

@@ -85,7 +85,8 @@ impl Slack {
             Ok(web) => Arc::new(web),
             Err(why) => {
                 tracing::error!(why, "Slack is configured and cannot be used; everything else works");
-                self.conditions.set("slack", Condition { words: why, figures: Vec::new() });
+                let figures = vec![("connected", link::CONNECTED, 0)];
+                self.conditions.set("slack", Condition { words: why, figures });
                 return;
             }
         };
@@ -107,8 +108,10 @@ impl Slack {
             store: store.clone(),
             bell: self.bell,
             outbox: Arc::clone(&outgoing),
-            actor: actor.clone(),
+            homes: Arc::default(),
         };
+        let homes = Arc::clone(&teller.homes);
+        tasks.spawn(refresh(actor.clone(), homes, closing.clone()));
         tasks.spawn(look(Arc::clone(&web), link.clone(), closing.clone()));
         tasks.spawn(socket.run(closing.clone()));
         tasks.spawn(Inbox { store: store.clone(), actor, bell: incoming }.run(closing.clone()));
@@ -126,18 +129,33 @@ async fn look(web: Arc<Web>, link: Link, closing: CancellationToken) {
             match web.who().await {
                 Ok(who) => {
                     tracing::info!(team = who.team, bot = who.user, id = who.user_id, "Slack knows us");
-                    for (scope, what) in who.missing() {
+                    let missing = who.missing();
+                    for (scope, what) in &missing {
                         tracing::warn!(scope, "the Slack app lacks a scope, {what}");
                     }
+                    let scopes: Vec<&str> = missing.iter().map(|(scope, _)| *scope).collect();
+                    link.lacks((!scopes.is_empty()).then(|| scopes.join(", ")));
+                    link.known();
                     return;
                 }
                 Err(trouble) => {
                     tracing::warn!(%trouble, advice = trouble.advice(), "Slack does not say who we are");
-                    link.trouble(&trouble);
+                    link.trouble(link::WHO, &trouble);
                 }
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     };
     closing.run_until_cancelled(looking).await;
+}
+
+/// Homes that people look at are kept up to date, one refresh at a time.
+async fn refresh(actor: Actor, bell: Arc<Notify>, closing: CancellationToken) {
+    let refreshing = async {
+        loop {
+            bell.notified().await;
+            actor.refresh_homes().await;
+        }
+    };
+    closing.run_until_cancelled(refreshing).await;
 }

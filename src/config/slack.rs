@@ -126,8 +126,8 @@ pub(super) fn validate(config: &Config) -> Checked {
     }
     known(&at, "ping", &slack.ping, config)?;
     known(&at, "escalate_to", &slack.escalate_to, config)?;
-    if slack.escalate_after.is_some() && slack.escalate_after().is_none_or(|after| after.as_secs() < 10) {
-        return problem(at.key("escalate_after"), "must be a time such as \"15m\", 10 seconds or more");
+    if slack.escalate_after.is_some() && slack.escalate_after().is_none_or(|after| after.is_zero()) {
+        return problem(at.key("escalate_after"), "must be a time such as \"15m\"");
     }
     if slack.escalate_after.is_some() == slack.escalate_to.is_empty() {
         return problem(at.key("escalate_after"), "`escalate_after` and `escalate_to` go together");

@@ -86,6 +86,16 @@ fn access(config: &Config) -> Checked {
         if operator.uid.is_some() && earlier.iter().any(|other| other.uid == operator.uid) {
             problem(at.key("uid"), "another operator has this uid")?;
         }
+        let user = |id: &String| {
+            id.starts_with(['U', 'W'])
+                && id.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
+        };
+        if operator.slack.as_ref().is_some_and(|id| !user(id)) {
+            problem(
+                at.key("slack"),
+                "must be a user's id such as \"U012AB3CD\": `/intercom whoami` tells it",
+            )?;
+        }
         if operator.slack.is_some() && earlier.iter().any(|other| other.slack == operator.slack) {
             problem(at.key("slack"), "another operator has this Slack id")?;
         }

@@ -10,6 +10,7 @@ use crate::slack::{APP_TOKEN, BOT_TOKEN, CHANNEL, FakeSlack, Message};
 
 mod cards;
 mod people;
+mod soak;
 mod speed;
 mod trouble;
 
@@ -101,6 +102,7 @@ impl Office {
     fn restart(self, signal: Signal) -> Self {
         let Self { slack, daemon } = self;
         let (dir, _) = daemon.end(signal);
+        slack.wait_until("nobody to be there", |state| state.sockets.is_empty().then_some(()));
         let daemon = Daemon::start_in(dir, &[], &tokens());
         Self { slack, daemon }
     }

@@ -20,7 +20,7 @@ use super::sender::Wanted;
 use super::web::{Trouble, Web};
 use crate::bridge::api::Person;
 use crate::bridge::api::inside::Answer;
-use crate::domain::{Audited, Json, Time};
+use crate::domain::{Audited, Json, SessionId, Time};
 use crate::store::{SlackWant, Store};
 
 /// A private answer is worth this many attempts; it is kept nowhere.
@@ -28,6 +28,7 @@ const TRIES: usize = 4;
 const FIRST_WAIT: Duration = Duration::from_millis(300);
 /// A stranger who talks in a thread is told once in a while.
 const TOLD_FOR: Duration = Duration::from_mins(10);
+const REPLY: &str = "reply";
 /// Homes that were looked at are kept up to date for a while.
 const LOOKED_FOR: Duration = Duration::from_mins(30);
 
@@ -105,18 +106,17 @@ impl Actor {
                 let Some(thread) = self.thread_of(said).await? else { return Ok(()) };
                 let desk = Desk::of_said(said);
                 let Some(who) = self.seat().operator(&said.user) else {
-                    self.stranger(&desk, &said.user, "reply").await;
+                    self.stranger(&desk, &said.user, REPLY).await;
                     return Ok(());
                 };
                 let done = self.said(&who, key, said, &thread, &desk).await;
                 return self.or_sorry(done, &desk, last).await;
             }
             Deed::HomeOpened { user } => {
-                self.0
-                    .homes
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .insert(user.clone(), Instant::now());
+                if self.seat().operator(user).is_some() {
+                    let mut homes = self.0.homes.lock().unwrap_or_else(PoisonError::into_inner);
+                    homes.insert(user.clone(), Instant::now());
+                }
                 self.publish_home(user).await;
                 return Ok(());
             }
@@ -157,23 +157,30 @@ impl Actor {
         done
     }
 
-    /// Not an operator: told privately, and written down.
+    /// Not an operator: told privately, and written down. People who talk to each other in a thread are not told, and not
+    /// written down, with every word.
     async fn stranger(&self, desk: &Desk, user: &str, what: &str) {
-        let data = Json::of(&json!({ "slack": user, "what": what, "via": "slack" }));
-        let (action, by) = ("access.refused".to_owned(), format!("slack {user}"));
-        let entry = Audited { at: Time::now(), action, by, session: None, data };
-        if let Err(error) = self.0.store.audit(entry).await {
-            tracing::error!(%error, user, what, "the audit could not be written");
+        if what == REPLY && !self.is_news(&format!("{user} {:?}", desk.thread)) {
+            return;
         }
-        if what == "reply" {
-            let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
-            told.retain(|_, at| at.elapsed() < TOLD_FOR);
-            if told.insert(format!("{user} {:?}", desk.thread), Instant::now()).is_some() {
-                return;
-            }
-        }
+        self.record(&format!("slack {user}"), &json!({ "slack": user, "what": what, "via": "slack" })).await;
         let words = "You are not an operator here, so nothing was done. Whoever runs intercom can add your Slack id: ";
         self.say(desk, Words::new(words).and(Words::said(user).code())).await;
+    }
+
+    fn is_news(&self, who: &str) -> bool {
+        let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|_, at| at.elapsed() < TOLD_FOR);
+        told.insert(who.to_owned(), Instant::now()).is_none()
+    }
+
+    /// A refusal.
+    async fn record(&self, by: &str, data: &Value) {
+        let (action, by) = ("access.refused".to_owned(), by.to_owned());
+        let entry = Audited { at: Time::now(), action, by, session: None, data: Json::of(data) };
+        if let Err(error) = self.0.store.audit(entry).await {
+            tracing::error!(%error, %data, "the audit could not be written");
+        }
     }
 
     async fn say(&self, desk: &Desk, words: Words) {
@@ -239,12 +246,7 @@ impl Actor {
             _ => Words::said(&answer.why()),
         };
         if answer.status == 403 {
-            let data = Json::of(&json!({ "why": answer.why(), "via": "slack" }));
-            let (action, by) = ("access.refused".to_owned(), who.name.clone());
-            let entry = Audited { at: Time::now(), action, by, session: None, data };
-            if let Err(error) = self.0.store.audit(entry).await {
-                tracing::error!(%error, "the audit could not be written");
-            }
+            self.record(&who.name, &json!({ "why": answer.why(), "via": "slack" })).await;
         }
         self.say(desk, words).await;
         Ok(false)
@@ -259,6 +261,10 @@ impl Actor {
         key: &str,
     ) -> Result<bool, Again> {
         let answer = self.seat().post(who, path, body, key).await;
+        if answer.is_ok() && answer.body["delivery"] == "failed" {
+            let cause = answer.body["delivery_cause"].as_str().unwrap_or("its agent has gone");
+            self.say(desk, Words::new("It did not reach the agent: ").and(Words::said(cause))).await;
+        }
         self.settle(who, desk, answer).await
     }
 
@@ -270,20 +276,11 @@ impl Actor {
     }
 
     /// A reaction says that a reply was taken.
-    async fn react(&self, key: String, said: &Said, name: &str) -> Result<(), Again> {
+    async fn react(&self, key: String, session: SessionId, said: &Said, name: &str) -> Result<(), Again> {
         let wanted = Wanted::Reaction { of: said.ts.clone(), name: name.to_owned(), instead_of: None }.text();
         let (channel, memo) = (said.channel.clone(), String::new());
-        self.want(SlackWant {
-            key,
-            session: None,
-            channel,
-            thread: None,
-            wanted,
-            open: false,
-            memo,
-            again: false,
-        })
-        .await
+        let (session, thread) = (Some(session), None);
+        self.want(SlackWant { key, session, channel, thread, wanted, open: false, memo, again: false }).await
     }
 
     /// A form; if it does not open, what to type instead.

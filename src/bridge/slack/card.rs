@@ -32,7 +32,7 @@ pub(super) use home::home;
 pub(super) use question::question;
 pub(super) use stall::stall;
 pub(super) use status::status;
-pub(super) use talk::{help, note, talk, turn};
+pub(super) use talk::{Did, help, note, talk, turn};
 
 /// More would be noise, and who is called by everything looks at nothing.
 const MOST_CALLED: usize = 10;

@@ -84,6 +84,10 @@ pub(super) enum Envelope {
     Disconnect {
         reason: String,
     },
+    /// To be acknowledged and forgotten: what a bot says, most often we ourselves, is nobody's wish.
+    Echo {
+        envelope: String,
+    },
     /// To be acknowledged; the key is the same when it is delivered again.
     Deed {
         envelope: String,
@@ -107,6 +111,12 @@ pub(super) fn envelope(frame: &str) -> Envelope {
         _ => {}
     }
     let Some(envelope) = text(&value, "/envelope_id") else { return Envelope::Other };
+    let event = &value["payload"]["event"];
+    if value["type"] == "events_api"
+        && (event["bot_id"].is_string() || event["message"]["bot_id"].is_string())
+    {
+        return Envelope::Echo { envelope };
+    }
     // Envelope ids are new with each delivery; what they are about is not.
     let known = ["/payload/event_id", "/payload/trigger_id", "/payload/view/hash"];
     let named = known.into_iter().find_map(|pointer| text(&value, pointer).map(|id| (pointer, id)));
@@ -256,6 +266,8 @@ mod tests {
         assert_eq!(super::envelope(r#"{"type":"hello"}"#), Envelope::Hello);
         assert_eq!(super::envelope("no json"), Envelope::Other);
         assert_eq!(super::envelope(r#"{"type":"new","x":1}"#), Envelope::Other);
+        let echo = r#"{"type":"events_api","envelope_id":"e","payload":{"event":{"bot_id":"B1"}}}"#;
+        assert_eq!(super::envelope(echo), Envelope::Echo { envelope: "e".to_owned() });
         let disconnect = r#"{"type":"disconnect","reason":"warning"}"#;
         assert_eq!(super::envelope(disconnect), Envelope::Disconnect { reason: "warning".to_owned() });
     }

@@ -2,9 +2,11 @@
 //! ends is done by the next one.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -71,7 +73,7 @@ impl Inbox {
             tokio::select! {
                 () = self.bell.notified() => {}
                 Some(done) = tasks.join_next() => {
-                    let Ok((lane, key)) = done else { continue }; // a panic is in the trace; the frame stays for later
+                    let Ok((lane, key)) = done else { continue }; // nothing in it panics or is cancelled
                     lanes.known.remove(&key);
                     match lanes.waiting.get_mut(&lane).and_then(VecDeque::pop_front) {
                         Some((key, deed)) => self.begin(&mut tasks, lane, key, deed),
@@ -89,8 +91,15 @@ impl Inbox {
         tasks.spawn(async move {
             for attempt in 1..=TRIES {
                 // The same key as before: what was done already is not done again.
-                if actor.act(&key, &deed, attempt == TRIES).await.is_ok() {
-                    break;
+                let acting = AssertUnwindSafe(actor.act(&key, &deed, attempt == TRIES)).catch_unwind();
+                match acting.await {
+                    Ok(Err(_)) => {}
+                    Ok(Ok(())) => break,
+                    // A bug: what sets it off must not set it off again, nor keep its thread for ever.
+                    Err(_) => {
+                        tracing::error!(key, "what somebody did in Slack could not be worked off");
+                        break;
+                    }
                 }
                 tokio::time::sleep(BREATHER).await;
             }

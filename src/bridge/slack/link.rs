@@ -11,6 +11,11 @@ use crate::bridge::condition::{Condition, Conditions};
 /// A connection is refreshed every now and then; that is no trouble.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// The question who we are, among what can be in trouble.
+pub(super) const WHO: &str = "auth.test";
+/// What the figure says that alerts look at.
+pub(super) const CONNECTED: &str = "Whether Slack is connected.";
+
 #[derive(Debug, Clone)]
 pub(super) struct Link(Arc<Inner>);
 
@@ -28,9 +33,11 @@ struct State {
     lost_at: Option<Instant>,
     /// Why there is none, as far as we know.
     why: Option<String>,
-    /// Why messages are not taken.
-    trouble: Option<String>,
-    backlog: usize,
+    /// Which message is not taken, and why.
+    trouble: Option<(String, String)>,
+    /// Scopes that the app should have.
+    lacks: Option<String>,
+    backlog: u64,
     received: u64,
     sent: u64,
 }
@@ -41,6 +48,7 @@ impl Link {
             lost_at: Some(Instant::now()),
             why: None,
             trouble: None,
+            lacks: None,
             backlog: 0,
             received: 0,
             sent: 0,
@@ -86,18 +94,31 @@ impl Link {
         self.tell();
     }
 
-    pub(super) fn trouble(&self, trouble: &Trouble) {
+    /// A message, or something else that has a name, is not taken.
+    pub(super) fn trouble(&self, key: &str, trouble: &Trouble) {
         let advice = trouble.advice().map(|advice| format!(": {advice}")).unwrap_or_default();
-        self.state().trouble = Some(format!("{trouble}{advice}"));
+        self.state().trouble = Some((key.to_owned(), format!("{trouble}{advice}")));
         self.tell();
     }
 
-    pub(super) fn sent(&self) {
+    /// That others are taken does not mean that all is well.
+    pub(super) fn sent(&self, key: &str) {
         {
             let mut state = self.state();
             state.sent += 1;
-            state.trouble = None;
+            state.trouble.take_if(|(of, _)| of == key);
         }
+        self.tell();
+    }
+
+    /// We know who we are.
+    pub(super) fn known(&self) {
+        self.state().trouble.take_if(|(of, _)| of == WHO);
+        self.tell();
+    }
+
+    pub(super) fn lacks(&self, scopes: Option<String>) {
+        self.state().lacks = scopes;
         self.tell();
     }
 
@@ -106,7 +127,7 @@ impl Link {
         self.tell();
     }
 
-    pub(super) fn backlog(&self, backlog: usize) {
+    pub(super) fn backlog(&self, backlog: u64) {
         let mut state = self.state();
         if state.backlog == backlog {
             return;
@@ -127,21 +148,28 @@ impl Link {
         };
         let words = match (&state.lost_at, &state.trouble) {
             (Some(at), trouble) if at.elapsed() >= GRACE || state.why.is_some() => {
-                let why =
-                    state.why.as_ref().or(trouble.as_ref()).map(|why| format!(": {why}")).unwrap_or_default();
+                let why = state
+                    .why
+                    .as_ref()
+                    .or(trouble.as_ref().map(|(_, why)| why))
+                    .map(|why| format!(": {why}"))
+                    .unwrap_or_default();
                 format!("no connection for {} s{why}; {waiting}", at.elapsed().as_secs())
             }
             (Some(_), _) => "connecting".to_owned(),
-            (None, Some(trouble)) if state.backlog > 0 => {
+            (None, Some((_, trouble))) if state.backlog > 0 => {
                 format!("messages are not taken: {trouble}; {waiting}")
             }
-            (None, _) => "ok".to_owned(),
+            (None, _) => match &state.lacks {
+                Some(scopes) => format!("connected, but the app lacks {scopes}"),
+                None => "ok".to_owned(),
+            },
         };
         let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let figures = vec![
-            ("connected", "Whether Slack is connected.", u64::from(connections > 0)),
+            ("connected", CONNECTED, u64::from(connections > 0)),
             ("connections", "Connections to Slack.", number(connections)),
-            ("unsent", "Messages that Slack does not have yet as they should be.", number(state.backlog)),
+            ("unsent", "Messages that Slack does not have yet as they should be.", state.backlog),
             ("received", "Envelopes received from Slack since the start.", state.received),
             ("sent", "Messages and edits that Slack has taken since the start.", state.sent),
         ];
@@ -165,13 +193,18 @@ mod tests {
         link.connected(1);
         link.backlog(2);
         assert_eq!(words(), "ok");
-        link.trouble(&Trouble::Setup("not_in_channel".to_owned()));
+        link.trouble("a", &Trouble::Setup("not_in_channel".to_owned()));
         assert_eq!(
             words(),
             "messages are not taken: not_in_channel: invite the app to the channel: /invite @intercom; 2 messages wait"
         );
-        link.sent();
+        link.sent("b");
+        assert_ne!(words(), "ok");
+        link.sent("a");
         assert_eq!(words(), "ok");
+        link.lacks(Some("files:write".to_owned()));
+        assert_eq!(words(), "connected, but the app lacks files:write");
+        link.lacks(None);
         link.connected(0);
         assert_eq!(words(), "connecting");
     }

@@ -39,19 +39,32 @@ pub(super) struct Row {
     pub(super) place: i64,
     pub(super) key: String,
     pub(super) channel: String,
-    /// The key of the thread's root.
-    pub(super) thread: Option<String>,
-    /// Whether that is there already.
+    /// What is told in order: a thread, or something by itself.
+    pub(super) lane: String,
+    /// The thread that it belongs to is there, or it needs none.
     pub(super) rooted: bool,
-    /// It is there and only has to be edited.
-    pub(super) posted: bool,
+    pub(super) sort: Sort,
     /// It waits for somebody.
     pub(super) open: bool,
 }
 
+/// What has to be done with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Sort {
+    #[default]
+    Post,
+    Edit,
+    /// The root of a thread is edited: of all edits the least important ones.
+    Status,
+}
+
 impl Row {
+    fn is_post(&self) -> bool {
+        self.sort == Sort::Post
+    }
+
     fn is_status(&self) -> bool {
-        self.thread.is_none() && self.posted
+        self.sort == Sort::Status
     }
 }
 
@@ -126,10 +139,6 @@ impl Plan {
     }
 }
 
-fn lane(row: &Row) -> &str {
-    row.thread.as_deref().unwrap_or(&row.key)
-}
-
 impl Outbox {
     /// Takes what it plans as being on its way.
     pub(super) fn plan(&mut self, rows: &[Row], now: Instant) -> Plan {
@@ -140,8 +149,8 @@ impl Outbox {
         }
         let alone = self.failures >= DOWN;
         let mut heads: HashMap<&str, i64> = HashMap::new();
-        for row in rows.iter().filter(|row| !row.posted) {
-            let head = heads.entry(lane(row)).or_insert(row.place);
+        for row in rows.iter().filter(|row| row.is_post()) {
+            let head = heads.entry(&row.lane).or_insert(row.place);
             *head = row.place.min(*head);
         }
         let mut order: Vec<&Row> = rows.iter().collect();
@@ -150,16 +159,17 @@ impl Outbox {
             if self.flying.len() >= AT_ONCE || (alone && !self.flying.is_empty()) {
                 break;
             }
-            let its_turn = row.posted || (row.rooted && heads.get(lane(row)) == Some(&row.place));
-            let busy = self.flying.contains(&row.place) || (!row.posted && self.posting.contains(lane(row)));
+            let its_turn = !row.is_post() || (row.rooted && heads.get(row.lane.as_str()) == Some(&row.place));
+            let busy = self.flying.contains(&row.place)
+                || (row.is_post() && self.posting.contains(row.lane.as_str()));
             if !its_turn || busy {
                 continue;
             }
             match self.admit(row, now) {
                 Ok(()) => {
                     self.flying.insert(row.place);
-                    if !row.posted {
-                        self.posting.insert(lane(row).to_owned());
+                    if row.is_post() {
+                        self.posting.insert(row.lane.clone());
                     }
                     plan.send.push(row.clone());
                 }
@@ -173,7 +183,7 @@ impl Outbox {
         if let Some((until, _)) = self.waits.get(&row.place).filter(|(until, _)| *until > now) {
             return Err(*until);
         }
-        if !row.posted {
+        if row.is_post() {
             let bucket = self.posts.entry(row.channel.clone()).or_insert_with(|| Bucket::full(&POSTS, now));
             return bucket.take(&POSTS, 0.0, now);
         }
@@ -194,8 +204,8 @@ impl Outbox {
     /// An attempt is over. `jitter` is between 0 and 1.
     pub(super) fn landed(&mut self, row: &Row, fate: Fate, now: Instant, jitter: f64) {
         self.flying.remove(&row.place);
-        if !row.posted {
-            self.posting.remove(lane(row));
+        if row.is_post() {
+            self.posting.remove(row.lane.as_str());
         }
         match fate {
             Fate::Done => {
@@ -204,7 +214,7 @@ impl Outbox {
             }
             Fate::Slow(wait) => {
                 let until = Some(now + wait);
-                if row.posted {
+                if !row.is_post() {
                     self.edits.get_or_insert_with(|| Bucket::full(&EDITS, now)).closed_until = until;
                 } else if let Some(bucket) = self.posts.get_mut(&row.channel) {
                     bucket.closed_until = until;

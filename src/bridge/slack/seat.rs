@@ -17,6 +17,8 @@ use crate::supervisor::Supervisor;
 
 /// How many of a list are looked at.
 const MANY: usize = 200;
+/// Of what waits, as many as the API gives at once: none of it may go unseen.
+const ALL: usize = 1000;
 
 /// What the record says.
 const VIA: &str = "slack";
@@ -81,15 +83,15 @@ impl Seat {
     pub(super) async fn pending_clearances(&self, session: Option<&str>) -> Vec<Clearance> {
         let of = session.map(|id| format!("&session={}", quoted(id))).unwrap_or_default();
         let list: Option<List<Clearance>> =
-            self.read(&format!("/clearances?status=pending&limit={MANY}{of}")).await;
+            self.read(&format!("/clearances?status=pending&limit={ALL}{of}")).await;
         list.map(|list| list.items).unwrap_or_default()
     }
 
     pub(super) async fn pending_questions(&self, session: Option<&str>) -> Vec<Question> {
+        let of = session.map(|id| format!("&session={}", quoted(id))).unwrap_or_default();
         let list: Option<List<Question>> =
-            self.read(&format!("/questions?status=pending&limit={MANY}")).await;
-        let all = list.map(|list| list.items).unwrap_or_default();
-        all.into_iter().filter(|question| session.is_none_or(|id| question.session == id)).collect()
+            self.read(&format!("/questions?status=pending&limit={ALL}{of}")).await;
+        list.map(|list| list.items).unwrap_or_default()
     }
 
     pub(super) async fn get(&self, who: &Person, path: &str) -> Answer {

@@ -3,20 +3,23 @@
 //! A post is noted before it is made. If how it ended is not known, because an answer did not come or the daemon was
 //! killed, it is looked for in the channel before it is made again.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::link::Link;
-use super::outbox::{Fate, Outbox, Row};
+use super::outbox::{Fate, Outbox, Row, Sort};
 use super::seat::Seat;
 use super::web::{Trouble, Upload, Web};
 use crate::domain::Time;
 use crate::store::{SlackMessage, SlackSent, Store, StoreError};
+use crate::text::{clean, visible};
 
 /// Our clock and Slack's may differ by this much.
 const SKEW: Duration = Duration::from_mins(5);
@@ -60,6 +63,8 @@ pub(super) struct Sender {
 enum Ended {
     Sent(Option<String>),
     Trouble(Trouble),
+    /// As before, nobody knows whether it is there.
+    InDoubt(Trouble),
     /// Our own store failed: nothing was sent.
     Store(StoreError),
 }
@@ -83,15 +88,16 @@ impl Sender {
                     continue;
                 }
             };
-            self.link.backlog(rows.len());
+            self.link.backlog(self.store.slack_backlog().await.unwrap_or_default());
             let rows: Vec<Row> = rows.into_iter().map(Row::from).collect();
             outbox.forget(&rows);
             let plan = outbox.plan(&rows, Instant::now());
             for row in plan.send {
                 let this = Arc::clone(self);
                 tasks.spawn(async move {
-                    let fate = this.attempt(&row.key).await;
-                    (row, fate)
+                    // A bug in one message must not keep its thread for ever.
+                    let fate = AssertUnwindSafe(this.attempt(&row.key)).catch_unwind().await;
+                    (row, fate.unwrap_or(Fate::Failed))
                 });
             }
             let look_again = async {
@@ -130,13 +136,21 @@ impl Sender {
         };
         let (fate, sent) = match ended {
             Ended::Sent(ts) => {
-                self.link.sent();
+                self.link.sent(key);
                 (Fate::Done, SlackSent::Done { version, ts })
             }
             Ended::Store(error) => return not_stored(&error),
+            Ended::InDoubt(trouble) => {
+                tracing::warn!(key, %trouble, "a message cannot be looked for yet");
+                self.link.trouble(key, &trouble);
+                return match trouble {
+                    Trouble::Slow(wait) => Fate::Slow(wait),
+                    _ => Fate::Failed,
+                };
+            }
             Ended::Trouble(trouble) => {
                 tracing::warn!(key, %trouble, "Slack did not take a message; it is sent again");
-                self.link.trouble(&trouble);
+                self.link.trouble(key, &trouble);
                 match trouble {
                     Trouble::Unsure(_) => return Fate::Failed,
                     Trouble::Slow(wait) => (Fate::Slow(wait), SlackSent::Untried),
@@ -179,6 +193,7 @@ impl Sender {
     async fn edit(&self, message: &SlackMessage, mut body: Value, ts: &str) -> Ended {
         body["channel"] = json!(message.channel);
         body["ts"] = json!(ts);
+        body["parse"] = json!("none");
         match self.web.call("chat.update", &body).await {
             Ok(_) => Ended::Sent(None),
             // An edit can be made twice.
@@ -191,13 +206,19 @@ impl Sender {
         if let Some(tried) = message.tried {
             match self.find(message, tried, root).await {
                 // As it was when it was tried; what has changed since is an edit.
-                Ok(Some(ts)) => return self.edit(message, body, &ts).await.at(ts),
+                Ok(Some(ts)) => {
+                    let found = SlackSent::Done { version: 0, ts: Some(ts.clone()) };
+                    if let Err(error) = self.store.slack_sent(message.key.clone(), found).await {
+                        return Ended::Store(error);
+                    }
+                    return self.edit(message, body, &ts).await;
+                }
                 Ok(None) => {}
                 // Without the right to look, it is posted again: twice is better than never.
                 Err(trouble @ (Trouble::Setup(_) | Trouble::Refused(_))) => {
                     tracing::warn!(key = message.key, %trouble, "it may be there twice: it could not be looked for");
                 }
-                Err(trouble) => return Ended::Trouble(trouble.still_unsure()),
+                Err(trouble) => return Ended::InDoubt(trouble),
             }
         }
         if let Err(error) = self.store.slack_sent(message.key.clone(), SlackSent::Trying(Time::now())).await {
@@ -265,8 +286,8 @@ impl Sender {
             return Ended::Sent(None); // it has gone with its session
         };
         let parts = [found.command, found.diff].into_iter().flatten().filter(|part| !part.is_empty());
-        let content = parts.collect::<Vec<_>>().join("\n\n");
-        let (name, title) = (format!("{clearance}.diff"), found.title);
+        let content = visible(&parts.collect::<Vec<_>>().join("\n\n"));
+        let (name, title) = (format!("{clearance}.diff"), clean(&found.title));
         let upload = Upload {
             name: &name,
             title: &title,
@@ -303,7 +324,7 @@ impl Sender {
             // A person has removed it. What waits for somebody is said again, and the root of a thread with it.
             let lost = match (&message.ts, &message.thread) {
                 (Some(_), _) if message.open || message.thread.is_none() => Some(message.key.clone()),
-                (None, Some(root)) => Some(root.clone()),
+                (None, Some(root)) if why.starts_with("thread_not_found") => Some(root.clone()),
                 _ => None,
             };
             if let Some(key) = lost {
@@ -335,14 +356,6 @@ impl Sender {
 }
 
 impl Ended {
-    /// It was there all the time.
-    fn at(self, ts: String) -> Self {
-        match self {
-            Self::Sent(_) => Self::Sent(Some(ts)),
-            other => other,
-        }
-    }
-
     fn or_give_up(self) -> Self {
         match self {
             Self::Trouble(Trouble::Refused(_)) => Self::Sent(None),
@@ -351,27 +364,26 @@ impl Ended {
     }
 }
 
-impl Trouble {
-    /// What was in doubt before a look that failed is in doubt after it.
-    fn still_unsure(self) -> Self {
-        match self {
-            Self::Later(why) => Self::Unsure(why),
-            other => other,
-        }
-    }
-}
-
 impl From<SlackMessage> for Row {
     fn from(message: SlackMessage) -> Self {
-        // A reaction is on somebody else's message: nothing has to be there before it, and nothing behind it waits.
-        let reaction = message.wanted.starts_with(r#"{"reaction""#);
+        let wanted: Option<Wanted> = serde_json::from_str(&message.wanted).ok();
+        // A reaction is on somebody else's message, and a file may have to wait for a scope: nothing waits for them.
+        let alone = matches!(wanted, Some(Wanted::Diff { .. } | Wanted::Reaction { .. }));
+        let reaction = matches!(wanted, Some(Wanted::Reaction { .. }));
+        let sort = match message.ts {
+            None if reaction => Sort::Edit,
+            None => Sort::Post,
+            Some(_) if message.thread.is_none() => Sort::Status,
+            Some(_) => Sort::Edit,
+        };
+        let lane = message.thread.as_ref().filter(|_| !alone).unwrap_or(&message.key).clone();
         Self {
             place: message.place,
-            rooted: message.thread.is_none() || message.rooted,
-            posted: message.ts.is_some() || reaction,
+            rooted: message.rooted,
+            sort,
             key: message.key,
             channel: message.channel,
-            thread: message.thread,
+            lane,
             open: message.open,
         }
     }

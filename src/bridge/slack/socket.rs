@@ -171,6 +171,7 @@ impl SlackSocketModeClientListener for Listener {
                     None
                 }
             },
+            Envelope::Echo { envelope } => Some(json!({ "envelope_id": envelope }).to_string()),
             Envelope::Other => {
                 tracing::debug!("Slack sent something that is no envelope");
                 None

@@ -19,7 +19,6 @@ mod turn;
 mod waiting;
 
 use self::turn::{Talk, Turn};
-use super::act::Actor;
 use super::seat::Seat;
 use crate::bus::Bell;
 use crate::domain::{Event, SessionId};
@@ -31,7 +30,9 @@ const STATUS_EVERY: Duration = Duration::from_secs(2);
 const TALK_EVERY: Duration = Duration::from_secs(3);
 const HOMES_EVERY: Duration = Duration::from_secs(5);
 /// How often it is looked whether somebody else is to be called.
-const CALLS_EVERY: Duration = Duration::from_secs(5);
+const CALLS_EVERY: Duration = Duration::from_secs(2);
+/// How often it is stored that nothing was to be told.
+const STORED_EVERY: Duration = Duration::from_secs(1);
 const BREATHER: Duration = Duration::from_secs(1);
 
 pub(super) struct Teller {
@@ -40,7 +41,8 @@ pub(super) struct Teller {
     pub(super) bell: Bell,
     /// Rung when something is wanted.
     pub(super) outbox: Arc<Notify>,
-    pub(super) actor: Actor,
+    /// Rung when homes may be out of date.
+    pub(super) homes: Arc<Notify>,
 }
 
 /// Something that may have to be seen, in the order in which it happened.
@@ -106,6 +108,9 @@ struct Mind {
     homes: Option<Instant>,
     homes_stale: bool,
     called: Option<Instant>,
+    kept_up: Option<Instant>,
+    /// When it was last stored how far the log was told.
+    stored: Option<Instant>,
 }
 
 impl Teller {
@@ -146,7 +151,10 @@ impl Teller {
                         tokio::time::sleep(BREATHER).await;
                     }
                     seq = last;
-                    self.keep_up(&mut mind).await;
+                    // News go first; but a log that never pauses must not keep the rest waiting for ever.
+                    if mind.kept_up.is_none_or(|at| at.elapsed() >= STATUS_EVERY) {
+                        self.keep_up(&mut mind).await;
+                    }
                 }
                 Ok(Err(Cut { oldest })) => {
                     tracing::warn!(after = seq, oldest, "retention was faster than Slack");
@@ -198,6 +206,11 @@ impl Teller {
 
     async fn tell(&self, news: &[News], told: Option<u64>, mind: &mut Mind) -> Result<(), StoreError> {
         let wants = self.show(news, mind).await?;
+        // Where nothing is to be seen, it does no harm to hear it again.
+        if wants.is_empty() && mind.stored.is_some_and(|at| at.elapsed() < STORED_EVERY) {
+            return Ok(());
+        }
+        mind.stored = Some(Instant::now());
         self.want(wants, told).await
     }
 
@@ -213,13 +226,13 @@ impl Teller {
 
     /// What goes by the clock.
     async fn keep_up(&self, mind: &mut Mind) {
+        mind.kept_up = Some(Instant::now());
         let due = |at: Option<&Instant>, every: Duration| at.is_none_or(|at| at.elapsed() >= every);
         let stale: Vec<SessionId> =
             mind.stale.iter().filter(|id| due(mind.shown.get(id), STATUS_EVERY)).copied().collect();
-        let mut wants = Vec::new();
-        for id in &stale {
-            wants.extend(self.root(*id, mind).await);
-        }
+        let mut wants = self.roots(&stale, mind).await;
+        let over: Vec<SessionId> =
+            wants.iter().filter(|want| !want.open).filter_map(|want| want.session).collect();
         let talking: Vec<SessionId> = mind
             .turns
             .iter()
@@ -244,21 +257,33 @@ impl Teller {
             wants.extend(self.calls(mind).await);
         }
         match self.want(wants, None).await {
-            Ok(()) => stale.iter().for_each(|id| {
-                mind.stale.remove(id);
-                mind.shown.insert(*id, Instant::now());
-            }),
+            Ok(()) => {
+                for id in stale {
+                    mind.stale.remove(&id);
+                    mind.shown.insert(id, Instant::now());
+                }
+                for id in over {
+                    mind.forget(id);
+                }
+            }
             Err(error) => tracing::warn!(%error, "status cards cannot be written down yet"),
         }
         if mind.homes_stale && due(mind.homes.as_ref(), HOMES_EVERY) {
             (mind.homes, mind.homes_stale) = (Some(Instant::now()), false);
-            let actor = self.actor.clone();
-            tokio::spawn(async move { actor.refresh_homes().await });
+            self.homes.notify_one();
         }
     }
 }
 
 impl Mind {
+    /// A session that has ended has nothing more to say.
+    fn forget(&mut self, id: SessionId) {
+        self.turns.remove(&id);
+        self.shown.remove(&id);
+        self.rooted.remove(&id);
+        self.talked.remove(&id);
+    }
+
     /// How long nothing is due.
     fn rest(&self) -> Duration {
         let stale = self.stale.iter().map(|id| left(self.shown.get(id), STATUS_EVERY));
@@ -310,7 +335,7 @@ impl Mind {
             }
             "stall.limited" => news.push(note(Note::Limited(text("limit").unwrap_or_default()))),
             "stall.limit_over" => news.push(note(Note::LimitOver)),
-            "stall.reminder" | "stall.snoozed" | "stall.ladder" => {}
+            "stall.reminder" | "stall.ladder" => {}
             _ if kind.starts_with("stall.") => {
                 news.push(News::Stall { session, seq, kind: kind.to_owned(), data });
             }

@@ -138,6 +138,14 @@ impl Web {
         &self.client.http_api.connector
     }
 
+    /// A page of somebody in between is no answer of Slack's.
+    fn is_answer(answer: Value) -> Result<Value, Trouble> {
+        if answer["ok"] == Value::Bool(true) {
+            return Ok(answer);
+        }
+        Err(Trouble::Unsure("the answer is not Slack's".to_owned()))
+    }
+
     async fn within<T>(&self, call: impl Future<Output = Result<T, SlackClientError>>) -> Result<T, Trouble> {
         match tokio::time::timeout(self.limit, call).await {
             Ok(result) => result.map_err(|error| sort(&error)),
@@ -148,7 +156,9 @@ impl Web {
     /// A method that takes JSON.
     pub(super) async fn call(&self, method: &str, body: &Value) -> Result<Value, Trouble> {
         let span = Span::none();
-        self.within(self.connector().http_post(method, body, context(Some(&self.bot), &span))).await
+        self.within(self.connector().http_post(method, body, context(Some(&self.bot), &span)))
+            .await
+            .and_then(Self::is_answer)
     }
 
     /// A method that takes a query only.
@@ -156,7 +166,9 @@ impl Web {
         let span = Span::none();
         let params: Vec<(&str, Option<&String>)> =
             params.iter().map(|(name, value)| (*name, Some(value))).collect();
-        self.within(self.connector().http_get(method, &params, context(Some(&self.bot), &span))).await
+        self.within(self.connector().http_get(method, &params, context(Some(&self.bot), &span)))
+            .await
+            .and_then(Self::is_answer)
     }
 
     /// Whether we could connect, asked with the app's token.
@@ -167,7 +179,7 @@ impl Web {
             &nothing,
             context(Some(&self.app), &span),
         );
-        self.within(open).await.map(drop)
+        self.within(open).await.and_then(Self::is_answer).map(drop)
     }
 
     /// A private answer, to where an envelope says.

@@ -2,14 +2,19 @@
 
 use crate::config::Verbosity;
 
+/// How long "always" is, if nothing is said.
+const USUALLY: &str = "8h";
+
 /// A message in a session's thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Word {
     Approve {
         which: Option<String>,
     },
+    /// For how long, and by what the rule is known that was shown.
     Always {
-        lasts: Option<String>,
+        lasts: String,
+        rule: Option<String>,
     },
     Deny {
         which: Option<String>,
@@ -46,10 +51,11 @@ pub(super) fn word(text: &str, waiting: Waiting) -> Word {
     match (first.as_str(), &said) {
         ("approve" | "allow", None) => Word::Approve { which: None },
         ("approve" | "allow", Some(id)) if clearance(id) => Word::Approve { which: said },
-        ("always", None) if waiting.clearances => Word::Always { lasts: None },
-        ("always", Some(lasts)) if waiting.clearances && crate::domain::parse_duration(lasts).is_some() => {
-            Word::Always { lasts: said }
-        }
+        ("always", None) if waiting.clearances => Word::Always { lasts: USUALLY.to_owned(), rule: None },
+        ("always", Some(rest)) if waiting.clearances => match always(rest) {
+            Some((lasts, rule)) => Word::Always { lasts, rule },
+            None => Word::Prompt(text.trim().to_owned()),
+        },
         ("deny", None) => Word::Deny { which: None, reason: None },
         ("deny", Some(rest)) if waiting.clearances => {
             let (id, reason) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -75,6 +81,14 @@ pub(super) fn word(text: &str, waiting: Waiting) -> Word {
         },
         _ => Word::Prompt(text.trim().to_owned()),
     }
+}
+
+/// `8h`, or `8h 0123abcd`.
+fn always(text: &str) -> Option<(String, Option<String>)> {
+    let (lasts, rule) = first(text);
+    crate::domain::parse_duration(lasts)?;
+    let known = rule.len() == 8 && rule.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (rule.is_empty() || known).then(|| (lasts.to_owned(), known.then(|| rule.to_ascii_lowercase())))
 }
 
 /// `/intercom …`
@@ -108,7 +122,7 @@ pub(super) fn slash(text: &str) -> Slash {
     let (verb, rest) = first(text);
     let session = |rest: &str| match first(rest) {
         ("", _) => {
-            Err(Slash::Wrong(format!("`{verb}` needs a session: its name or the beginning of its id")))
+            Err(Slash::Wrong(format!("“{verb}” needs a session: its name or the beginning of its id")))
         }
         (session, rest) => Ok((session.to_owned(), rest.to_owned())),
     };
@@ -123,7 +137,7 @@ pub(super) fn slash(text: &str) -> Slash {
         }),
         "send" => session(rest).and_then(|(session, text)| {
             if text.is_empty() {
-                return Err(Slash::Wrong("`send` needs a text after the session".to_owned()));
+                return Err(Slash::Wrong("“send” needs a text after the session".to_owned()));
             }
             Ok(Slash::Send { session, text })
         }),
@@ -131,7 +145,7 @@ pub(super) fn slash(text: &str) -> Slash {
         "clearances" => Ok(Slash::Clearances),
         "policy" => Ok(Slash::Policy),
         "whoami" => Ok(Slash::Whoami),
-        other => Err(Slash::Wrong(format!("`{other}` is not known; `/intercom help` lists what is"))),
+        other => Err(Slash::Wrong(format!("“{other}” is not known; /intercom help lists what is"))),
     };
     parsed.unwrap_or_else(|wrong| wrong)
 }
@@ -144,7 +158,7 @@ fn first(text: &str) -> (&str, &str) {
 
 /// `<agent> [in <workspace>] <prompt>`; a workspace with spaces stands in quotes.
 fn start(text: &str) -> Result<Slash, Slash> {
-    let wrong = |what: &str| Slash::Wrong(format!("{what}: `start <agent> [in <workspace>] <prompt>`"));
+    let wrong = |what: &str| Slash::Wrong(format!("{what}: start <agent> [in <workspace>] <prompt>"));
     let (agent, rest) = first(text);
     if agent.is_empty() {
         return Err(wrong("an agent is needed"));
@@ -153,7 +167,7 @@ fn start(text: &str) -> Result<Slash, Slash> {
         ("in", rest) => {
             let (workspace, prompt) = quoted(rest).unwrap_or_else(|| first(rest));
             if workspace.is_empty() {
-                return Err(wrong("a workspace is needed after `in`"));
+                return Err(wrong("a workspace is needed after “in”"));
             }
             (Some(workspace.to_owned()), prompt)
         }
@@ -237,7 +251,10 @@ mod tests {
         assert_eq!(word("refine use sqlite", BOTH), Word::Refine("use sqlite".to_owned()));
         assert_eq!(word("refine use sqlite", NONE), prompt("refine use sqlite"));
         assert_eq!(word("continue", NONE), prompt("continue"));
-        assert_eq!(word("always 8h", BOTH), Word::Always { lasts: Some("8h".to_owned()) });
+        assert_eq!(word("always 1h", BOTH), Word::Always { lasts: "1h".to_owned(), rule: None });
+        let rule = Some("0123abcd".to_owned());
+        assert_eq!(word("always 1h 0123ABCD", BOTH), Word::Always { lasts: "1h".to_owned(), rule });
+        assert_eq!(word("always 1h later", BOTH), prompt("always 1h later"));
         assert_eq!(word("always run the tests", BOTH), prompt("always run the tests"));
     }
 

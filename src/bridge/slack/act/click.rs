@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::form::how_to_always;
 use super::{Actor, Again, Desk};
 use crate::bridge::api::Person;
 use crate::bridge::slack::card;
@@ -45,7 +46,8 @@ impl Actor {
                 return self.choose(who, key, &click.value, n, desk).await;
             }
         };
-        if self.post(who, desk, &path, &body, key).await? && click.channel.is_none() {
+        self.post(who, desk, &path, &body, key).await?;
+        if click.channel.is_none() {
             self.publish_home(&click.user).await;
         }
         Ok(())
@@ -110,8 +112,7 @@ impl Actor {
         match self.proposal(who, &click.value).await {
             Ok((clearance, proposal)) => {
                 let view = card::always(&clearance, &proposal.sentence, &proposal.digest);
-                let instead = Words::new("Reply in this thread instead: `always 8h`. The rule would be: ")
-                    .and(Words::said(&proposal.sentence).cut(500).code());
+                let instead = how_to_always(&proposal);
                 self.open(desk, &click.trigger, &view, instead).await;
             }
             Err(why) => self.say(desk, why).await,

@@ -11,16 +11,32 @@ use crate::bridge::slack::kit::Words;
 use crate::bridge::slack::seat::quoted;
 use crate::domain::hex;
 use crate::policy::{Rule, sentence};
+use crate::redact::redact;
 
 /// What the form says for a rule without an end.
 const UNTIL_REVOKED: &str = "until_revoked";
 
-/// The rule that would be stored.
+/// The rule that would be stored, and how it is shown: without what looks like a secret.
 pub(super) struct Proposal {
     rule: Value,
     pub(super) sentence: String,
     /// Stands for the rule as it was shown.
     pub(super) digest: String,
+}
+
+/// What to type to have this rule and no other.
+pub(super) fn how_to_always(proposal: &Proposal) -> Words {
+    Words::new("This rule would be added: ")
+        .and(Words::said(&proposal.sentence).cut(500).code())
+        .and(". To have it for 8 hours, reply in this thread: ")
+        .and(Words::said(&format!("always 8h {}", proposal.short())).code())
+}
+
+impl Proposal {
+    /// Enough of the digest to know this rule by.
+    fn short(&self) -> &str {
+        self.digest.get(..8).unwrap_or_default()
+    }
 }
 
 impl Actor {
@@ -36,7 +52,7 @@ impl Actor {
         let (path, body) = match submit.form.as_str() {
             "always" => {
                 let lasts = submit.value("duration").filter(|lasts| *lasts != UNTIL_REVOKED);
-                return self.always(who, key, id, Some(digest), lasts, desk).await;
+                return self.always(who, key, id, digest, lasts, desk).await;
             }
             "deny_reason" => (
                 format!("/clearances/{at}/decision"),
@@ -71,7 +87,7 @@ impl Actor {
         who: &Person,
         key: &str,
         id: &str,
-        digest: Option<&str>,
+        digest: &str,
         lasts: Option<&str>,
         desk: &Desk,
     ) -> Result<(), Again> {
@@ -82,7 +98,7 @@ impl Actor {
                 return Ok(());
             }
         };
-        if digest.is_some_and(|digest| digest != proposal.digest) {
+        if digest != proposal.digest && digest != proposal.short() {
             let words = "The rule has changed since it was shown, so nothing was done. Please look again.";
             self.say(desk, Words::new(words)).await;
             return Ok(());
@@ -114,6 +130,6 @@ impl Actor {
         let clearance: Clearance =
             serde_json::from_value(answer.body["clearance"].clone()).map_err(|_| unreadable())?;
         let digest = hex(digest(&SHA256, rule.to_string().as_bytes()).as_ref());
-        Ok((clearance, Proposal { sentence: sentence(&read), rule, digest }))
+        Ok((clearance, Proposal { sentence: redact(&sentence(&read)).text.into_owned(), rule, digest }))
     }
 }

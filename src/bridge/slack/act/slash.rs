@@ -138,7 +138,8 @@ impl Actor {
                 .and(Words::said(&format!("{id} of {session}")).code())
         });
         let more = pending.len().saturating_sub(MANY);
-        let words = Words::join(each.chain((more > 0).then(|| Words::count(more, "more"))), "\n");
+        let words =
+            Words::join(each.chain((more > 0).then(|| Words::number(more as u64).and(" more"))), "\n");
         if words.is_blank() { Words::new("Nothing waits for a decision.") } else { words }
     }
 
@@ -194,6 +195,6 @@ fn list(sessions: &[Session]) -> Words {
             .and(waits)
     });
     let more = sessions.len().saturating_sub(MANY);
-    let words = Words::join(each.chain((more > 0).then(|| Words::count(more, "more"))), "\n");
+    let words = Words::join(each.chain((more > 0).then(|| Words::number(more as u64).and(" more"))), "\n");
     if words.is_blank() { Words::new("No session is running. `/intercom start` starts one.") } else { words }
 }

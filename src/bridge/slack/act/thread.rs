@@ -3,15 +3,15 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::form::how_to_always;
 use super::{Actor, Again, Desk};
 use crate::answers::{Clearance, Prompt, Question};
 use crate::bridge::api::Person;
 use crate::bridge::slack::card;
 use crate::bridge::slack::deed::Said;
 use crate::bridge::slack::kit::Words;
-use crate::bridge::slack::seat::quoted;
 use crate::bridge::slack::words::{Waiting, Word, typed, word};
-use crate::domain::SessionId;
+use crate::domain::{Role, SessionId};
 
 /// A thread of ours, and the session that it is about.
 #[derive(Debug, Clone)]
@@ -25,8 +25,17 @@ struct Order {
     body: Value,
 }
 
-pub(super) const TAKEN: &str = "white_check_mark";
-pub(super) const QUEUED: &str = "hourglass_flowing_sand";
+const TAKEN: &str = "white_check_mark";
+const QUEUED: &str = "hourglass_flowing_sand";
+const FAILED: &str = "x";
+
+fn reaction(state: Option<&str>) -> &'static str {
+    match state {
+        Some("queued") => QUEUED,
+        Some("failed" | "withdrawn") => FAILED,
+        _ => TAKEN,
+    }
+}
 
 impl Actor {
     pub(super) async fn thread_of(&self, said: &Said) -> Result<Option<Thread>, Again> {
@@ -52,27 +61,39 @@ impl Actor {
         let waiting = Waiting { clearances: !clearances.is_empty(), questions: !questions.is_empty() };
         let session = |verb: &str, body: Value| Order { path: format!("/sessions/{id}/{verb}"), body };
         let order = match word(&typed(&said.text), waiting) {
-            Word::Prompt(text) => return self.prompt(who, key, said, &id, &text, desk).await,
+            Word::Prompt(text) => return self.prompt(who, key, said, thread, &text, desk).await,
             Word::Status => {
                 if let Some(found) = self.seat().session(&id).await {
                     self.tell(desk, &card::status("status", &found)).await;
                 }
                 return Ok(());
             }
-            Word::Queue => return self.queue(&id, desk).await,
+            Word::Queue => return self.queue(thread.session, desk).await,
             Word::Help => {
                 self.tell(desk, &card::help("help")).await;
+                return Ok(());
+            }
+            Word::Verbosity(_) if who.role < Role::Operator => {
+                self.say(desk, Words::new("This takes the role operator.")).await;
                 return Ok(());
             }
             Word::Verbosity(verbosity) => {
                 let set = self.0.store.slack_set_verbosity(thread.session, verbosity.as_str()).await;
                 set.map_err(|_| Again)?;
-                return self.react(format!("react {} {}", said.channel, said.ts), said, TAKEN).await;
+                return self.taken(said, thread).await;
             }
-            Word::Always { lasts } => match the(&clearances, None) {
+            Word::Always { rule: None, .. } => match the(&clearances, None) {
                 Ok(clearance) => {
-                    let lasts = Some(lasts.as_deref().unwrap_or("8h"));
-                    return self.always(who, key, &clearance.id, None, lasts, desk).await;
+                    let shown = self.proposal(who, &clearance.id).await;
+                    self.say(desk, shown.map_or_else(|why| why, |(_, proposal)| how_to_always(&proposal)))
+                        .await;
+                    return Ok(());
+                }
+                Err(words) => Err(words),
+            },
+            Word::Always { lasts, rule: Some(rule) } => match the(&clearances, None) {
+                Ok(clearance) => {
+                    return self.always(who, key, &clearance.id, &rule, Some(&lasts), desk).await;
                 }
                 Err(words) => Err(words),
             },
@@ -92,7 +113,7 @@ impl Actor {
         match order {
             Ok(Order { path, body }) => {
                 if self.post(who, desk, &path, &body, key).await? {
-                    self.react(format!("react {} {}", said.channel, said.ts), said, TAKEN).await?;
+                    self.taken(said, thread).await?;
                 }
             }
             Err(words) => self.say(desk, words).await,
@@ -105,7 +126,7 @@ impl Actor {
         who: &Person,
         key: &str,
         said: &Said,
-        session: &str,
+        thread: &Thread,
         text: &str,
         desk: &Desk,
     ) -> Result<(), Again> {
@@ -115,30 +136,43 @@ impl Actor {
         if text.is_empty() {
             return Ok(());
         }
-        let answer = self
-            .seat()
-            .post(who, &format!("/sessions/{session}/prompts"), &json!({ "text": text }), key)
-            .await;
+        let path = format!("/sessions/{}/prompts", thread.session);
+        let answer = self.seat().post(who, &path, &json!({ "text": text }), key).await;
         if !answer.is_ok() {
             return self.settle(who, desk, answer).await.map(drop);
         }
-        let queued = answer.body["state"] == "queued";
         // Under the prompt's own name, so that its arrival is seen as well.
         let id = answer.body["id"].as_str().unwrap_or(&said.ts).to_owned();
-        self.react(format!("react {id}"), said, if queued { QUEUED } else { TAKEN }).await
+        let (row, session) = (format!("react {id}"), thread.session);
+        self.react(row.clone(), session, said, reaction(answer.body["state"].as_str())).await?;
+        if answer.body["state"] == "queued" {
+            // It may have arrived before there was anything to show that with.
+            let now = self.prompts(thread.session).await?.into_iter().find(|prompt| prompt.id == id);
+            if let Some(prompt) = now.filter(|prompt| prompt.state != "queued") {
+                self.react(row, session, said, reaction(Some(&prompt.state))).await?;
+            }
+        }
+        Ok(())
     }
 
-    async fn queue(&self, session: &str, desk: &Desk) -> Result<(), Again> {
+    async fn taken(&self, said: &Said, thread: &Thread) -> Result<(), Again> {
+        self.react(format!("react {} {}", said.channel, said.ts), thread.session, said, TAKEN).await
+    }
+
+    async fn prompts(&self, session: SessionId) -> Result<Vec<Prompt>, Again> {
         #[derive(Deserialize)]
         struct Prompts {
             items: Vec<Prompt>,
         }
-        let viewer = self.seat().viewer();
-        let answer = self.seat().get(viewer, &format!("/sessions/{}/prompts", quoted(session))).await;
+        let answer = self.seat().get(self.seat().viewer(), &format!("/sessions/{session}/prompts")).await;
         if answer.is_fault() {
             return Err(Again);
         }
-        let prompts: Vec<Prompt> = answer.read::<Prompts>().map(|prompts| prompts.items).unwrap_or_default();
+        Ok(answer.read::<Prompts>().map(|prompts| prompts.items).unwrap_or_default())
+    }
+
+    async fn queue(&self, session: SessionId, desk: &Desk) -> Result<(), Again> {
+        let prompts = self.prompts(session).await?;
         let queued = prompts.iter().rev().filter(|prompt| prompt.state == "queued").map(|prompt| {
             let by = prompt.by.as_deref().unwrap_or("somebody");
             let text = Words::said(prompt.text.as_deref().unwrap_or_default()).cut(200);

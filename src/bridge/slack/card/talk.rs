@@ -6,14 +6,22 @@ use crate::answers::Session;
 
 const TURN_CHARS: usize = 2_500;
 
+/// What is counted of a turn, or of several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(in crate::bridge::slack) struct Did {
+    pub(in crate::bridge::slack) turns: usize,
+    pub(in crate::bridge::slack) tools: usize,
+    /// Clearances that rules decided.
+    pub(in crate::bridge::slack) allowed: usize,
+}
+
 /// What a turn came to: the last that the agent said, and what it did.
 pub(in crate::bridge::slack) fn turn(
     key: &str,
     session: &Session,
     said: &str,
     stop_reason: Option<&str>,
-    tools: usize,
-    allowed: usize,
+    Did { turns, tools, allowed }: Did,
 ) -> Message {
     let mut did = Words::default();
     if tools > 0 {
@@ -26,11 +34,15 @@ pub(in crate::bridge::slack) fn turn(
     let stopped = stop_reason.filter(|reason| !matches!(*reason, "end_turn" | "done" | ""));
     let stopped =
         stopped.map(|reason| Words::new("ended by ").and(Words::said(reason).cut(100))).unwrap_or_default();
+    let over = match turns {
+        0 | 1 => Words::new("turn over"),
+        more => Words::count(more, "turn").and(" over; this is the last"),
+    };
     let silent = if said.trim().is_empty() { "The turn is over; nothing was said." } else { "" };
     Blocks::new(key)
         .section(silent)
         .prose(&cut(said.trim(), TURN_CHARS))
-        .context(vec![Words::new("turn over"), did, stopped])
+        .context(vec![over, did, stopped])
         .message(spoken(session, said, "the turn is over"))
 }
 
@@ -61,9 +73,11 @@ const COMMANDS: &str = "\
 const THREAD: &str = "\
 *In the thread of a session*, whatever you write is a prompt to its agent. These words, when they are all you write, do \
 something else:
-• `approve`, `deny &lt;reason&gt;` – decide what it asks for
-• `continue`, `refine &lt;text&gt;`, `stop` – answer its question; without one, `stop` ends the session
-• `nudge`, `status`, `queue` – wake it, see how it stands, see what waits for it";
+• `approve`, `deny &lt;reason&gt;`, `always` – decide what it asks for
+• `continue`, `refine &lt;text&gt;` – answer its question
+• `nudge`, `nudge: &lt;text&gt;`, `interrupt`, `stop` – wake it, end its turn, end the session
+• `status`, `queue` – see how it stands, and what waits for it
+• `verbosity quiet`, `normal` or `stream` – how much this thread tells";
 
 /// What can be said to us.
 pub(in crate::bridge::slack) fn help(key: &str) -> Message {

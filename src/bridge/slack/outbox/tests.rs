@@ -3,15 +3,15 @@ use proptest::prelude::*;
 
 fn post(place: i64, thread: &str) -> Row {
     let (key, channel) = (format!("k{place}"), "C1".to_owned());
-    Row { place, key, channel, thread: Some(thread.to_owned()), rooted: true, ..Row::default() }
+    Row { place, key, channel, lane: thread.to_owned(), rooted: true, ..Row::default() }
 }
 
 fn edit(place: i64) -> Row {
-    Row { posted: true, ..post(place, "t") }
+    Row { sort: Sort::Edit, ..post(place, "t") }
 }
 
 fn status(place: i64) -> Row {
-    Row { thread: None, ..edit(place) }
+    Row { sort: Sort::Status, ..edit(place) }
 }
 
 fn places(plan: &Plan) -> Vec<i64> {
@@ -36,7 +36,7 @@ fn a_thread_is_told_in_order_and_threads_beside_each_other() {
 #[test]
 fn a_thread_waits_for_its_root_and_edits_for_nobody() {
     let (mut outbox, now) = (Outbox::default(), Instant::now());
-    let root = Row { thread: None, key: "root".to_owned(), ..post(1, "") };
+    let root = post(1, "root");
     let reply = Row { rooted: false, ..post(2, "root") };
     assert_eq!(places(&outbox.plan(&[root.clone(), reply.clone(), edit(3)], now)), [1, 3]);
     outbox.landed(&root, Fate::Done, now, 0.0);
@@ -129,7 +129,7 @@ proptest! {
             let plan = outbox.plan(&rows, now);
             let mut seen = HashSet::new();
             for row in &plan.send {
-                prop_assert!(seen.insert(row.thread.clone()), "one at a time in a thread");
+                prop_assert!(seen.insert(row.lane.clone()), "one at a time in a thread");
                 let fate = match fates.next() {
                     Some(0) => Fate::Failed,
                     Some(1) => Fate::Slow(Duration::from_secs(3)),
@@ -138,7 +138,7 @@ proptest! {
                 };
                 outbox.landed(row, fate, now, 0.5);
                 if fate == Fate::Done {
-                    let last = told.insert(row.thread.clone().unwrap(), row.place);
+                    let last = told.insert(row.lane.clone(), row.place);
                     prop_assert!(last.is_none_or(|last| last < row.place), "in order");
                     rows.retain(|other| other.place != row.place);
                 }

@@ -1,17 +1,20 @@
 //! From news to messages.
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
+use super::turn::Turn;
 use super::{Mind, News, Note, Teller};
 use crate::answers::{Clearance, Session};
 use crate::bridge::slack::act;
 use crate::bridge::slack::calls::{self, Waits};
-use crate::bridge::slack::card;
+use crate::bridge::slack::card::{self, Did};
 use crate::bridge::slack::kit::{Message, Words};
 use crate::bridge::slack::sender::Wanted;
 use crate::config::{SlackHere, Verbosity};
 use crate::domain::{Role, SessionId, Time};
-use crate::store::{SlackWant, StoreError};
+use crate::redact::redact;
+use crate::store::{SlackMessage, SlackWant, StoreError};
 
 /// A session and what holds for it here.
 pub(super) struct Scene {
@@ -52,67 +55,127 @@ impl Teller {
         let session = self.seat.session(&id.to_string()).await?;
         let workspace = session.workspace.clone().unwrap_or_default();
         let mut here = self.seat.config().slack_here(workspace.as_ref())?;
+        // A thread stays where it began, whatever is configured since.
+        if let Ok(Some(root)) = self.store.slack_message(id.to_string()).await {
+            here.channel = root.channel;
+        }
         let asked = self.store.slack_verbosity(id).await.ok().flatten();
         here.verbosity = asked.and_then(|asked| asked.parse().ok()).unwrap_or(here.verbosity);
         Some(Scene { id, session, here })
     }
 
-    /// The status card.
-    pub(super) async fn root(&self, id: SessionId, mind: &mut Mind) -> Option<SlackWant> {
-        let scene = self.scene(id).await?;
-        mind.rooted.insert(id);
-        Some(scene.root())
+    /// The status cards of these, as they are now.
+    pub(super) async fn roots(&self, sessions: &[SessionId], mind: &mut Mind) -> Vec<SlackWant> {
+        let scenes = join_all(sessions.iter().map(|id| self.scene(*id))).await;
+        let scenes = scenes.into_iter().flatten();
+        scenes
+            .map(|scene| {
+                mind.rooted.insert(scene.id);
+                scene.root()
+            })
+            .collect()
     }
 
     /// A thread needs its root first.
-    pub(super) async fn rooted(
-        &self,
-        scene: &Scene,
-        mind: &mut Mind,
-    ) -> Result<Option<SlackWant>, StoreError> {
+    pub(super) async fn rooted(&self, scene: &Scene, mind: &Mind) -> Result<Option<SlackWant>, StoreError> {
         if mind.rooted.contains(&scene.id) {
             return Ok(None);
         }
-        mind.rooted.insert(scene.id);
         let known = self.store.slack_message(scene.id.to_string()).await?.is_some();
         Ok((!known).then(|| scene.root()))
     }
 
+    /// In order within a session; sessions beside each other, so that none waits for another's.
     pub(super) async fn show(&self, news: &[News], mind: &mut Mind) -> Result<Vec<SlackWant>, StoreError> {
-        let mut wants = Vec::new();
+        let mut sessions: Vec<(Option<SessionId>, Vec<&News>)> = Vec::new();
         for one in news {
-            if let News::Prompt { id, arrived } = one {
-                wants.extend(self.prompt(id, *arrived).await?);
+            match sessions.iter_mut().find(|(session, _)| *session == one.session()) {
+                Some((_, news)) => news.push(one),
+                None => sessions.push((one.session(), vec![one])),
+            }
+        }
+        let shown = {
+            let mind = &*mind;
+            join_all(sessions.iter().map(|(session, news)| self.show_one(*session, news, mind))).await
+        };
+        let mut wants = Vec::new();
+        for shown in shown {
+            wants.extend(shown?);
+        }
+        mind.rooted.extend(wants.iter().filter(|want| want.thread.is_some()).filter_map(|want| want.session));
+        Ok(wants)
+    }
+
+    async fn show_one(
+        &self,
+        session: Option<SessionId>,
+        news: &[&News],
+        mind: &Mind,
+    ) -> Result<Vec<SlackWant>, StoreError> {
+        let mut wants = Vec::new();
+        let Some(session) = session else {
+            for one in news {
+                if let News::Prompt { id, arrived } = one {
+                    wants.extend(self.prompt(id, *arrived).await?);
+                }
+            }
+            return Ok(wants);
+        };
+        let Some(scene) = self.scene(session).await else { return Ok(wants) };
+        for (at, one) in news.iter().enumerate() {
+            // Cards are made of how things are now: once is enough.
+            if news[..at].iter().any(|earlier| earlier.is_same_card(one)) {
                 continue;
             }
-            let Some(session) = one.session() else { continue };
-            let Some(scene) = self.scene(session).await else { continue };
             let shown = match one {
                 News::Clearance(_, id) => self.clearance(id, &scene).await?,
                 News::Question(_, id) => self.question(id, &scene).await?,
-                News::Stall { seq, kind, data, .. } => self.stall(&scene, *seq, kind, data).await?,
+                News::Stall { seq, kind, data, .. } => self.stall(&scene, *seq, kind, data, &wants).await?,
                 News::Ended(_) => vec![self.ended(&scene)],
-                News::Back { by, .. } => self.back(&scene, by.as_deref()).await?,
+                News::Back { by, .. } => self.back(&scene, by.as_deref(), &wants).await?,
                 News::TurnOver { seq, turn, reason, .. } => {
-                    let quiet = scene.here.verbosity == Verbosity::Quiet || turn.is_empty();
-                    let key = format!("turn {} {seq}", scene.id);
-                    // Who reads along has read it.
-                    let streamed = scene.here.verbosity == Verbosity::Stream;
-                    let said = if streamed { String::new() } else { turn.said() };
-                    let card =
-                        card::turn(&key, &scene.session, &said, reason.as_deref(), turn.tools, turn.allowed);
-                    (!quiet).then(|| scene.want(&key, &card, false, String::new())).into_iter().collect()
+                    self.turn_over(&scene, *seq, turn, reason.as_deref(), &wants).await?.into_iter().collect()
                 }
                 News::Talk { talk, .. } => scene.talk(talk.seq, &talk.text()).into_iter().collect(),
                 News::Note { seq, what, .. } => note(&scene, *seq, what).into_iter().collect(),
                 News::Prompt { .. } => Vec::new(),
             };
-            if !shown.is_empty() {
-                wants.extend(self.rooted(&scene, mind).await?);
-                wants.extend(shown);
-            }
+            wants.extend(shown);
+        }
+        if !wants.is_empty() {
+            let root = self.rooted(&scene, mind).await?;
+            wants.splice(0..0, root);
         }
         Ok(wants)
+    }
+
+    /// What a turn came to. While the last one has not even left us, it is the newer one that counts.
+    async fn turn_over(
+        &self,
+        scene: &Scene,
+        seq: u64,
+        turn: &Turn,
+        reason: Option<&str>,
+        before: &[SlackWant],
+    ) -> Result<Option<SlackWant>, StoreError> {
+        if scene.here.verbosity == Verbosity::Quiet || turn.is_empty() {
+            return Ok(None);
+        }
+        let last = self.cards(scene.id, "turn ", before).await?.pop().filter(|last| last.waits);
+        let (key, memo) = last.map_or_else(
+            || (format!("turn {} {seq}", scene.id), Memo::default()),
+            |last| (last.key, Memo::read(&last.memo)),
+        );
+        let did = Did {
+            turns: memo.did.turns + 1,
+            tools: memo.did.tools + turn.tools,
+            allowed: memo.did.allowed + turn.allowed,
+        };
+        // Who reads along has read it.
+        let streamed = scene.here.verbosity == Verbosity::Stream;
+        let said = if streamed { String::new() } else { turn.said() };
+        let card = card::turn(&key, &scene.session, &said, reason, did);
+        Ok(Some(scene.want(&key, &card, false, Memo { did, ..Memo::default() }.text())))
     }
 
     async fn clearance(&self, id: &str, scene: &Scene) -> Result<Vec<SlackWant>, StoreError> {
@@ -141,23 +204,51 @@ impl Teller {
         calls::first(&self.seat.config(), &scene.here.ping, &waits_for(clearance), Time::now())
     }
 
+    /// Those of them who may steer agents, unless they are to be left in peace now.
+    fn steering(&self, ping: &[String]) -> Vec<String> {
+        let waits = Waits { since: Time::now(), grave: false, least: Role::Operator, whom: &[] };
+        calls::first(&self.seat.config(), ping, &waits, Time::now())
+    }
+
+    pub(super) fn called_to_steer(&self, ping: &[String]) -> Words {
+        let people = act::people(&self.seat);
+        Words::join(self.steering(ping).iter().filter_map(|name| people.ping(name)), " ")
+    }
+
     async fn question(&self, id: &str, scene: &Scene) -> Result<Vec<SlackWant>, StoreError> {
         let Some(question) = self.seat.question(id).await else { return Ok(Vec::new()) };
         let known = self.store.slack_message(question.id.clone()).await?;
         let open = question.status == "pending";
         let memo = match known {
             None if !open => return Ok(Vec::new()),
-            None => {
-                let now = Time::now();
-                let waits = Waits { since: now, grave: false, least: Role::Operator, whom: &[] };
-                let ping = calls::first(&self.seat.config(), &scene.here.ping, &waits, now);
-                Memo { ping, ..Memo::default() }
-            }
+            None => Memo { ping: self.steering(&scene.here.ping), ..Memo::default() },
             Some(known) => Memo::read(&known.memo),
         };
         let ping: &[String] = if open { &memo.ping } else { &[] };
         let card = card::question(&question.id, &question, &scene.session, &act::people(&self.seat), ping);
         Ok(vec![scene.want(&question.id, &card, open, memo.text())])
+    }
+
+    /// Cards of a session, oldest first: those of the store, as what is to be stored with this one has them.
+    async fn cards(
+        &self,
+        session: SessionId,
+        prefix: &str,
+        before: &[SlackWant],
+    ) -> Result<Vec<Known>, StoreError> {
+        let stored = self.store.slack_of(session, prefix).await?;
+        let known = |card: SlackMessage| {
+            let waits = card.ts.is_none() && card.tried.is_none();
+            Known { key: card.key, open: card.open, waits, memo: card.memo }
+        };
+        let mut cards: Vec<Known> = stored.into_iter().map(known).collect();
+        for want in before.iter().filter(|want| want.session == Some(session) && want.key.starts_with(prefix))
+        {
+            let before = cards.iter().position(|card| card.key == want.key).map(|at| cards.remove(at));
+            let waits = before.is_none_or(|before| before.waits);
+            cards.push(Known { key: want.key.clone(), open: want.open, waits, memo: want.memo.clone() });
+        }
+        Ok(cards)
     }
 
     /// One card for each time that it is stuck, edited as the ladder climbs.
@@ -167,21 +258,19 @@ impl Teller {
         seq: u64,
         kind: &str,
         data: &Value,
+        before: &[SlackWant],
     ) -> Result<Vec<SlackWant>, StoreError> {
-        let cards = self.store.slack_of(scene.id, "stall ").await?;
-        let known = cards.into_iter().rev().find(|card| card.open);
+        let known = self.cards(scene.id, "stall ", before).await?.into_iter().rev().find(|card| card.open);
         let begins = kind == "stall.step";
         let (key, mut memo) = match known {
             Some(known) => (known.key, Memo::read(&known.memo)),
             None if begins => {
-                let now = Time::now();
-                let waits = Waits { since: now, grave: false, least: Role::Operator, whom: &[] };
-                let ping = calls::first(&self.seat.config(), &scene.here.ping, &waits, now);
+                let ping = self.steering(&scene.here.ping);
                 (format!("stall {} {seq}", scene.id), Memo { ping, ..Memo::default() })
             }
             None => return Ok(Vec::new()),
         };
-        let text = |name: &str| data[name].as_str().unwrap_or_default();
+        let text = |name: &str| redact(data[name].as_str().unwrap_or_default()).text.into_owned();
         let over = match kind {
             "stall.step" => {
                 let step = format!("{}: {}", text("name"), text("why"));
@@ -192,7 +281,16 @@ impl Teller {
                 memo.steps.push(format!("{} did not help", text("name")));
                 None
             }
-            "stall.recovered" => Some(text("summary").to_owned()),
+            "stall.snoozed" => {
+                let until = data["until"].as_str().map(|until| format!("left in peace until {until}"));
+                memo.steps.push(format!(
+                    "{} by {}",
+                    until.unwrap_or_else(|| "watched again".to_owned()),
+                    text("by")
+                ));
+                None
+            }
+            "stall.recovered" => Some(text("summary")),
             "stall.reset" => Some(format!("{} took over", text("by"))),
             "stall.ended" => Some("the session has ended".to_owned()),
             _ => return Ok(Vec::new()),
@@ -207,15 +305,10 @@ impl Teller {
         if text("step") == "escalate" {
             let key = format!("note {} {seq}", scene.id);
             let config = self.seat.config();
-            let all = if config.slack.escalate_to.is_empty() {
-                &scene.here.ping
-            } else {
-                &config.slack.escalate_to
-            };
-            let called = Words::join(all.iter().filter_map(|name| people.ping(name)), " ");
-            let quiet = calls::is_quiet(&config, Time::now());
-            let called = if quiet { Words::default() } else { called.and(" ") };
-            let words = called.and("Nothing helped: this agent needs a person.");
+            let none = config.slack.escalate_to.is_empty();
+            let all = if none { &scene.here.ping } else { &config.slack.escalate_to };
+            let words = Words::new("Nothing helped: this agent needs a person.");
+            let words = Words::join([self.called_to_steer(all), words], " ");
             wants.push(scene.want(&key, &card::note(&key, words), false, String::new()));
         }
         Ok(wants)
@@ -223,10 +316,9 @@ impl Teller {
 
     fn ended(&self, scene: &Scene) -> SlackWant {
         let key = format!("exit {} {}", scene.id, scene.session.generation.unwrap_or(0));
-        let waits = Waits { since: Time::now(), grave: false, least: Role::Operator, whom: &[] };
         let failed = scene.session.exit.as_ref().is_none_or(|exit| exit.code != Some(0));
         let ping = if failed { scene.here.ping.as_slice() } else { &[] };
-        let ping = calls::first(&self.seat.config(), ping, &waits, Time::now());
+        let ping = self.steering(ping);
         let card = card::exit(&key, &scene.session, None, &act::people(&self.seat), &ping);
         // It cannot be made again once the session runs again.
         let s = &scene.session;
@@ -240,8 +332,13 @@ impl Teller {
     }
 
     /// The cards that offer to start it again do not any more.
-    async fn back(&self, scene: &Scene, by: Option<&str>) -> Result<Vec<SlackWant>, StoreError> {
-        let cards = self.store.slack_of(scene.id, "exit ").await?;
+    async fn back(
+        &self,
+        scene: &Scene,
+        by: Option<&str>,
+        before: &[SlackWant],
+    ) -> Result<Vec<SlackWant>, StoreError> {
+        let cards = self.cards(scene.id, "exit ", before).await?;
         let again = format!("restarted by {}", by.unwrap_or("intercom"));
         let people = act::people(&self.seat);
         let wants = cards.into_iter().filter(|card| card.open).filter_map(|known| {
@@ -271,21 +368,20 @@ impl Teller {
             return Ok(None);
         }
         let wanted = Wanted::Reaction { of, name: now.to_owned(), instead_of: Some(name) }.text();
-        let (channel, memo) = (known.channel, String::new());
-        Ok(Some(SlackWant {
-            key,
-            session: None,
-            channel,
-            thread: None,
-            wanted,
-            open: false,
-            memo,
-            again: false,
-        }))
+        let (channel, memo, session) = (known.channel, String::new(), known.session);
+        Ok(Some(SlackWant { key, session, channel, thread: None, wanted, open: false, memo, again: false }))
     }
 }
 
 impl News {
+    fn is_same_card(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Clearance(_, one), Self::Clearance(_, other))
+            | (Self::Question(_, one), Self::Question(_, other)) => one == other,
+            _ => false,
+        }
+    }
+
     /// Prompts are found by their own names.
     fn session(&self) -> Option<SessionId> {
         match self {
@@ -302,6 +398,15 @@ impl News {
     }
 }
 
+/// A card as it was last wanted.
+struct Known {
+    key: String,
+    open: bool,
+    /// Slack has nothing of it yet.
+    waits: bool,
+    memo: String,
+}
+
 /// What a card needs to know when it is made again.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
@@ -309,6 +414,8 @@ struct Memo {
     /// Whom it called when it was new: an edit calls nobody else.
     ping: Vec<String>,
     steps: Vec<String>,
+    /// What a summary sums up.
+    did: Did,
 }
 
 impl Memo {
@@ -323,13 +430,13 @@ impl Memo {
 
 pub(super) fn waits_for(clearance: &Clearance) -> Waits<'_> {
     let since = clearance.requested_at.as_deref().and_then(Time::parse).unwrap_or_else(Time::now);
-    let grave = matches!(clearance.risk(), "high" | "critical");
+    let grave = !matches!(clearance.risk(), "low" | "medium");
     let whom = clearance.ruling.as_ref().map(|ruling| ruling.whom.as_slice()).unwrap_or_default();
     Waits { since, grave, least: Role::Approver, whom }
 }
 
 fn note(scene: &Scene, seq: u64, what: &Note) -> Option<SlackWant> {
-    let said = |text: &str| Words::said(text).cut(300);
+    let said = |text: &str| Words::said(&redact(text).text).cut(300);
     let words = match what {
         Note::Unenforced => Words::new(
             "⚠ *Unenforced*: this agent acts without ever having asked. Rules cannot bind what does not ask.",

@@ -9,13 +9,15 @@ use crate::bridge::slack::card;
 use crate::bridge::slack::kit::Words;
 use crate::bridge::slack::sender::Wanted;
 use crate::domain::{Role, Time};
-use crate::store::SlackWant;
+use crate::store::{SlackWant, StoreError};
 
+/// The last morning that was told of.
+const DIGEST: &str = "slack digest";
 /// What a digest names; the rest is counted.
 const MANY: usize = 10;
 
 impl Teller {
-    pub(super) async fn calls(&self, mind: &mut Mind) -> Vec<SlackWant> {
+    pub(super) async fn calls(&self, mind: &Mind) -> Vec<SlackWant> {
         let config = self.seat.config();
         let (now, mut wants) = (Time::now(), Vec::new());
         if config.slack.escalate_after().is_some() {
@@ -31,18 +33,13 @@ impl Teller {
             }
         }
         if let Some(date) = calls::morning(&config, now) {
-            wants.extend(self.digest(&date).await);
+            wants.extend(self.digest(&date).await.ok().flatten());
         }
         wants
     }
 
     /// Each call is a message of its own, because nobody is told of an edit.
-    async fn escalate(
-        &self,
-        about: (&str, &str, &str),
-        called: &[String],
-        mind: &mut Mind,
-    ) -> Vec<SlackWant> {
+    async fn escalate(&self, about: (&str, &str, &str), called: &[String], mind: &Mind) -> Vec<SlackWant> {
         let ((id, session, title), mut wants) = (about, Vec::new());
         let people = act::people(&self.seat);
         for (name, n) in called.iter().zip(1..) {
@@ -64,23 +61,24 @@ impl Teller {
         wants
     }
 
-    /// What waited while nobody was to be disturbed.
-    async fn digest(&self, date: &str) -> Option<SlackWant> {
+    /// What waited while nobody was to be disturbed. Each morning once, whether or not there was something.
+    async fn digest(&self, date: &str) -> Result<Option<SlackWant>, StoreError> {
         let key = format!("digest {date}");
-        if !matches!(self.store.slack_message(key.clone()).await, Ok(None)) {
-            return None;
+        let today: u64 = date.replace('-', "").parse().unwrap_or(0);
+        if self.store.cursor(DIGEST).await?.is_some_and(|told| told >= today) {
+            return Ok(None);
         }
+        self.store.set_cursor(DIGEST, today).await?;
         let (clearances, questions) =
             (self.seat.pending_clearances(None).await, self.seat.pending_questions(None).await);
         let titles = clearances.iter().map(|clearance| (&clearance.session, &clearance.title));
         let titles: Vec<_> =
             titles.chain(questions.iter().map(|question| (&question.session, &question.text))).collect();
         if titles.is_empty() {
-            return None;
+            return Ok(None);
         }
         let config = self.seat.config();
-        let people = act::people(&self.seat);
-        let called = Words::join(config.slack.ping.iter().filter_map(|name| people.ping(name)), " ");
+        let called = self.called_to_steer(&config.slack.ping);
         let each = titles.iter().take(MANY).map(|(session, title)| {
             Words::new("• ")
                 .and(Words::said(title).cut(150))
@@ -88,7 +86,7 @@ impl Teller {
                 .and(Words::said(&crate::text::short(session)).code())
         });
         let more = titles.len().saturating_sub(MANY);
-        let list = Words::join(each.chain((more > 0).then(|| Words::count(more, "more"))), "\n");
+        let list = Words::join(each.chain((more > 0).then(|| Words::number(more as u64).and(" more"))), "\n");
         let words = Words::join(
             [
                 called,
@@ -97,9 +95,11 @@ impl Teller {
             " ",
         );
         let message = card::note(&key, words.and("\n").and(list));
-        let (channel, memo) = (config.slack.channel.clone()?, String::new());
+        let Some(channel) = config.slack.channel.clone() else { return Ok(None) };
+        let memo = String::new();
         let wanted = Wanted::Message(serde_json::json!(message)).text();
-        Some(SlackWant { key, session: None, channel, thread: None, wanted, open: false, memo, again: false })
+        let (session, thread) = (None, None);
+        Ok(Some(SlackWant { key, session, channel, thread, wanted, open: false, memo, again: false }))
     }
 }
 

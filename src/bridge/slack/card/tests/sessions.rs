@@ -169,8 +169,14 @@ fn an_exit_shows_the_end_of_stderr() {
 fn a_turn_is_summed_up() {
     let session = session(json!({}));
     let cards = [
-        shown(&turn("key", &session, "All *done*.\nSee https://x.example\n", Some("end_turn"), 9, 3)),
-        shown(&turn("key", &session, "", Some("max_tokens"), 0, 0)),
+        shown(&turn(
+            "key",
+            &session,
+            "All *done*.\nSee https://x.example\n",
+            Some("end_turn"),
+            Did { turns: 1, tools: 9, allowed: 3 },
+        )),
+        shown(&turn("key", &session, "", Some("max_tokens"), Did::default())),
         shown(&talk("key", &session, "Looking…")),
         shown(&note("key", Words::new("Noted by ").and(people().show("ana")))),
     ];
@@ -190,7 +196,8 @@ fn a_turn_is_summed_up() {
     (Noted by ana)
     Noted by ana
     ");
-    let long = json!(turn("key", &session, &"w ".repeat(5_000), None, 1, 0));
+    let long =
+        json!(turn("key", &session, &"w ".repeat(5_000), None, Did { turns: 1, tools: 1, allowed: 0 }));
     let text = long["blocks"][0]["elements"][0]["elements"][0]["text"].as_str().unwrap();
     assert_eq!(text.chars().count(), 2_500);
 }

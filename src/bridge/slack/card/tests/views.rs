@@ -107,9 +107,11 @@ fn forms_say_what_will_happen() {
     • `/intercom send &lt;session&gt; &lt;text&gt;`, `nudge`, `stop` – steer one
     • `/intercom clearances`, `policy`, `whoami`, `help`
     *In the thread of a session*, whatever you write is a prompt to its agent. These words, when they are all you write, do something else:
-    • `approve`, `deny &lt;reason&gt;` – decide what it asks for
-    • `continue`, `refine &lt;text&gt;`, `stop` – answer its question; without one, `stop` ends the session
-    • `nudge`, `status`, `queue` – wake it, see how it stands, see what waits for it
+    • `approve`, `deny &lt;reason&gt;`, `always` – decide what it asks for
+    • `continue`, `refine &lt;text&gt;` – answer its question
+    • `nudge`, `nudge: &lt;text&gt;`, `interrupt`, `stop` – wake it, end its turn, end the session
+    • `status`, `queue` – see how it stands, and what waits for it
+    • `verbosity quiet`, `normal` or `stream` – how much this thread tells
     -- The home of this app shows everything that waits for you.
     ");
 }
