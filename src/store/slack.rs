@@ -180,6 +180,16 @@ impl Store {
         Ok(found.into_iter().next())
     }
 
+    /// Whether a thread may have begun in this channel whose name we do not know yet.
+    pub async fn slack_in_doubt(&self, channel: String) -> Result<bool, StoreError> {
+        self.read(move |connection| {
+            let select = "SELECT EXISTS (SELECT 1 FROM slack_messages
+                WHERE sent < version AND channel = ?1 AND thread IS NULL AND ts IS NULL AND tried IS NOT NULL)";
+            Ok(connection.prepare_cached(select)?.query_row([channel], |row| row.get(0))?)
+        })
+        .await
+    }
+
     async fn slack_messages(
         &self,
         sql: String,

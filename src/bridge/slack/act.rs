@@ -103,7 +103,11 @@ impl Actor {
             }
             Deed::Said(said) => {
                 // Most of what people say to each other is none of our business.
-                let Some(thread) = self.thread_of(said).await? else { return Ok(()) };
+                let thread = match self.thread_of(said).await {
+                    Err(Again) if last => None,
+                    found => found?,
+                };
+                let Some(thread) = thread else { return Ok(()) };
                 let desk = Desk::of_said(said);
                 let Some(who) = self.seat().operator(&said.user) else {
                     self.stranger(&desk, &said.user, REPLY).await;

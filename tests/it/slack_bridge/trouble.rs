@@ -163,6 +163,16 @@ fn a_post_whose_end_is_not_known_is_found_again() {
 }
 
 #[test]
+fn a_reply_in_a_thread_whose_name_we_do_not_know_yet_is_not_lost() {
+    let office = Office::open();
+    office.slack.fail("chat.postMessage", Fault::CloseAfter, 1);
+    let session = office.daemon.run(&["serve"]);
+    let root = office.root(&session).ts;
+    office.slack.say(ANA, CHANNEL, Some(&root), "status:heard");
+    office.daemon.wait_status(&session, "heard");
+}
+
+#[test]
 fn what_slack_refuses_is_said_plainly_and_holds_nobody_up() {
     let office = Office::open();
     let session = office.daemon.run(&["serve"]);

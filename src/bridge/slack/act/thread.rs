@@ -40,11 +40,16 @@ fn reaction(state: Option<&str>) -> &'static str {
 impl Actor {
     pub(super) async fn thread_of(&self, said: &Said) -> Result<Option<Thread>, Again> {
         let Some(ts) = said.thread.as_deref().filter(|thread| *thread != said.ts) else { return Ok(None) };
-        let found = self.0.store.slack_at(&said.channel, ts).await.map_err(|_| Again)?;
-        Ok(found
-            .filter(|root| root.thread.is_none())
-            .and_then(|root| root.session)
-            .map(|session| Thread { session }))
+        let store = &self.0.store;
+        if let Some(root) = store.slack_at(&said.channel, ts).await.map_err(|_| Again)? {
+            let session = root.session.filter(|_| root.thread.is_none());
+            return Ok(session.map(|session| Thread { session }));
+        }
+        // A thread may be there before we know its name.
+        match store.slack_in_doubt(said.channel.clone()).await {
+            Ok(false) => Ok(None),
+            Ok(true) | Err(_) => Err(Again),
+        }
     }
 
     pub(super) async fn said(
