@@ -179,13 +179,10 @@ fn what_slack_refuses_is_said_plainly_and_holds_nobody_up() {
     let root = office.root(&session).ts;
     office.slack.fail("chat.postMessage", Fault::Error("invalid_blocks"), 1);
     office.daemon.prompt(&session, "status:one;turn-end");
+    let plain = office.slack.message_with(|message| message.text.contains("one"));
+    assert!(plain.blocks.is_null() && plain.thread_ts == Some(root), "{plain:?}");
     office.daemon.prompt(&session, "status:two;turn-end");
     office.says(&session, "two");
-    let thread = office.slack.thread(&root);
-    assert!(
-        thread.iter().any(|message| message.text.contains("one") && message.blocks.is_null()),
-        "{thread:?}"
-    );
 }
 
 #[test]
@@ -304,7 +301,9 @@ fn a_daemon_that_dies_anywhere_loses_and_doubles_nothing() {
         office.daemon.until("its death", |daemon| daemon.ended().then_some(()));
         let office = office.restart(Signal::SIGKILL);
         let (_, list) = office.daemon.get("/api/v1/sessions");
-        let session = list["items"][0]["id"].as_str().unwrap().to_owned();
+        // If it died before there was an agent, that session has ended.
+        let session = list["items"][0]["id"].as_str().map(str::to_owned);
+        let session = session.unwrap_or_else(|| office.daemon.run(ASKS));
         if clicked {
             assert_eq!(answered(&office, &session)["status"], "approved", "{failpoint}");
         } else {

@@ -41,14 +41,14 @@ impl Actor {
     pub(super) async fn thread_of(&self, said: &Said) -> Result<Option<Thread>, Again> {
         let Some(ts) = said.thread.as_deref().filter(|thread| *thread != said.ts) else { return Ok(None) };
         let store = &self.0.store;
-        if let Some(root) = store.slack_at(&said.channel, ts).await.map_err(|_| Again)? {
-            let session = root.session.filter(|_| root.thread.is_none());
-            return Ok(session.map(|session| Thread { session }));
-        }
-        // A thread may be there before we know its name.
-        match store.slack_in_doubt(said.channel.clone()).await {
-            Ok(false) => Ok(None),
-            Ok(true) | Err(_) => Err(Again),
+        // A thread may be there before we know its name. Asked first: what is not in doubt now is known below.
+        let in_doubt = store.slack_in_doubt(said.channel.clone()).await.map_err(|_| Again)?;
+        match store.slack_at(&said.channel, ts).await.map_err(|_| Again)? {
+            None if in_doubt => Err(Again),
+            found => {
+                let root = found.filter(|found| found.thread.is_none());
+                Ok(root.and_then(|root| root.session).map(|session| Thread { session }))
+            }
         }
     }
 
