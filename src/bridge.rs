@@ -4,4 +4,5 @@
 pub mod api;
 pub mod condition;
 pub mod slack;
+pub mod web;
 pub mod webhook;

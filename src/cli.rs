@@ -11,6 +11,7 @@ mod checks;
 mod clearances;
 mod client;
 mod completions;
+mod console;
 mod daemon;
 mod decide;
 mod deny;
@@ -164,6 +165,8 @@ enum Remote {
     Reload(reload::Args),
     Slack(slack::Args),
     Token(token::Args),
+    #[command(visible_alias = "open")]
+    Console(console::Args),
     Audit(audit::Args),
     Daemon(daemon::Args),
 }
@@ -283,6 +286,7 @@ async fn remote(verb: Remote, cx: &Context) -> anyhow::Result<()> {
         Remote::Reload(args) => reload::run(args, cx).await,
         Remote::Slack(args) => slack::run(args, cx).await,
         Remote::Token(args) => token::run(args, cx).await,
+        Remote::Console(args) => console::run(args, cx).await,
         Remote::Audit(args) => audit::run(args, cx).await,
         Remote::Daemon(args) => daemon::run(args, cx).await,
     }

@@ -22,7 +22,7 @@ pub mod session;
 pub mod stall;
 pub mod time;
 
-pub use access::{Grant, Role, Token};
+pub use access::{Grant, Role, Token, WebSession};
 pub use agent::{Controls, Named, Set, Spent, Step, Tokens, Told};
 pub use audit::{AuditRow, Audited};
 pub use clearance::{Choice, Clearance, ClearanceStatus, Outcome, Risk, Ruling, Verdict};
@@ -31,7 +31,7 @@ pub use delivery::Delivery;
 pub use duration::parse_duration;
 pub use errand::{Errand, Reply, Verb, Wants};
 pub use event::{Event, Fact, Kind};
-pub use id::{ClearanceId, GrantId, PromptId, QuestionId, SessionId, TokenId, TurnId};
+pub use id::{ClearanceId, GrantId, PromptId, QuestionId, SessionId, TokenId, TurnId, WebSessionId};
 pub use json::{Json, RequestId};
 pub use ledger::Entry;
 pub use prompt::{Prompt, PromptState};

@@ -118,6 +118,7 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
     let servers = TaskTracker::new();
     if let Some(port) = port {
         tracing::info!(url = port.url(), "the API has a port");
+        api.is_at(port.url());
         servers.spawn(serve::tcp(port.listener, port.tls, router.clone(), closing.clone()));
     }
     let slack = Slack::new(supervisor.clone(), Inside::new(router.clone()), bell.clone(), conditions);
@@ -129,6 +130,7 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
     servers.close();
     tracing::info!(socket = %paths.socket.display(), pid = std::process::id(), "intercom is ready");
 
+    greet(&api);
     let guide = if demo { Some(demo::start(&supervisor, &bell, &paths.socket).await?) } else { None };
     let terminal = std::io::stderr().is_terminal();
     let (cause, how) = loop {
@@ -165,6 +167,15 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
     std::fs::remove_file(paths.daemon_json()).ok(); // as above
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Where the console is, with a way in. stderr, and not through the trace: it is for the person who sits here, once.
+fn greet(api: &Api) {
+    // Others may read the journal, and a way in is nothing for them.
+    let journal = std::env::var_os("JOURNAL_STREAM").is_some();
+    let Some(link) = (!journal).then(|| api.first_link()).flatten() else { return };
+    eprintln!("\nOpen the console: {link}");
+    eprintln!("The link works once, within ten minutes; `intercom console` prints another.\n");
 }
 
 /// All or nothing, under this name.

@@ -10,6 +10,7 @@ mod access;
 mod audit;
 mod checkpoint;
 mod cursor;
+mod figures;
 mod idempotency;
 mod ledger;
 mod maintain;
@@ -19,17 +20,20 @@ mod schema;
 mod slack;
 #[cfg(test)]
 mod tests;
+mod web;
 mod write;
 mod writer;
 
 pub use access::KnownToken;
 pub use audit::{AuditFilter, Verified};
+pub use figures::Wait;
 pub use idempotency::Remembered;
 pub use ledger::{ClearanceFilter, QuestionFilter, Request};
 pub use maintain::Swept;
 pub use read::{Cut, Found, Page, Stored};
 pub use schema::VERSION as SCHEMA_VERSION;
 pub use slack::{SlackMessage, SlackSent, SlackWant};
+pub use web::KnownWebSession;
 pub use write::{Outgoing, Snapshot, Write};
 
 use crate::bus::Bell;

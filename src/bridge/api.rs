@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::routing::get;
 
 mod access;
@@ -14,6 +14,7 @@ mod clearances;
 mod error;
 mod events;
 mod extract;
+mod figures;
 mod guard;
 mod health;
 mod idempotency;
@@ -28,8 +29,10 @@ mod set;
 mod tokens;
 mod view;
 mod watch;
+mod web;
 
 pub use access::Person;
+pub(super) use error::{no_such_method, no_such_path};
 pub use policy::ReadConfig;
 
 use super::condition::Conditions;
@@ -50,6 +53,7 @@ struct Inner {
     read_config: ReadConfig,
     idempotency: idempotency::Keys,
     tokens: tokens::Tokens,
+    web: web::Web,
     failures: guard::Failures,
     agents_refused: guard::Noted,
     /// How the others are.
@@ -75,12 +79,14 @@ impl Api {
         closing: CancellationToken,
     ) -> Result<Self, StoreError> {
         let tokens = tokens::Tokens::load(supervisor.store().tokens().await?);
+        let web = web::Web::load(supervisor.store().web_sessions().await?, &tokens);
         Ok(Self(Arc::new(Inner {
             supervisor,
             bell,
             read_config,
             idempotency: idempotency::Keys::default(),
             tokens,
+            web,
             failures: guard::Failures::default(),
             agents_refused: guard::Noted::default(),
             conditions,
@@ -108,10 +114,11 @@ impl Api {
         Router::new()
             .nest("/api/v1", routes::router(&self))
             .route("/metrics", metrics)
-            .fallback(error::no_such_path)
+            .fallback(super::web::serve)
             .method_not_allowed_fallback(error::no_such_method)
             .layer(DefaultBodyLimit::max(limit))
             .layer(from_fn_with_state(self.clone(), access::identify))
+            .layer(map_response(super::web::protect))
             .with_state(self)
     }
 

@@ -118,6 +118,7 @@ fn talk_event(kind: &str, data: &Data) -> Option<Shown> {
         }
         "prompt.delivered" => Shown::new(Style::Dim, format!("prompt{} delivered", data.id("prompt"))),
         "prompt.undelivered" => undelivered("prompt", data),
+        "prompt.amended" => Shown::new(Style::Dim, format!("prompt{} changed{by}", data.id("prompt"))),
         "prompt.withdrawn" => Shown::new(Style::Dim, format!("prompt{} taken back{by}", data.id("prompt"))),
         "nudge" => Shown::with_text(
             Style::Cyan,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ClearanceId, GrantId, Json, Time, TokenId};
+use super::{ClearanceId, GrantId, Json, Time, TokenId, WebSessionId};
 
 /// Each may do what those before it may, and more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -59,6 +59,31 @@ pub struct Token {
 impl Token {
     pub fn is_valid(&self, now: Time) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|at| now < at)
+    }
+}
+
+/// Somebody signed in to the web console. What the browser shows for it is known to the browser only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebSession {
+    pub id: WebSessionId,
+    pub name: String,
+    pub role: Role,
+    /// The token that was shown instead of a code: without it, this ends as well.
+    pub token: Option<TokenId>,
+    pub created_at: Time,
+    pub last_used_at: Time,
+    pub last_used_from: String,
+    /// What the browser calls itself.
+    pub browser: Option<String>,
+}
+
+impl WebSession {
+    /// Days without use after which it ends by itself.
+    pub const IDLE_DAYS: i64 = 30;
+
+    pub fn is_idle(&self, now: Time) -> bool {
+        let idle = now.millis().saturating_sub(self.last_used_at.millis());
+        idle > Self::IDLE_DAYS * 24 * 60 * 60 * 1000
     }
 }
 

@@ -43,6 +43,8 @@ pub enum Kind {
     PromptDelivered,
     PromptUndelivered,
     PromptWithdrawn,
+    /// One that waits was reworded or put elsewhere in the queue.
+    PromptAmended,
     Nudge,
     NudgeUndelivered,
     Interrupt,
@@ -119,6 +121,7 @@ impl Kind {
             Self::PromptDelivered => "prompt.delivered",
             Self::PromptUndelivered => "prompt.undelivered",
             Self::PromptWithdrawn => "prompt.withdrawn",
+            Self::PromptAmended => "prompt.amended",
             Self::Nudge => "nudge",
             Self::NudgeUndelivered => "nudge.undelivered",
             Self::Interrupt => "interrupt",

@@ -103,6 +103,7 @@ id!(/** An agent asks how to go on. */ QuestionId, "qst_");
 id!(/** What an operator told an agent to do. */ PromptId, "prm_");
 id!(/** A way in over the network. */ TokenId, "tok_");
 id!(/** A rule that somebody made of one decision. */ GrantId, "grt_");
+id!(/** Somebody signed in to the web console. */ WebSessionId, "web_");
 
 #[cfg(test)]
 mod tests {

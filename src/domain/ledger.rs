@@ -64,4 +64,10 @@ pub enum Entry {
         state: PromptState,
         at: Time,
     },
+    PromptReworded {
+        id: PromptId,
+        text: String,
+    },
+    /// All that wait, in the order in which they leave.
+    PromptsOrdered(Vec<PromptId>),
 }

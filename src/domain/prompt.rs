@@ -56,4 +56,6 @@ pub struct Prompt {
     pub by: String,
     pub at: Time,
     pub delivered_at: Option<Time>,
+    /// Where it stands in the queue, once somebody has put it in another order; the others follow in theirs.
+    pub place: Option<u32>,
 }

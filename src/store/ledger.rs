@@ -19,7 +19,7 @@ const QUESTION: &str =
     "q.id, s.id, q.generation, q.request, q.text, q.sort, q.status, q.decision, q.instruction,
     q.asked_at, q.answered_by, q.answered_at, q.reason, q.delivery, q.delivery_cause, q.delivered_at, q.key
     FROM questions q JOIN sessions s ON s.key = q.session";
-const PROMPT: &str = "p.id, s.id, p.text, p.state, p.cause, p.by, p.at, p.delivered_at, p.key
+const PROMPT: &str = "p.id, s.id, p.text, p.state, p.cause, p.by, p.at, p.delivered_at, p.place, p.key
     FROM prompts p JOIN sessions s ON s.key = p.session";
 
 /// Which clearances to list, newest first.
@@ -118,6 +118,14 @@ pub(super) fn apply(connection: &Connection, session: i64, entry: &Entry) -> Res
                 "UPDATE prompts SET state = ?2, cause = ?3, delivered_at = ?4 WHERE id = ?1",
                 params![id.to_string(), state.as_str(), state.cause(), at],
             )?;
+        }
+        Entry::PromptReworded { id, text } => {
+            run("UPDATE prompts SET text = ?2 WHERE id = ?1", params![id.to_string(), text])?;
+        }
+        Entry::PromptsOrdered(ids) => {
+            for (place, id) in (0u32..).zip(ids) {
+                run("UPDATE prompts SET place = ?2 WHERE id = ?1", params![id.to_string(), place])?;
+            }
         }
     }
     Ok(())
@@ -341,6 +349,7 @@ fn prompt(row: &Row<'_>) -> Result<(Prompt, i64), StoreError> {
         by: row.get(5)?,
         at: Time::from_millis(row.get(6)?),
         delivered_at: row.get::<_, Option<i64>>(7)?.map(Time::from_millis),
+        place: row.get(8)?,
     };
-    Ok((found, row.get(8)?))
+    Ok((found, row.get(9)?))
 }

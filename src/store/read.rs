@@ -164,6 +164,25 @@ impl Store {
         })
         .await
     }
+
+    /// The newest events of a session before this one, oldest first.
+    pub async fn events_before(
+        &self,
+        before: u64,
+        session: SessionId,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.read(move |connection| {
+            let sql =
+                "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
+                WHERE e.seq < ?1 AND s.id = ?3 ORDER BY e.seq DESC LIMIT ?2";
+            let before = i64::try_from(before).unwrap_or(i64::MAX);
+            let mut events = bounded(connection, sql, params![before, signed(limit), session.to_string()])?;
+            events.reverse();
+            Ok(events)
+        })
+        .await
+    }
 }
 
 fn signed(count: usize) -> i64 {

@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::StoreError;
 
 /// The schema this program writes.
-pub const VERSION: i64 = 4;
+pub const VERSION: i64 = 5;
 
 const FOREIGN: &str = "not an intercom database";
 const DAMAGED: &str = "damaged: restore a backup";
@@ -249,6 +249,22 @@ const MIGRATIONS: &[&str] = &["
         session TEXT PRIMARY KEY,
         verbosity TEXT NOT NULL
     ) STRICT, WITHOUT ROWID;
+", "
+    -- Who is signed in to the web console. What the browser shows is kept as a hash.
+    CREATE TABLE web_sessions (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        name TEXT NOT NULL,
+        role TEXT NOT NULL,
+        token TEXT,
+        hash BLOB NOT NULL,
+        created_at INTEGER NOT NULL,
+        last_used_at INTEGER NOT NULL,
+        last_used_from TEXT NOT NULL,
+        browser TEXT
+    ) STRICT;
+    -- The order of prompts that wait, once somebody has changed it.
+    ALTER TABLE prompts ADD COLUMN place INTEGER;
 "];
 
 /// Opens the database for writing, created 0600 if it is new, and migrates it.

@@ -58,6 +58,7 @@ const ENDPOINTS: &[(&str, &str, Option<&str>)] = &[
     ("GET", "/api/v1/sessions/none-such", Some("viewer")),
     ("GET", "/api/v1/sessions/none-such/prompts", Some("viewer")),
     ("POST", "/api/v1/sessions/none-such/prompts", Some("operator")),
+    ("POST", "/api/v1/prompts/none-such", Some("operator")),
     ("DELETE", "/api/v1/prompts/none-such", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/nudge", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/interrupt", Some("operator")),
@@ -75,6 +76,12 @@ const ENDPOINTS: &[(&str, &str, Option<&str>)] = &[
     ("GET", "/api/v1/questions/none-such", Some("viewer")),
     ("POST", "/api/v1/questions/none-such/answer", Some("operator")),
     ("GET", "/api/v1/events", Some("viewer")),
+    ("GET", "/api/v1/sessions/none-such/log", Some("viewer")),
+    ("GET", "/api/v1/figures", Some("viewer")),
+    ("POST", "/api/v1/web/codes", Some("viewer")),
+    ("POST", "/api/v1/web/sessions", None),
+    ("GET", "/api/v1/web/sessions", Some("viewer")),
+    ("DELETE", "/api/v1/web/sessions/none-such", Some("viewer")),
     ("GET", "/api/v1/clearances/none-such/explanation", Some("viewer")),
     ("GET", "/api/v1/policy", Some("viewer")),
     ("POST", "/api/v1/policy/test", Some("approver")),
@@ -98,7 +105,8 @@ fn every_role_may_do_what_it_may_and_nothing_else() {
     for (method, path, least) in ENDPOINTS {
         let (status, body) = call(&address, None, method, path, None);
         match least {
-            None => assert_eq!(status, 200, "{method} {path} for nobody: {body}"),
+            // An empty body signs nobody in, and is a mistake.
+            None => assert!(matches!(status, 200 | 400), "{method} {path} for nobody: {body}"),
             Some(_) => drop(refused((status, body), 401, "unauthorized")),
         }
         for (role, token) in ROLES.iter().zip(&tokens) {

@@ -34,6 +34,7 @@ const VERBS: &[&str] = &[
     "agents",
     "doctor",
     "backup",
+    "console",
     "completions",
 ];
 

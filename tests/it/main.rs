@@ -29,4 +29,5 @@ mod slack_fake;
 mod stalls;
 mod survive;
 mod trees;
+mod web;
 mod webhook;

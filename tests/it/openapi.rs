@@ -83,6 +83,8 @@ fn every_answer_is_as_described() {
         ("/policy", ""),
         ("/grants", ""),
         ("/tokens", ""),
+        ("/figures", ""),
+        ("/web/sessions", ""),
         ("/audit", ""),
         ("/audit/verify", ""),
     ] {
@@ -101,6 +103,13 @@ fn every_answer_is_as_described() {
     described.call("POST", "/questions/{id}/answer", &question, "", Some(&json!({ "decision": "continue" })));
     let prompt = described.call("POST", "/sessions/{id}/prompts", &id, "", Some(&json!({ "text": "[]" })));
     assert!(prompt["id"].is_string(), "{prompt}");
+    described.call(
+        "POST",
+        "/prompts/{id}",
+        prompt["id"].as_str().unwrap(),
+        "",
+        Some(&json!({ "text": "other words" })),
+    );
     described.call("DELETE", "/prompts/{id}", prompt["id"].as_str().unwrap(), "", None);
     described.call("POST", "/sessions/{id}/nudge", &id, "", Some(&json!({})));
     described.call("POST", "/sessions/{id}/interrupt", &id, "", Some(&json!({})));
@@ -116,6 +125,10 @@ fn every_answer_is_as_described() {
     described.call("POST", "/reload", "", "", None);
     let token = described.call("POST", "/tokens", "", "", Some(&json!({ "name": "ana", "role": "viewer" })));
     described.call("DELETE", "/tokens/{id}", token["id"].as_str().unwrap(), "", None);
+    described.call("POST", "/web/codes", "", "", None);
+    described.call("POST", "/web/sessions", "", "", Some(&json!({ "code": "nonesuch" })));
+    described.call("DELETE", "/web/sessions/{id}", "nonesuch", "", None);
+    described.tried.push("GET /sessions/{id}/log".to_owned()); // a file: tests/it/web.rs reads it
     let copy = daemon.dir.path().join("copy.db");
     described.call("POST", "/backup", "", "", Some(&json!({ "path": copy })));
     described.call("POST", "/sessions/{id}/stop", &id, "", None);

@@ -3,7 +3,8 @@
 //! ```text
 //!   unix socket ── the kernel says which user and process ──┐
 //!                                                           ├─► Caller { name, role } ─► each endpoint's least role
-//!   TCP ── Host and Origin checked ── bearer token ─────────┘
+//!   TCP ── Host and Origin checked ── bearer token ─────────┤
+//!                                  └─ cookie of the console ┘
 //! ```
 //! A process below one of our shims is an agent, whoever it runs as and whatever token it holds: it may do nothing here.
 
@@ -16,7 +17,7 @@ use axum::body::Body;
 use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use nix::unistd::{Uid, User};
@@ -26,7 +27,8 @@ use tokio_util::sync::CancellationToken;
 use super::Api;
 use super::error::ApiError;
 use super::guard;
-use crate::domain::{Audited, Json, Role, SessionId, Time};
+use super::web::Shown;
+use crate::domain::{Audited, Json, Role, SessionId, Time, WebSessionId};
 use crate::redact::redact_json;
 use crate::supervisor::Belongs;
 
@@ -34,14 +36,12 @@ use crate::supervisor::Belongs;
 #[derive(Debug, Clone)]
 pub enum Peer {
     /// By the kernel's word.
-    Unix {
-        uid: Option<u32>,
-        pid: Option<i32>,
-        known: Known,
-    },
+    Unix { uid: Option<u32>, pid: Option<i32>, known: Known },
     Tcp {
         from: SocketAddr,
         local: SocketAddr,
+        /// Whether nobody on the way can read along.
+        tls: bool,
         known: Known,
     },
     /// Another bridge, which knows for whom it asks.
@@ -60,7 +60,7 @@ pub struct Person {
 impl From<&Person> for Caller {
     fn from(person: &Person) -> Self {
         let Person { name, role, via } = person.clone();
-        Self { name, role, via: via.to_owned(), local: false, gone: Arc::default(), until: None }
+        Self { name, role, via: via.to_owned(), local: false, gone: Arc::default(), until: None, web: None }
     }
 }
 
@@ -80,6 +80,8 @@ pub(super) struct Caller {
     pub(super) gone: Arc<CancellationToken>,
     /// When it ends by itself.
     pub(super) until: Option<Time>,
+    /// The console's session that they came in with.
+    pub(super) web: Option<WebSessionId>,
 }
 
 impl Caller {
@@ -144,7 +146,9 @@ pub(super) async fn identify(
 ) -> Response {
     let caller = match &peer {
         Peer::Unix { uid, pid, known } => api.local(*uid, *pid, known).await,
-        Peer::Tcp { from, local, known } => api.remote(*from, *local, known, request.headers()).await,
+        Peer::Tcp { from, local, tls, known } => {
+            api.remote(*from, *local, *tls, known, request.method(), request.headers()).await
+        }
         Peer::Inside(person) => Ok(Some(person.into())),
     };
     match caller {
@@ -218,22 +222,81 @@ impl Api {
             }
         };
         let gone = Arc::default();
-        Ok(Some(Caller { name, role, via: "unix socket".to_owned(), local: true, gone, until: None }))
+        Ok(Some(Caller {
+            name,
+            role,
+            via: "unix socket".to_owned(),
+            local: true,
+            gone,
+            until: None,
+            web: None,
+        }))
     }
 
     async fn remote(
         &self,
         from: SocketAddr,
         local: SocketAddr,
+        tls: bool,
         known: &Known,
+        method: &Method,
         headers: &HeaderMap,
     ) -> Result<Option<Caller>, ApiError> {
         guard::host_and_origin(headers, local, &self.supervisor().config().api.hosts)?;
-        let Some(sent) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
+        let via = format!("tcp {}", from.ip());
+        let Some(sent) = headers.get(header::AUTHORIZATION) else {
+            let Some(Shown { session, gone, until }) = self.shown_by(headers, local, tls) else {
+                return Ok(None);
+            };
+            guard::not_a_foreign_page(method, headers)?;
+            self.not_an_agent(from, local, known).await?;
+            self.note_web_use(&session, from).await;
+            let role = self.bounded(&session.name, session.role);
+            let (name, web) = (session.name, Some(session.id));
+            return Ok(Some(Caller {
+                name,
+                role,
+                via: format!("web, {via}"),
+                local: false,
+                gone,
+                until,
+                web,
+            }));
+        };
         let secret = sent.to_str().ok().and_then(|text| bearer(text)).map(str::trim);
         let Some((token, gone)) = secret.and_then(|secret| self.0.tokens.find(secret, Time::now())) else {
             return Err(self.refuse_token(from).await);
         };
+        self.not_an_agent(from, local, known).await?;
+        let role = self.bounded(&token.name, token.role);
+        self.note_use(&token, from).await;
+        let until = token.expires_at;
+        Ok(Some(Caller { name: token.name, role, via, local: false, gone, until, web: None }))
+    }
+
+    /// A person's role is the most that any of their tokens or sessions gives.
+    fn bounded(&self, name: &str, role: Role) -> Role {
+        let config = self.supervisor().config();
+        let known = config.operators.iter().find(|operator| operator.name == name);
+        known.map_or(role, |operator| role.min(operator.role()))
+    }
+
+    /// The daemon's own user, as the socket knows them.
+    pub(super) fn owner(&self) -> (String, Role) {
+        let uid = Uid::effective().as_raw();
+        let config = self.supervisor().config();
+        let operator = config.operators.iter().find(|operator| operator.uid == Some(uid));
+        operator
+            .map_or_else(|| (own_name(), Role::Admin), |operator| (operator.name.clone(), operator.role()))
+    }
+
+    /// Looked at once for each connection.
+    pub(super) async fn not_an_agent(
+        &self,
+        from: SocketAddr,
+        local: SocketAddr,
+        known: &Known,
+    ) -> Result<(), ApiError> {
         // Only a process of this machine can be one of our agents.
         let here = from.ip().to_canonical().is_loopback() || from.ip() == local.ip();
         if here && !known.load(Ordering::Relaxed) {
@@ -246,14 +309,7 @@ impl Api {
             }
         }
         known.store(true, Ordering::Relaxed);
-        // A person's role is the most that any of their tokens gives.
-        let config = self.supervisor().config();
-        let known = config.operators.iter().find(|operator| operator.name == token.name);
-        let role = known.map_or(token.role, |operator| token.role.min(operator.role()));
-        self.note_use(&token, from).await;
-        let via = format!("tcp {}", from.ip());
-        let until = token.expires_at;
-        Ok(Some(Caller { name: token.name, role, via, local: false, gone, until }))
+        Ok(())
     }
 
     /// An agent that calls us is refused and written down, whatever it wanted.
@@ -268,7 +324,7 @@ impl Api {
             .hint("agents ask through their own protocol; people decide")
     }
 
-    async fn refuse_token(&self, from: SocketAddr) -> ApiError {
+    pub(super) async fn refuse_token(&self, from: SocketAddr) -> ApiError {
         let failures = self.0.failures.count(from.ip(), Time::now());
         if failures.is_first {
             tracing::warn!(%from, "a token was refused; further ones within a minute are not logged");

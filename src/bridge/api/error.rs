@@ -10,7 +10,7 @@ use crate::store::StoreError;
 use crate::supervisor::StartRefused;
 
 #[derive(Debug)]
-pub(super) struct ApiError {
+pub(in crate::bridge) struct ApiError {
     status: StatusCode,
     code: &'static str,
     message: String,
@@ -49,6 +49,10 @@ impl ApiError {
     pub(super) fn ambiguous(what: &str, typed: &str, ids: &[String]) -> Self {
         let message = format!("`{typed}` could be several {what}s");
         Self::conflict("ambiguous_id", message).hint(format!("type more of it: {}", ids.join(", ")))
+    }
+
+    pub(super) fn is_too_many(&self) -> bool {
+        self.status == StatusCode::TOO_MANY_REQUESTS
     }
 
     #[cfg(test)]
@@ -143,11 +147,11 @@ impl From<StartRefused> for ApiError {
     }
 }
 
-pub(super) async fn no_such_path(uri: Uri) -> ApiError {
+pub(in crate::bridge) async fn no_such_path(uri: Uri) -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "not_found", format!("there is nothing at {}", uri.path()))
 }
 
-pub(super) async fn no_such_method(method: Method, uri: Uri) -> ApiError {
+pub(in crate::bridge) async fn no_such_method(method: Method, uri: Uri) -> ApiError {
     let message = format!("{} does not take {method}", uri.path());
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
 }

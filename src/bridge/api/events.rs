@@ -4,10 +4,12 @@
 //! anything: nothing is queued for it.
 
 use std::convert::Infallible;
+use std::io;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::body::Body;
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -19,7 +21,7 @@ use serde_json::json;
 use super::Api;
 use super::access::Caller;
 use super::error::ApiError;
-use super::extract::{Query, limit};
+use super::extract::{Nothing, Query, limit};
 use super::view;
 use crate::bus::Ear;
 use crate::domain::{Event, SessionId};
@@ -36,6 +38,8 @@ const BATCH: usize = 500;
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
     after: Option<u64>,
+    /// Of one session, the newest events before this one, oldest first; pages only.
+    before: Option<u64>,
     session: Option<String>,
     limit: Option<usize>,
 }
@@ -59,6 +63,16 @@ pub(super) async fn events(
     };
     let after = last.or(query.after);
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if let Some(before) = query.before {
+        let (Some(session), None) = (session, after) else {
+            return Err(ApiError::bad_request("`before` goes with `session`, and not with `after`"));
+        };
+        let events = api.store().events_before(before, session, limit(query.limit)?).await?;
+        // Where the page before this one ends.
+        let next = events.first().map(|event| event.seq);
+        let items = events.into_iter().map(view::event).collect();
+        return Ok(Json(view::EventPage { items, next }).into_response());
+    }
     if accept.contains("application/json") {
         return page(&api, after, session, limit(query.limit)?).await;
     }
@@ -90,6 +104,38 @@ async fn page(
     let next = events.last().map(|event| event.seq);
     let items = events.into_iter().map(view::event).collect();
     Ok(Json(view::EventPage { items, next }).into_response())
+}
+
+/// A session's log from its beginning to now, as it is read.
+pub(super) async fn download(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(Nothing {}): Query<Nothing>,
+) -> Result<Response, ApiError> {
+    let session = api.session(&id).await?.id;
+    let end = api.bell().listen().newest();
+    let lines = stream::try_unfold(0, move |after| {
+        let (api, caller) = (api.clone(), caller.clone());
+        async move {
+            let batch = api.store().events(Some(after), Some(session), BATCH).await;
+            let batch = batch.map_err(io::Error::other)?.unwrap_or_default();
+            let batch: Vec<Event> = batch.into_iter().take_while(|event| event.seq <= end).collect();
+            let Some(last) = batch.last().map(|event| event.seq).filter(|_| !caller.is_out()) else {
+                return Ok::<_, io::Error>(None);
+            };
+            let mut text = String::new();
+            for event in batch {
+                let view = view::event_for(caller.role, event);
+                text.push_str(&serde_json::to_string(&view).map_err(io::Error::other)?);
+                text.push('\n');
+            }
+            Ok(Some((text, last)))
+        }
+    });
+    let name = format!("attachment; filename=\"{session}.jsonl\"");
+    let headers = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CONTENT_DISPOSITION, &name)];
+    Ok((headers, Body::from_stream(lines)).into_response())
 }
 
 fn trimmed(Cut { oldest }: Cut) -> ApiError {

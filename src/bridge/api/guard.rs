@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 
 use super::error::ApiError;
 use crate::domain::{SessionId, Time};
@@ -40,6 +40,37 @@ pub(super) fn host_and_origin(
         return Ok(());
     }
     refuse("bad_origin", "requests of web pages from elsewhere are not answered")
+}
+
+/// A browser sends our cookie also with requests that other pages on this machine make (a site does not know ports), so
+/// what comes with it is looked at more closely. What browsers of today say about a request is believed; a write has to show
+/// that our own page made it.
+pub(super) fn not_a_foreign_page(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+    let site = headers.get("sec-fetch-site").map(|value| value.to_str().unwrap_or_default());
+    if site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
+        return Err(foreign());
+    }
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    own_page(headers)
+}
+
+/// An `Origin`, which [`host_and_origin`] has found to be ours, and a header that a page from elsewhere cannot send.
+pub(super) fn own_page(headers: &HeaderMap) -> Result<(), ApiError> {
+    if headers.contains_key(header::ORIGIN) && headers.get("x-intercom").is_some_and(|value| value == "1") {
+        return Ok(());
+    }
+    Err(foreign())
+}
+
+fn foreign() -> ApiError {
+    ApiError::new(
+        StatusCode::FORBIDDEN,
+        "bad_origin",
+        "requests of web pages from elsewhere are not answered",
+    )
+    .hint("a program uses a token, and no cookie")
 }
 
 /// An address of ours, `localhost`, or a configured name, with our port or none.
@@ -186,6 +217,31 @@ mod tests {
             "http://localhost:7411.evil.example",
         ] {
             assert_eq!(origin(bad).as_deref(), Some("bad_origin"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_is_not_enough_for_a_write() {
+        let headers = |all: &[(&'static str, &str)]| -> HeaderMap {
+            all.iter()
+                .map(|(name, value)| (header::HeaderName::from_static(name), value.parse().unwrap()))
+                .collect()
+        };
+        let fine =
+            |method: Method, all: &[(&'static str, &str)]| not_a_foreign_page(&method, &headers(all)).is_ok();
+        let (origin, ours) = (("origin", "http://localhost:7411"), ("x-intercom", "1"));
+        assert!(fine(Method::GET, &[]));
+        assert!(fine(Method::POST, &[origin, ours]));
+        assert!(fine(Method::POST, &[origin, ours, ("sec-fetch-site", "same-origin")]));
+        for (method, bad) in [
+            (Method::POST, &[origin][..]),
+            (Method::POST, &[ours]),
+            (Method::DELETE, &[]),
+            (Method::POST, &[origin, ("x-intercom", "2")]),
+            (Method::POST, &[origin, ours, ("sec-fetch-site", "same-site")]),
+            (Method::GET, &[("sec-fetch-site", "cross-site")]),
+        ] {
+            assert!(!fine(method, bad), "{bad:?}");
         }
     }
 

@@ -86,6 +86,34 @@ pub(super) async fn take_back(
     Ok(StatusCode::NO_CONTENT)
 }
 
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Amend {
+    /// Other words.
+    text: Option<String>,
+    /// Another place in the queue; 0 is the next to leave.
+    place: Option<usize>,
+}
+
+pub(super) async fn amend(
+    State(api): State<Api>,
+    By(by): By,
+    Path(id): Path<String>,
+    Body(amend): Body<Amend>,
+) -> Result<Json<PromptView>, ApiError> {
+    let Amend { text, place } = amend;
+    if text.is_none() && place.is_none() {
+        return Err(ApiError::bad_request("`text` or `place` is needed"));
+    }
+    if text.as_deref().is_some_and(|text| text.trim().is_empty()) {
+        return Err(ApiError::bad_request("text must not be empty"));
+    }
+    let prompt = api.prompt(&id).await?;
+    let input = Input::Amend { prompt: prompt.id, text, place, by };
+    api.supervisor().command(prompt.session, input).await?;
+    Ok(Json(view::prompt(api.prompt(&prompt.id.to_string()).await?)))
+}
+
 impl Api {
     async fn prompt(&self, typed: &str) -> Result<Prompt, ApiError> {
         the("prompt", typed, self.store().prompt(typed.to_owned()).await?)

@@ -16,8 +16,8 @@ use super::access::require;
 use super::extract::ShortList;
 use super::view::{ClearanceView, EventPage, List, PromptView, QuestionView, SessionView, TokenView};
 use super::{
-    Api, agents, audit, clearances, events, health, idempotency, policy, prompts, questions, sessions, set,
-    tokens, watch,
+    Api, agents, audit, clearances, events, figures, health, idempotency, policy, prompts, questions,
+    sessions, set, tokens, watch, web,
 };
 use crate::domain::Role;
 
@@ -34,6 +34,8 @@ pub(super) struct Endpoint {
     answers: Vec<(u16, Option<Describe>)>,
     /// It may also answer with a stream of events.
     streams: bool,
+    /// It answers with lines of JSON.
+    file: bool,
 }
 
 type Describe = fn(&mut SchemaGenerator) -> Schema;
@@ -66,6 +68,7 @@ impl Endpoint {
             body: None,
             answers: Vec::new(),
             streams: false,
+            file: false,
         }
     }
 
@@ -87,6 +90,11 @@ impl Endpoint {
     fn answers_nothing(mut self, status: u16) -> Self {
         self.answers.push((status, None));
         self
+    }
+
+    fn answers_file(mut self, status: u16) -> Self {
+        self.file = true;
+        self.answers_nothing(status)
     }
 
     fn streams(mut self) -> Self {
@@ -113,6 +121,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&get), "/sessions/{id}", Viewer, "One session", sessions::show).answers::<SessionView>(200),
         Endpoint::new(of(&get), "/sessions/{id}/prompts", Viewer, "Its prompts, newest first", prompts::list).query::<prompts::ListQuery>().answers::<List<PromptView>>(200),
         Endpoint::new(of(&post), "/sessions/{id}/prompts", Operator, "Tells the agent to do something", prompts::send).body::<prompts::Send>().answers::<PromptView>(202),
+        Endpoint::new(of(&post), "/prompts/{id}", Operator, "Changes a waiting prompt: its words, or its place in the queue", prompts::amend).body::<prompts::Amend>().answers::<PromptView>(200),
         Endpoint::new(of(&delete), "/prompts/{id}", Operator, "Takes a waiting prompt back", prompts::take_back).answers_nothing(204),
         Endpoint::new(of(&post), "/sessions/{id}/nudge", Operator, "Reminds an agent that seems stuck", sessions::nudge).body::<sessions::Nudge>().answers::<sessions::Nudged>(202),
         Endpoint::new(of(&post), "/sessions/{id}/interrupt", Operator, "Ends the agent's turn", sessions::interrupt).body::<sessions::Interrupt>().answers::<sessions::Interrupted>(202),
@@ -130,6 +139,8 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&get), "/questions/{id}", Viewer, "One question", questions::show).answers::<QuestionView>(200),
         Endpoint::new(of(&post), "/questions/{id}/answer", Operator, "Answers it, once", questions::answer).body::<questions::AnswerBody>().answers::<QuestionView>(200),
         Endpoint::new(of(&get), "/events", Viewer, "The log: a stream, or with `Accept: application/json` a page", events::events).query::<events::EventsQuery>().answers::<EventPage>(200).streams(),
+        Endpoint::new(of(&get), "/sessions/{id}/log", Viewer, "All of a session's log as a file, one event per line", events::download).answers_file(200),
+        Endpoint::new(of(&get), "/figures", Viewer, "How long decisions take, how long agents wait for them, and how much is said", figures::show).query::<figures::FiguresQuery>().answers::<figures::Figures>(200),
         Endpoint::new(of(&get), "/clearances/{id}/explanation", Viewer, "What each rule makes of it, and the rule that allowing it always would add", policy::explain).answers::<policy::ExplanationView>(200),
         Endpoint::new(of(&get), "/policy", Viewer, "The rules in force", policy::show).answers::<policy::PolicyView>(200),
         Endpoint::new(of(&post), "/policy/test", Approver, "What other rules would have made of what was asked; changes nothing", policy::test).body::<policy::Test>().answers::<policy::TestedView>(200),
@@ -139,6 +150,10 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&get), "/tokens", Admin, "Tokens, newest first", tokens::list).query::<ShortList>().answers::<List<TokenView>>(200),
         Endpoint::new(of(&post), "/tokens", Admin, "Makes a token; its secret is shown once", tokens::create).body::<tokens::Create>().answers::<tokens::Created>(201),
         Endpoint::new(of(&delete), "/tokens/{id}", Admin, "Revokes a token, at once", tokens::revoke).answers_nothing(204),
+        Endpoint::new(of(&post), "/web/codes", Viewer, "A link that signs the caller in to the console, once", web::code).answers::<web::CodeView>(201),
+        Endpoint::new(of(&post), "/web/sessions", None, "Signs in to the console with a code or a token: sets a cookie", web::sign_in).body::<web::SignIn>().answers::<web::WebSessionView>(201),
+        Endpoint::new(of(&get), "/web/sessions", Viewer, "Who is signed in to the console: one's own, for admins all", web::list).query::<ShortList>().answers::<List<web::WebSessionView>>(200),
+        Endpoint::new(of(&delete), "/web/sessions/{id}", Viewer, "Signs out; `current` is the one that asks", web::sign_out).answers_nothing(204),
         Endpoint::new(of(&get), "/audit", Admin, "The audit, oldest first", audit::list).query::<audit::ListQuery>().answers::<audit::AuditPage>(200),
         Endpoint::new(of(&get), "/audit/verify", Admin, "Looks at every row of the audit and every link between them", audit::verify).answers::<audit::VerifiedView>(200),
     ]
@@ -149,7 +164,7 @@ pub(super) fn router(api: &Api) -> Router<Api> {
     endpoints().into_iter().fold(Router::new(), |router, endpoint| {
         let Endpoint { method, path, role, mut route, .. } = endpoint;
         // A secret that is shown once is not kept to be shown again.
-        if method == Method::POST && path != "/tokens" {
+        if method == Method::POST && !["/tokens", "/web/codes", "/web/sessions"].contains(&path) {
             route = route.layer(from_fn_with_state(api.clone(), idempotency::honour));
         }
         let route = match role {
@@ -239,6 +254,9 @@ fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> Value {
             content["text/event-stream"] = json!({});
         }
         let mut answer = json!({ "description": "OK" });
+        if endpoint.file {
+            content = Some(json!({ "application/x-ndjson": {} }));
+        }
         if let Some(content) = content {
             answer["content"] = content;
         }

@@ -77,7 +77,7 @@ pub async fn tcp(
         tokio::spawn(async move {
             let conversation = async {
                 let Ok(local) = prepare(&stream) else { return }; // it has gone already
-                let peer = Peer::Tcp { from, local, known };
+                let peer = Peer::Tcp { from, local, tls: tls.is_some(), known };
                 match tls {
                     None => converse(stream, peer, router, closing).await,
                     Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {

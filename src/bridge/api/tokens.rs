@@ -79,6 +79,13 @@ impl Tokens {
         (right && known.token.is_valid(now)).then(|| (known.token.clone(), Arc::clone(&known.gone)))
     }
 
+    /// One that lets somebody in, and what fires when it does not any more.
+    pub(super) fn get(&self, id: TokenId, now: Time) -> Option<(Token, Arc<CancellationToken>)> {
+        let known = self.known();
+        let known = known.get(&id).filter(|known| known.token.is_valid(now))?;
+        Some((known.token.clone(), Arc::clone(&known.gone)))
+    }
+
     /// Whether this use is to be written down.
     fn is_news(&self, id: TokenId, from: &str, now: Time) -> bool {
         let mut known = self.known();
@@ -98,8 +105,15 @@ impl Tokens {
     }
 }
 
-fn hash(secret: &str) -> Vec<u8> {
+pub(super) fn hash(secret: &str) -> Vec<u8> {
     digest(&SHA256, secret.as_bytes()).as_ref().to_vec()
+}
+
+/// 256 random bits as text.
+pub(super) fn random_secret() -> Result<String, ApiError> {
+    let mut secret = [0; 32];
+    SystemRandom::new().fill(&mut secret).map_err(|_| ApiError::internal("the system has no randomness"))?;
+    Ok(hex(&secret))
 }
 
 impl Api {
@@ -157,9 +171,7 @@ pub(super) async fn create(
     let ttl = ttl.map(|text| parse_duration(&text).filter(|ttl| !ttl.is_zero()).ok_or(text)).transpose();
     let ttl =
         ttl.map_err(|text| ApiError::bad_request(format!("ttl: `{text}` is no time such as 30d or 12h")))?;
-    let mut secret = [0; 32];
-    SystemRandom::new().fill(&mut secret).map_err(|_| ApiError::internal("the system has no randomness"))?;
-    let secret = hex(&secret);
+    let secret = random_secret()?;
     let now = Time::now();
     let expires_at = ttl.map(|ttl| now.plus(ttl));
     let token = Token {

@@ -348,6 +348,8 @@ pub(super) struct PromptView {
     by: String,
     at: String,
     delivered_at: Option<String>,
+    /// Of those that wait, after somebody has put them in another order: first those with a place, then the others.
+    place: Option<u32>,
 }
 
 pub(super) fn prompt(p: Prompt) -> PromptView {
@@ -362,6 +364,7 @@ pub(super) fn prompt(p: Prompt) -> PromptView {
         by: p.by,
         at: p.at.to_string(),
         delivered_at: stamp(p.delivered_at),
+        place: p.place,
     }
 }
 

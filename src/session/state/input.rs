@@ -73,6 +73,13 @@ pub enum Input {
         prompt: PromptId,
         by: String,
     },
+    /// Changes a prompt that waits: its words, its place in the queue, or both.
+    Amend {
+        prompt: PromptId,
+        text: Option<String>,
+        place: Option<usize>,
+        by: String,
+    },
     Decide {
         clearance: ClearanceId,
         verdict: Verdict,

@@ -28,6 +28,7 @@ impl State {
                 by
             }
             Input::TakeBack { prompt, by } => return self.take_back(prompt, &by, out),
+            Input::Amend { prompt, text, place, by } => return self.amend(prompt, text, place, &by, out),
             Input::Decide { clearance, verdict, reason, option, by, via } => {
                 let words = Words { reason, option, by: by.clone(), via };
                 self.decide(clearance, verdict, words, out)?;
@@ -87,6 +88,7 @@ impl State {
             by,
             at,
             delivered_at: None,
+            place: None,
         })));
         let queued = Queued { id, text, ours };
         if ours {
@@ -139,6 +141,32 @@ impl State {
         out.record(Kind::PromptWithdrawn, Json::of(&json!({ "prompt": prompt, "by": by })));
         let at = out.now();
         out.ledger(Entry::PromptChanged { id: prompt, state: PromptState::Withdrawn, at });
+        Ok(())
+    }
+
+    /// What we say ourselves stays in front of what people ask.
+    fn amend(
+        &mut self,
+        prompt: PromptId,
+        text: Option<String>,
+        place: Option<usize>,
+        by: &str,
+        out: &mut Out<'_, '_>,
+    ) -> Result<(), Refused> {
+        let at = self.queue.iter().position(|queued| queued.id == prompt && !queued.ours);
+        let at = at.ok_or(Refused::NotQueued)?;
+        let data = json!({ "prompt": prompt, "text": text, "place": place, "by": by });
+        out.record(Kind::PromptAmended, Json::of(&data));
+        if let (Some(text), Some(queued)) = (text, self.queue.get_mut(at)) {
+            queued.text.clone_from(&text);
+            out.ledger(Entry::PromptReworded { id: prompt, text });
+        }
+        if let Some(queued) = place.and_then(|_| self.queue.remove(at)) {
+            let first = self.queue.iter().take_while(|queued| queued.ours).count();
+            let place = first.saturating_add(place.unwrap_or(0)).min(self.queue.len());
+            self.queue.insert(place, queued);
+            out.ledger(Entry::PromptsOrdered(self.queue.iter().map(|queued| queued.id).collect()));
+        }
         Ok(())
     }
 

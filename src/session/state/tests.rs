@@ -301,6 +301,29 @@ fn the_end_withdraws_what_is_open_and_fails_what_is_under_way() {
 }
 
 #[test]
+fn prompts_that_wait_are_reworded_and_put_in_another_order() {
+    let mut world = World::with(|about| about.prompts_on_heartbeat = true);
+    world.launch();
+    for text in ["a", "b", "c"] {
+        world.go(prompt(text));
+    }
+    let (a, c) = (world.state.queue[0].id, world.state.queue[2].id);
+    let amend = |prompt, text: Option<&str>, place| Input::Amend {
+        prompt,
+        text: text.map(str::to_owned),
+        place,
+        by: "ana".into(),
+    };
+    world.go(amend(c, None, Some(0)));
+    world.go(amend(a, Some("A"), Some(99)));
+    for (n, text) in [(1, "c"), (2, "b"), (3, "A")] {
+        let text = text.to_owned();
+        assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(n, Outbound::Prompt { text })]);
+    }
+    assert_eq!(world.try_go(amend(a, None, Some(0))), Err(Refused::NotQueued));
+}
+
+#[test]
 fn with_delivery_on_heartbeats_one_prompt_leaves_with_each() {
     let mut world = World::with(|about| about.prompts_on_heartbeat = true);
     world.launch();

@@ -1,0 +1,119 @@
+// The console: signs in, opens the one connection, and shows the page that the address names.
+
+import * as live from "./js/live.js";
+import { h, icon, text, attribute } from "./js/dom.js";
+import { waiting } from "./js/store.js";
+import { takeCode, withCode, view as signIn } from "./js/signin.js";
+import { why } from "./js/api.js";
+import * as fleet from "./js/fleet.js";
+import * as notify from "./js/notify.js";
+import * as keys from "./js/keys.js";
+
+const root = document.getElementById("app");
+
+const theme = localStorage.getItem("theme");
+if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+
+/** Pages other than the first are fetched when they are wanted. */
+const PAGES = [
+  { hash: "#/", name: "fleet", label: "Fleet", open: async () => fleet.view() },
+  { hash: "#/clearances", name: "inbox", label: "Clearances", open: async () => (await import("./js/inbox.js")).view() },
+  { hash: "#/policy", name: "policy", label: "Policy", open: async () => (await import("./js/policy.js")).view() },
+  { hash: "#/audit", name: "audit", label: "Audit", open: async () => (await import("./js/audit.js")).view() },
+  { hash: "#/charts", name: "charts", label: "Charts", open: async () => (await import("./js/charts.js")).view() },
+  { hash: "#/settings", name: "settings", label: "Settings", open: async () => (await import("./js/settings.js")).view() },
+];
+
+function find(hash) {
+  const session = /^#\/s\/(ses_[0-9a-z]+)(\/write)?$/.exec(hash);
+  if (session) return { name: "session", open: async () => (await import("./js/session.js")).view(session[1], { write: Boolean(session[2]) }) };
+  return PAGES.find((page) => page.hash === hash) ?? PAGES[0];
+}
+
+function frame() {
+  const count = h("span", { class: "count tabular", hidden: true });
+  const links = PAGES.map((page) => h("a", { href: page.hash, class: "nav", data: { page: page.name } }, icon(page.name), h("span", {}, page.label), page.name === "inbox" ? count : null));
+  const banner = h("div", { class: "banner", role: "status", hidden: true });
+  const main = h("main", { id: "main", tabindex: "-1" });
+  const element = h("div", { class: "frame" }, h("nav", { class: "sidebar", "aria-label": "Console" }, h("a", { class: "brand", href: "#/" }, h("img", { src: "/icon.svg", alt: "", width: "24", height: "24" }), h("span", {}, "intercom")), links), h("div", { class: "column" }, banner, main));
+  return { element, main, banner, links, count };
+}
+
+let shown = null;
+let parts = null;
+let turn = 0;
+
+async function route() {
+  if (!parts) return;
+  turn += 1;
+  const mine = turn;
+  const page = find(location.hash || "#/");
+  const view = await page.open();
+  // Somebody went elsewhere while this page was on its way.
+  if (mine !== turn) return view.close();
+  shown?.close();
+  const moved = shown !== null;
+  shown = view;
+  parts.main.replaceChildren(view.element);
+  for (const link of parts.links) attribute(link, "aria-current", link.dataset.page === page.name ? "page" : null);
+  notify.setTitle(view.title);
+  scrollTo(0, 0);
+  if (moved && !document.activeElement?.closest(".composer")) parts.main.focus({ preventScroll: true });
+}
+
+let ticking = null;
+function showStatus() {
+  if (!parts) return;
+  const { name, again } = live.status;
+  clearInterval(ticking);
+  parts.banner.hidden = name !== "offline";
+  document.documentElement.dataset.connection = name;
+  if (name !== "offline") return;
+  const words = h("span", {});
+  const draw = () => text(words, `Offline. What you see may be old. Trying again ${again > Date.now() ? `in ${Math.ceil((again - Date.now()) / 1000)} s` : "now"}.`);
+  draw();
+  ticking = setInterval(draw, 1000);
+  parts.banner.replaceChildren(words, h("button", { type: "button", class: "small", onclick: live.retry }, "Try now"));
+}
+
+function leave(problem) {
+  shown?.close();
+  shown = parts = null;
+  turn += 1;
+  live.stop();
+  document.title = "Sign in · intercom";
+  root.replaceChildren(signIn(problem, () => location.reload()));
+  document.getElementById("token")?.focus();
+}
+
+async function start() {
+  const code = takeCode();
+  let problem = null;
+  if (code) await withCode(code).catch((error) => (problem = why(error)));
+  try {
+    await live.load();
+  } catch (error) {
+    if (error.status === 401) return leave(problem);
+    root.replaceChildren(h("main", { id: "main", class: "signin-page" }, h("h1", {}, "intercom"), h("p", {}, "The daemon cannot be reached. This page tries again by itself.")));
+    return void setTimeout(start, 2000);
+  }
+  parts = frame();
+  root.replaceChildren(parts.element);
+  live.on("status", showStatus);
+  live.on("change", () => {
+    if (!parts) return;
+    const now = waiting(live.state);
+    parts.count.hidden = !now;
+    text(parts.count, now);
+  });
+  notify.listen();
+  keys.listen();
+  addEventListener("hashchange", route);
+  addEventListener("signed-out", () => parts && leave("You are signed out."));
+  await route();
+  live.touch();
+  live.follow();
+  document.documentElement.dataset.ready = "yes";
+}
+
+start();

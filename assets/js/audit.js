@@ -1,0 +1,76 @@
+// The audit: who did what, and whether anything was changed since.
+
+import * as api from "./api.js";
+import { h, button, text } from "./dom.js";
+import { state } from "./live.js";
+import { may } from "./store.js";
+import { clean, clock, cut, plural, short } from "./text.js";
+
+/** Rows that are fetched; who wants more has the command line. */
+const MOST = 20000;
+const PAGE = 200;
+
+export function view() {
+  if (!may(state, "admin")) return { element: h("div", { class: "page" }, h("h1", {}, "Audit"), h("p", { class: "faint" }, `The audit is for admins; you are ${state.you?.role}.`)), title: "Audit", close() {} };
+  let [rows, most, closed] = [[], PAGE, false];
+  const body = h("tbody", {});
+  const said = h("p", { class: "faint", role: "status" });
+  const search = h("input", { type: "search", placeholder: "Search", "aria-label": "Search the audit", oninput: () => ((most = PAGE), draw()) });
+  const days = h("select", { "aria-label": "How far back", onchange: () => load() }, [["1", "a day"], ["7", "a week"], ["30", "a month"], ["", "all"]].map(([value, label]) => h("option", { value, selected: value === "7" }, label)));
+  const more = button("Show more", () => ((most += PAGE), draw()), { class: "wide" });
+  const verified = h("span", { class: "faint", role: "status" });
+  const verify = button("Verify", async () => {
+    verified.textContent = "Looking at every row …";
+    try {
+      const found = await api.get("/audit/verify");
+      verified.textContent = found.whole ? `Whole: ${plural(found.rows, "row")}, head ${found.head.slice(0, 16)}…` : `NOT whole: ${found.problems.map((each) => `row ${each.n}: ${clean(each.what)}`).join("; ")}`;
+    } catch (error) {
+      verified.textContent = api.why(error);
+    }
+  });
+
+  const row = (each) =>
+    h("tr", {}, h("td", { class: "tabular" }, String(each.n)), h("td", { class: "tabular" }, clock(each.at)), h("td", {}, clean(each.action)), h("td", {}, clean(each.by)), h("td", {}, each.session ? h("a", { class: "mono", href: `#/s/${each.session}` }, short(each.session)) : ""), h("td", { class: "mono wrap faint" }, clean(cut(JSON.stringify(each.data), 300))));
+
+  function draw() {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const found = rows.filter((each) => {
+      if (!words.length) return true;
+      const all = [each.n, each.action, each.by, each.session, JSON.stringify(each.data)].join(" ").toLowerCase();
+      return words.every((word) => all.includes(word));
+    });
+    body.replaceChildren(...found.slice(0, most).map(row));
+    more.hidden = found.length <= most;
+    text(said, `${found.length.toLocaleString()} of ${plural(rows.length, "row")}, newest first`);
+  }
+
+  async function load() {
+    rows = [];
+    text(said, "Reading …");
+    const since = days.value ? `&since=${encodeURIComponent(new Date(Date.now() - Number(days.value) * 86400000).toISOString())}` : "";
+    try {
+      let after = 0;
+      while (!closed && rows.length < MOST) {
+        const page = await api.get(`/audit?limit=1000&after=${after}${since}`);
+        rows.push(...page.items);
+        if (!page.next) break;
+        after = page.next;
+      }
+      rows.reverse();
+      draw();
+    } catch (error) {
+      text(said, api.why(error));
+    }
+  }
+  load();
+  const element = h(
+    "div",
+    { class: "page" },
+    h("div", { class: "row head" }, h("h1", {}, "Audit"), h("span", { class: "grow" }), search, days, verify),
+    verified,
+    said,
+    h("div", { class: "scroll", tabindex: "0" }, h("table", { class: "audit" }, h("thead", {}, h("tr", {}, ["#", "When", "What", "By", "Session", "Details"].map((title) => h("th", { scope: "col" }, title)))), body)),
+    more,
+  );
+  return { element, title: "Audit", close: () => (closed = true) };
+}

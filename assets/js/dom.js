@@ -1,0 +1,118 @@
+// Elements. Text goes in as text: nothing in the console turns a string into markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, properties, children) {
+  for (const [name, value] of Object.entries(properties ?? {})) {
+    if (value == null || value === false) continue;
+    if (name === "class") element.setAttribute("class", value);
+    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "value") element.value = value;
+    else if (name === "data") Object.assign(element.dataset, value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...flat(children));
+  return element;
+}
+
+const flat = (children) => children.flat(Infinity).filter((child) => child != null && child !== false && child !== "");
+
+export const h = (tag, properties, ...children) => fill(document.createElement(tag), properties, children);
+export const svg = (tag, properties, ...children) => fill(document.createElementNS(SVG, tag), properties, children);
+
+/** Replaces what is inside, unless it is the same text. */
+export function text(element, value) {
+  const wanted = value == null ? "" : String(value);
+  if (element.textContent !== wanted) element.textContent = wanted;
+}
+
+export function attribute(element, name, value) {
+  if (value == null || value === false) element.removeAttribute(name);
+  else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
+}
+
+/** Keeps a list of elements in step with a list of things, and touches only what is different. */
+export function keyed(parent, items, key, create, update) {
+  const known = (parent.known ??= new Map());
+  const wanted = new Set();
+  let before = null;
+  for (const item of items) {
+    const id = key(item);
+    wanted.add(id);
+    let entry = known.get(id);
+    if (!entry) known.set(id, (entry = create(item)));
+    update?.(entry, item);
+    const element = entry.element ?? entry;
+    const place = before ? before.nextSibling : parent.firstChild;
+    if (place !== element) parent.insertBefore(element, place);
+    before = element;
+  }
+  for (const [id, entry] of known) {
+    if (wanted.has(id)) continue;
+    (entry.element ?? entry).remove();
+    known.delete(id);
+  }
+}
+
+const PATHS = {
+  fleet: "M4 5h16M4 12h16M4 19h10",
+  inbox: "M4 13l3-8h10l3 8v6H4zM4 13h5l1 3h4l1-3h5",
+  policy: "M12 3l7 3v6c0 4-3 7-7 9-4-2-7-5-7-9V6z",
+  audit: "M6 3h9l4 4v14H6zM9 12h7M9 16h7M9 8h3",
+  charts: "M5 20V10M12 20V4M19 20v-7",
+  settings: "M12 9a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM12 2v3M12 19v3M4 6l2 2M18 16l2 2M2 12h3M19 12h3M4 18l2-2M18 8l2-2",
+  check: "M5 13l4 4L19 7",
+  cross: "M6 6l12 12M18 6L6 18",
+  back: "M15 5l-7 7 7 7",
+  up: "M12 19V6M6 11l6-6 6 6",
+  down: "M12 5v13M6 13l6 6 6-6",
+  send: "M4 12l16-8-6 16-3-7z",
+  more: "M5 12h.01M12 12h.01M19 12h.01",
+};
+
+export const icon = (name) =>
+  svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: PATHS[name] ?? "" }));
+
+/** A button with a word on it. */
+export const button = (label, onclick, properties = {}) => h("button", { type: "button", onclick, ...properties }, label);
+
+/** Tells those who listen rather than look. */
+export function announce(message, urgent = false) {
+  const place = document.getElementById(urgent ? "alarm" : "announce");
+  if (place) text(place, message);
+}
+
+let toasts;
+/** A word at the edge of the page, for a while. */
+export function toast(message, kind = "info") {
+  if (!toasts) document.body.append((toasts = h("div", { class: "toasts" })));
+  const element = h("div", { class: `toast ${kind}` }, message);
+  toasts.append(element);
+  announce(message, kind === "error");
+  setTimeout(() => element.remove(), kind === "error" ? 9000 : 4000);
+}
+
+/** Asks in a dialog. Comes back with what `read` finds in it, or `null` if the person thought better of it. */
+export function ask({ title, body = [], yes = "OK", danger = false, read = () => true }) {
+  return new Promise((resolve) => {
+    const form = h(
+      "form",
+      { method: "dialog" },
+      h("h2", {}, title),
+      body,
+      h(
+        "div",
+        { class: "row end" },
+        button("Cancel", () => dialog.close("")),
+        h("button", { class: danger ? "danger" : "primary", value: "yes" }, yes),
+      ),
+    );
+    const dialog = h("dialog", { class: "dialog", "aria-label": title }, form);
+    dialog.addEventListener("close", () => {
+      resolve(dialog.returnValue === "yes" ? read(form) : null);
+      dialog.remove();
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}

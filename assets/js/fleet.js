@@ -1,0 +1,133 @@
+// The fleet: every session, and first those that wait for you.
+
+import { h, text, attribute, keyed } from "./dom.js";
+import { state, on } from "./live.js";
+import { fleet, progress, pendingClearances, pendingQuestions, GROUPS, waitingBySession, group } from "./store.js";
+import { clean, plural, project, short, since } from "./text.js";
+
+const SHOWS = [["live", "Live"], ["waiting", "Waiting"], ["stuck", "Stuck"], ["working", "Working"], ["idle", "Idle"], ["ended", "Ended"], ["all", "All"]];
+const SORTS = [["waiting", "Waiting first"], ["newest", "Newest"], ["name", "Name"], ["quiet", "Longest as it is"]];
+/** Rows that are drawn at once; the rest on demand. */
+const PAGE = 200;
+
+const wish = { show: "live", search: "", sort: "waiting", most: PAGE };
+
+export const phaseWord = (row) => {
+  if (row.waits && row.waits.clearances + row.waits.questions > 0) return "waiting";
+  if (row.group === "stuck") return row.session.phase === "parked" ? "parked" : "stuck";
+  return row.session.phase;
+};
+
+function waits(row) {
+  const { clearances = 0, questions = 0 } = row.waits ?? {};
+  return [clearances && plural(clearances, "clearance"), questions && plural(questions, "question")].filter(Boolean).join(", ");
+}
+
+function create() {
+  const parts = {
+    dot: h("span", { class: "dot", "aria-hidden": "true" }),
+    phase: h("span", { class: "phase" }),
+    time: h("span", { class: "time tabular" }),
+    name: h("span", { class: "name" }),
+    place: h("span", { class: "place faint" }),
+    why: h("span", { class: "why" }),
+    waits: h("span", { class: "badge wait" }),
+    stall: h("span", { class: "badge stall" }),
+    unenforced: h("span", { class: "badge unenforced", title: "This agent acts without asking" }, "unenforced"),
+    bar: h("progress", { max: "1", value: 0 }),
+    step: h("span", { class: "step faint" }),
+  };
+  const link = h(
+    "a",
+    { class: "session", data: { stop: "row" } },
+    h("span", { class: "status" }, parts.dot, parts.phase, parts.time),
+    h("span", { class: "who" }, parts.name, parts.place),
+    h("span", { class: "what" }, parts.why, h("span", { class: "badges" }, parts.waits, parts.stall, parts.unenforced)),
+    h("span", { class: "progress" }, parts.bar, parts.step),
+  );
+  return { element: h("li", {}, link), link, parts };
+}
+
+function update({ link, parts }, row) {
+  const { session } = row;
+  const word = phaseWord(row);
+  attribute(link, "href", `#/s/${session.id}`);
+  attribute(link, "class", `session ${row.group}`);
+  attribute(link, "data-risk", row.waits?.risk ?? null);
+  text(parts.phase, word);
+  text(parts.time, since(row.waits?.since ?? session.since));
+  text(parts.name, session.name ? clean(session.name) : short(session.id));
+  text(parts.place, `${project(session.workspace)} · ${session.agent ? clean(session.agent) : clean(session.protocol)}`);
+  text(parts.why, clean(session.why));
+  const waiting = waits(row);
+  parts.waits.hidden = !waiting;
+  text(parts.waits, waiting);
+  const stall = session.standing?.done;
+  parts.stall.hidden = !stall;
+  text(parts.stall, stall ? clean(stall) : "");
+  parts.unenforced.hidden = !session.unenforced;
+  const made = progress(session);
+  parts.bar.parentElement.hidden = !made;
+  if (!made) return;
+  attribute(parts.bar, "max", made.of);
+  if (parts.bar.value !== made.done) parts.bar.value = made.done;
+  attribute(parts.bar, "aria-label", `${made.done} of ${made.of} steps done`);
+  const now = made.steps.find((step) => step.status === "in_progress") ?? made.steps.find((step) => step.status !== "completed");
+  text(parts.step, `${made.done}/${made.of}${now ? ` ${clean(now.text)}` : ""}`);
+  attribute(link, "title", made.steps.map((step) => `${step.status === "completed" ? "✓" : step.status === "in_progress" ? "▸" : "·"} ${clean(step.text)}`).join("\n"));
+}
+
+export function view() {
+  const list = h("ul", { class: "fleet" });
+  const empty = h("div", { class: "empty" });
+  const more = h("button", { type: "button", class: "wide", hidden: true, onclick: () => ((wish.most += PAGE), draw()) });
+  const call = h("a", { class: "callout", href: "#/clearances" });
+  const search = h("input", { type: "search", placeholder: "Search", "aria-label": "Search sessions", value: wish.search, oninput: () => ((wish.search = search.value), draw()) });
+  const tabs = SHOWS.map(([name, label]) => {
+    const number = h("span", { class: "count tabular" });
+    const tab = h("button", { type: "button", class: "tab", onclick: () => ((wish.show = name), draw()) }, label, number);
+    return { name, tab, number };
+  });
+  const sort = h("select", { "aria-label": "Sort", onchange: () => ((wish.sort = sort.value), draw()) }, SORTS.map(([value, label]) => h("option", { value, selected: value === wish.sort }, label)));
+  const element = h(
+    "div",
+    { class: "page" },
+    h("div", { class: "row head" }, h("h1", {}, "Fleet"), h("span", { class: "grow" }), search, sort),
+    h("div", { class: "tabs", role: "group", "aria-label": "Which sessions" }, tabs.map(({ tab }) => tab)),
+    call,
+    list,
+    empty,
+    more,
+  );
+  function draw() {
+    const waitsBy = waitingBySession(state);
+    const counts = Object.fromEntries(GROUPS.map((name) => [name, 0]));
+    for (const session of state.sessions.values()) counts[group(session, waitsBy.get(session.id))] += 1;
+    counts.all = state.sessions.size;
+    counts.live = counts.all - counts.ended;
+    for (const { name, tab, number } of tabs) {
+      attribute(tab, "aria-pressed", String(name === wish.show));
+      text(number, counts[name] || "");
+    }
+    const rows = fleet(state, wish);
+    keyed(list, rows.slice(0, wish.most), (row) => row.session.id, create, update);
+    more.hidden = rows.length <= wish.most;
+    text(more, `Show ${Math.min(PAGE, rows.length - wish.most)} more of ${rows.length}`);
+    const waiting = [pendingClearances(state).length, pendingQuestions(state).length];
+    call.hidden = !(waiting[0] + waiting[1]);
+    const words = [waiting[0] && plural(waiting[0], "clearance"), waiting[1] && plural(waiting[1], "question")].filter(Boolean).join(" and ");
+    text(call, `${words} ${waiting[0] + waiting[1] === 1 ? "waits" : "wait"} for you`);
+    empty.hidden = rows.length > 0;
+    if (rows.length === 0) {
+      empty.replaceChildren(
+        state.sessions.size
+          ? h("p", {}, "No session is like that.")
+          : h("div", {}, h("p", {}, "No agent runs yet. Start one in a terminal:"), h("pre", { tabindex: "0" }, h("code", {}, "intercom run --agent claude \"fix the failing test\""))),
+      );
+    }
+  }
+  draw();
+  const off = on("change", draw);
+  const tick = setInterval(draw, 5000);
+  return { element, title: "Fleet", close: () => (off(), clearInterval(tick)) };
+}

@@ -1,0 +1,60 @@
+// Keys. They act on the card that has the focus, and on nothing else; in a field, they are letters.
+
+import { h, ask } from "./dom.js";
+
+export const HELP = [
+  ["a", "allow once"],
+  ["A", "allow always: shows the rule first"],
+  ["d", "deny"],
+  ["r", "deny with a reason"],
+  ["n", "nudge the agent"],
+  ["j, k", "next, previous card or row"],
+  ["i", "write to the agent"],
+  ["o, Enter", "open the session"],
+  ["/", "search"],
+  ["g f, g c, g p, g a, g s", "fleet, clearances, policy, audit, settings"],
+  ["?", "this help"],
+];
+
+export const typing = (event) => {
+  const at = event.target;
+  return at instanceof HTMLElement && (at.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(at.tagName));
+};
+
+export function help() {
+  const rows = HELP.map(([keys, what]) => [h("dt", {}, keys.split(", ").map((key, n) => [n ? " " : "", h("kbd", {}, key)])), h("dd", {}, what)]);
+  return ask({ title: "Keys", body: [h("p", { class: "faint" }, "They act on the card or row that has the focus."), h("dl", { class: "keys" }, rows)], yes: "Close" });
+}
+
+/** Moves the focus among everything that can be moved among: cards, then rows. */
+export function move(step) {
+  const all = [...document.querySelectorAll("[data-stop]")].filter((element) => element.offsetParent !== null);
+  if (!all.length) return;
+  const current = document.activeElement?.closest("[data-stop]");
+  const at = current ? all.indexOf(current) + step : step > 0 ? 0 : all.length - 1;
+  const next = all[Math.max(0, Math.min(all.length - 1, at))];
+  next.focus();
+  next.scrollIntoView({ block: "nearest" });
+}
+
+const PLACES = { f: "#/", c: "#/clearances", p: "#/policy", a: "#/audit", h: "#/charts", s: "#/settings" };
+let going = 0;
+/** Whether the next key is the second half of a way somewhere, and so not meant for a card. */
+export const onTheWay = () => Date.now() - going < 1500;
+
+export function listen() {
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event) || document.querySelector("dialog[open]")) return;
+    if (onTheWay() && PLACES[event.key]) location.hash = PLACES[event.key];
+    else if (event.key === "j") move(1);
+    else if (event.key === "k") move(-1);
+    else if (event.key === "?") help();
+    else if (event.key === "g") {
+      going = Date.now();
+      return;
+    } else if (event.key === "/") document.querySelector("input[type=search]")?.focus();
+    else return;
+    going = 0;
+    event.preventDefault();
+  });
+}

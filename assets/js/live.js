@@ -1,0 +1,185 @@
+// The one connection: loads what is there, then follows the log. Comes back by itself, from where it stopped.
+
+import * as api from "./api.js";
+import * as store from "./store.js";
+
+export const state = store.empty();
+
+const listeners = { change: new Set(), events: new Set(), status: new Set() };
+
+/** `change`: models are different. `events`: raw facts, in order. `status`: the connection. Returns how to stop. */
+export function on(what, listener) {
+  listeners[what].add(listener);
+  return () => listeners[what].delete(listener);
+}
+
+const tell = (what, ...news) => listeners[what].forEach((listener) => listener(...news));
+
+/** `connecting`, `live`, `offline` (with `again`: when it is tried next). */
+export let status = { name: "connecting" };
+
+function become(name, more = {}) {
+  status = { name, ...more };
+  tell("status", status);
+}
+
+let changed = false;
+/** At most once for each picture, however many facts there are. */
+export function touch() {
+  if (changed) return;
+  changed = true;
+  const run = () => {
+    changed = false;
+    tell("change");
+  };
+  if (document.hidden) setTimeout(run, 250);
+  else requestAnimationFrame(run);
+}
+
+/** Everything anew: at the start, and when the log has been trimmed below where we are. */
+export async function load() {
+  const health = await api.get("/health");
+  if (!health.you) throw new api.Refused(401, { error: { code: "unauthorized", message: "sign in" } });
+  state.you = health.you;
+  state.version = health.version;
+  state.bridges = health.bridges;
+  const [sessions, clearances, questions] = await Promise.all([
+    api.all("/sessions?all=true", 1000), api.all("/clearances?status=pending"), api.all("/questions?status=pending"),
+  ]);
+  state.sessions.clear();
+  state.clearances.clear();
+  state.questions.clear();
+  sessions.forEach((view) => store.putSession(state, view));
+  clearances.forEach((view) => store.putClearance(state, view));
+  questions.forEach((view) => store.putQuestion(state, view));
+  state.seq = health.last_seq;
+  touch();
+}
+
+const wanted = { session: new Set(), clearance: new Set(), question: new Set() };
+let looking = null;
+/** So many single look-ups at once; with more, the whole list is asked for. */
+const FEW = 12;
+
+function lookUp(found) {
+  for (const what of Object.keys(wanted)) if (found[what]) wanted[what].add(found[what]);
+  if (!looking && Object.values(wanted).some((ids) => ids.size)) looking = setTimeout(lookNow, 120);
+}
+
+async function lookNow() {
+  const take = (what) => {
+    const ids = [...wanted[what]];
+    wanted[what].clear();
+    return ids;
+  };
+  const each = async (ids, list, one, put) => {
+    try {
+      if (ids.length > FEW) (await api.all(list)).forEach((view) => put(state, view));
+      else (await Promise.all(ids.map((id) => api.get(one(id)).catch((error) => missing(error))))).forEach((view) => view && put(state, view));
+    } catch {
+      // Offline: what comes after the next connection says the same.
+    }
+  };
+  const [sessions, clearances, questions] = [take("session"), take("clearance"), take("question")];
+  await Promise.all([
+    each(sessions, "/sessions", (id) => `/sessions/${id}`, store.putSession),
+    each(clearances, "/clearances?status=pending", (id) => `/clearances/${id}`, store.putClearance),
+    each(questions, "/questions?status=pending", (id) => `/questions/${id}`, store.putQuestion),
+  ]);
+  touch();
+  // With many sessions the next look waits a little longer.
+  looking = null;
+  if (Object.values(wanted).some((ids) => ids.size)) looking = setTimeout(lookNow, sessions.length > FEW ? 1500 : 250);
+}
+
+function missing(error) {
+  if (error instanceof api.Refused && error.status === 404) return null;
+  throw error;
+}
+
+function take(events) {
+  for (const event of events) lookUp(store.apply(state, event));
+  tell("events", events);
+  touch();
+}
+
+/** Silence for longer than this is a broken connection: there is a comment every 15 seconds. */
+const SILENCE = 40000;
+const WAITS = [500, 1000, 2000, 4000, 8000, 15000];
+let stopped = false;
+let wake = () => {};
+
+export function stop() {
+  stopped = true;
+  wake();
+}
+
+/** Follows until told to stop. */
+export async function follow() {
+  let failures = 0;
+  while (!stopped) {
+    const opened = () => {
+      failures = 0;
+      become("live");
+    };
+    try {
+      await stream(opened);
+    } catch (error) {
+      if (error.status === 401) return dispatchEvent(new Event("signed-out"));
+      if (error.status === 410) await load().catch(() => {});
+    }
+    if (stopped) return;
+    const wait = WAITS[Math.min(failures, WAITS.length - 1)] * (0.8 + 0.4 * Math.random());
+    failures += 1;
+    become("offline", { again: Date.now() + wait });
+    await new Promise((resolve) => {
+      wake = resolve;
+      setTimeout(resolve, wait);
+    });
+  }
+}
+
+/** Tries now instead of later. */
+export const retry = () => wake();
+addEventListener("online", retry);
+document.addEventListener("visibilitychange", () => !document.hidden && status.name === "offline" && retry());
+
+async function stream(opened) {
+  const abort = new AbortController();
+  let alarm = setTimeout(() => abort.abort(), SILENCE);
+  const alive = () => {
+    clearTimeout(alarm);
+    alarm = setTimeout(() => abort.abort(), SILENCE);
+  };
+  try {
+    const response = await fetch(`/api/v1/events?after=${state.seq}`, {
+      headers: { accept: "text/event-stream" }, credentials: "same-origin", cache: "no-store", signal: abort.signal,
+    });
+    if (!response.ok) throw new api.Refused(response.status, null);
+    opened();
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      alive();
+      const blocks = (rest + value).split("\n\n");
+      rest = blocks.pop();
+      const events = blocks.map(parse).filter(Boolean);
+      if (events.length) take(events);
+    }
+  } finally {
+    clearTimeout(alarm);
+    abort.abort();
+  }
+}
+
+function parse(block) {
+  const data = block.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart());
+  if (!data.length) return null;
+  try {
+    return JSON.parse(data.join("\n"));
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,86 @@
+// Tells that something waits: in the title, on the icon, and, for those who want it, by the browser itself.
+
+import { announce } from "./dom.js";
+import { on, state } from "./live.js";
+import { waiting, pendingClearances } from "./store.js";
+import { clean } from "./text.js";
+
+const WANTED = "notify";
+
+export const able = () => "Notification" in window;
+export const wanted = () => able() && localStorage.getItem(WANTED) === "yes" && Notification.permission === "granted";
+
+export async function want(yes) {
+  if (yes && (await Notification.requestPermission()) !== "granted") return false;
+  localStorage.setItem(WANTED, yes ? "yes" : "no");
+  return yes;
+}
+
+let title = "intercom";
+let count = 0;
+let known = null;
+
+export function setTitle(page) {
+  title = page ? `${page} · intercom` : "intercom";
+  show();
+}
+
+function show() {
+  document.title = count ? `(${count}) ${title}` : title;
+}
+
+function drawIcon() {
+  const link = document.querySelector("link[rel=icon]");
+  if (!count) {
+    link.type = "image/svg+xml";
+    link.href = "/icon.svg";
+    return;
+  }
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = 32;
+  const pen = canvas.getContext("2d");
+  pen.fillStyle = "#c2410c";
+  pen.beginPath();
+  pen.arc(16, 16, 16, 0, 7);
+  pen.fill();
+  pen.fillStyle = "#fff";
+  pen.font = "bold 20px sans-serif";
+  pen.textAlign = "center";
+  pen.textBaseline = "middle";
+  pen.fillText(count > 9 ? "9+" : String(count), 16, 17);
+  link.type = "image/png";
+  link.href = canvas.toDataURL("image/png");
+}
+
+export function listen() {
+  on("change", () => {
+    const open = pendingClearances(state);
+    const ids = new Set(open.map((clearance) => clearance.id));
+    for (const question of state.questions.values()) if (question.status === "pending") ids.add(question.id);
+    // What was there when the page was opened is no news.
+    const fresh = known ? open.filter((clearance) => !known.has(clearance.id)) : [];
+    known = ids;
+    for (const clearance of fresh) {
+      announce(`New clearance, ${clearance.risk} risk: ${clean(clearance.title)}`);
+      if (wanted() && document.hidden) notify(clearance);
+    }
+    const now = waiting(state);
+    if (now === count) return;
+    count = now;
+    show();
+    drawIcon();
+  });
+}
+
+function notify(clearance) {
+  try {
+    const note = new Notification(`${clearance.risk} risk: ${clean(clearance.title)}`, { tag: clearance.id, icon: "/icon.svg", body: clean(state.sessions.get(clearance.session)?.name ?? "") });
+    note.onclick = () => {
+      focus();
+      location.hash = `#/s/${clearance.session}`;
+      note.close();
+    };
+  } catch {
+    // Some browsers only show them from a worker.
+  }
+}

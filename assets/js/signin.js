@@ -1,0 +1,44 @@
+// The way in: the code of the link, or a token.
+
+import * as api from "./api.js";
+import { h, button } from "./dom.js";
+
+/** The code leaves the address at once, so that it is in no history. */
+export function takeCode() {
+  const code = /^#code=([0-9a-f]{16,})$/.exec(location.hash)?.[1] ?? null;
+  if (code) history.replaceState(null, "", "/");
+  return code;
+}
+
+export const withCode = (code) => api.post("/web/sessions", { code });
+
+export function view(problem, done) {
+  const field = h("input", { type: "password", id: "token", name: "token", autocomplete: "off", spellcheck: "false", required: true });
+  const trouble = h("p", { class: "trouble", role: "alert" }, problem ?? "");
+  const form = h(
+    "form",
+    {
+      class: "signin",
+      onsubmit: async (event) => {
+        event.preventDefault();
+        trouble.textContent = "";
+        try {
+          await api.post("/web/sessions", { token: field.value.trim() });
+          done();
+        } catch (error) {
+          trouble.textContent = api.why(error);
+          field.select();
+        }
+      },
+    },
+    h("img", { src: "/icon.svg", alt: "", width: "48", height: "48" }),
+    h("h1", {}, "intercom"),
+    h("p", {}, "On the machine of the daemon, this prints a link that signs you in:"),
+    h("pre", { tabindex: "0" }, h("code", {}, "intercom console")),
+    trouble,
+    h("label", { for: "token" }, "Or paste a token"),
+    field,
+    h("button", { class: "primary" }, "Sign in"),
+  );
+  return h("main", { id: "main", class: "signin-page" }, form);
+}

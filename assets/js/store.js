@@ -1,0 +1,219 @@
+// What is known: sessions, clearances, questions. Events go in, models come out; no network and no page in here.
+
+export const RANK = { low: 0, medium: 1, high: 2, critical: 3 };
+export const ROLES = ["viewer", "operator", "approver", "admin"];
+
+export function empty() {
+  return { seq: 0, you: null, sessions: new Map(), clearances: new Map(), questions: new Map(), rates: new Map() };
+}
+
+export const may = (state, role) => ROLES.indexOf(state.you?.role) >= ROLES.indexOf(role);
+
+/** As the API shows it, with since when it is as it is. */
+export function putSession(state, view) {
+  const known = state.sessions.get(view.id);
+  const since = known && known.phase === view.phase ? known.since : guessSince(view);
+  const seen = known?.seen ?? null;
+  state.sessions.set(view.id, { ...view, since, seen });
+}
+
+function guessSince(view) {
+  if (view.ended_at) return view.ended_at;
+  if (view.phase === "working") return view.turn?.started_at ?? view.started_at ?? view.created_at;
+  return view.standing?.since ?? view.turn?.started_at ?? view.started_at ?? view.created_at;
+}
+
+export function putClearance(state, view) {
+  const known = state.clearances.get(view.id);
+  // An answer that was on its way while the decision came must not open it again.
+  if (known && known.status !== "pending" && view.status === "pending") return;
+  state.clearances.set(view.id, view);
+}
+
+export function putQuestion(state, view) {
+  const known = state.questions.get(view.id);
+  if (known && known.status !== "pending" && view.status === "pending") return;
+  state.questions.set(view.id, view);
+}
+
+const PHASES = {
+  "session.created": "created",
+  "agent.spawned": "starting",
+  "agent.ready": "idle",
+  "turn.started": "working",
+  "turn.ended": "idle",
+  "session.stopping": "stopping",
+  "session.parked": "parked",
+  "session.ended": "ended",
+};
+
+/** Kinds that tell nothing new about a session as a whole. */
+const TALK = new Set([
+  "status", "update", "file.read", "file.written", "terminal.output", "terminal.started", "terminal.ended",
+  "terminal.released", "line.rejected", "unknown", "prompt.delivered", "clearance.delivered", "question.delivered",
+]);
+
+/**
+ * One fact. Returns what has to be looked up, since the log does not say it in words:
+ * `{session}`, `{clearance}`, `{question}`, each an id or nothing. The same fact twice changes nothing.
+ */
+export function apply(state, event) {
+  if (event.seq <= state.seq) return {};
+  state.seq = event.seq;
+  const { kind, data } = event;
+  count(state, event);
+  const session = state.sessions.get(event.session);
+  const look = {};
+  if (!session) look.session = event.session;
+  else {
+    session.seen = event.at;
+    const phase = PHASES[kind];
+    if (phase && phase !== session.phase) {
+      session.phase = phase;
+      session.since = event.at;
+    }
+    if (kind === "heartbeat" && Array.isArray(data?.progress)) {
+      const steps = data.progress.map((step) => ({ text: String(step?.label ?? ""), status: String(step?.status ?? "") }));
+      session.progress = steps;
+    }
+    if (!TALK.has(kind) && kind !== "heartbeat") look.session = event.session;
+  }
+  if (kind.startsWith("clearance.") && data?.clearance) {
+    patchClearance(state, event);
+    look.clearance = data.clearance;
+  }
+  if (kind.startsWith("question.") && data?.question) {
+    patchQuestion(state, event);
+    look.question = data.question;
+  }
+  return look;
+}
+
+function patchClearance(state, { kind, at, data }) {
+  const known = state.clearances.get(data.clearance);
+  if (!known) return;
+  const set = (more) => state.clearances.set(known.id, { ...known, ...more });
+  if (kind === "clearance.decided") {
+    set({ status: data.status ?? "decided", decided_by: data.by ?? null, decided_at: at, reason: data.reason ?? null, delivery: "pending" });
+  } else if (kind === "clearance.closed") set({ status: data.status ?? "withdrawn", decided_at: at, reason: data.reason ?? null });
+  else if (kind === "clearance.delivered") set({ delivery: "delivered", delivered_at: at });
+  else if (kind === "clearance.undelivered") set({ delivery: "failed", delivery_cause: data.cause ?? null });
+  else if (kind === "clearance.outcome") set({ outcome: data.outcome ?? null });
+}
+
+function patchQuestion(state, { kind, at, data }) {
+  const known = state.questions.get(data.question);
+  if (!known) return;
+  const set = (more) => state.questions.set(known.id, { ...known, ...more });
+  if (kind === "question.answered") {
+    set({ status: "answered", decision: data.decision ?? null, answered_by: data.by ?? null, answered_at: at, instruction: data.instruction ?? null });
+  } else if (kind === "question.closed") set({ status: data.status ?? "withdrawn", reason: data.reason ?? null });
+  else if (kind === "question.delivered") set({ delivery: "delivered" });
+}
+
+/** Events of the last minutes, by session and minute, for the small charts. */
+const MINUTES = 30;
+
+function count(state, event) {
+  const minute = Math.floor(Date.parse(event.at) / 60000);
+  if (Number.isNaN(minute)) return;
+  let rate = state.rates.get(event.session);
+  if (!rate) state.rates.set(event.session, (rate = { newest: minute, counts: new Array(MINUTES).fill(0) }));
+  if (minute > rate.newest) {
+    const gone = Math.min(MINUTES, minute - rate.newest);
+    rate.counts.splice(0, gone);
+    while (rate.counts.length < MINUTES) rate.counts.push(0);
+    rate.newest = minute;
+  }
+  const at = MINUTES - 1 - (rate.newest - minute);
+  if (at >= 0) rate.counts[at] += 1;
+}
+
+export const pendingClearances = (state, session) =>
+  [...state.clearances.values()]
+    .filter((c) => c.status === "pending" && (!session || c.session === session))
+    .sort((a, b) => RANK[b.risk] - RANK[a.risk] || a.requested_at.localeCompare(b.requested_at));
+
+export const pendingQuestions = (state, session) =>
+  [...state.questions.values()]
+    .filter((q) => q.status === "pending" && (!session || q.session === session))
+    .sort((a, b) => a.asked_at.localeCompare(b.asked_at));
+
+/** How many answers are waited for. */
+export function waiting(state) {
+  let count = 0;
+  for (const c of state.clearances.values()) if (c.status === "pending") count += 1;
+  for (const q of state.questions.values()) if (q.status === "pending") count += 1;
+  return count;
+}
+
+/** What waits, by session, in one pass. */
+export function waitingBySession(state) {
+  const by = new Map();
+  const of = (id) => by.get(id) ?? by.set(id, { clearances: 0, questions: 0, risk: null, since: null }).get(id);
+  for (const c of state.clearances.values()) {
+    if (c.status !== "pending") continue;
+    const entry = of(c.session);
+    entry.clearances += 1;
+    if (!entry.risk || RANK[c.risk] > RANK[entry.risk]) entry.risk = c.risk;
+    if (!entry.since || c.requested_at < entry.since) entry.since = c.requested_at;
+  }
+  for (const q of state.questions.values()) {
+    if (q.status !== "pending") continue;
+    const entry = of(q.session);
+    entry.questions += 1;
+    if (!entry.since || q.asked_at < entry.since) entry.since = q.asked_at;
+  }
+  return by;
+}
+
+/** `waiting` is for you; `stuck` needs a look; the rest as it is. */
+export function group(session, waits) {
+  if (session.phase === "ended") return "ended";
+  if (waits && waits.clearances + waits.questions > 0) return "waiting";
+  const standing = session.standing?.state;
+  if (session.phase === "parked" || standing === "stuck") return "stuck";
+  if (session.phase === "waiting") return "waiting";
+  if (["working", "starting", "created", "stopping"].includes(session.phase)) return "working";
+  return "idle";
+}
+
+export const GROUPS = ["waiting", "stuck", "working", "idle", "ended"];
+
+/** The fleet as it is shown: filtered, searched and sorted; what waits for you first. */
+export function fleet(state, { show = "live", search = "", sort = "waiting" } = {}) {
+  const waits = waitingBySession(state);
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  const rows = [];
+  for (const session of state.sessions.values()) {
+    const waits_ = waits.get(session.id);
+    const row = { session, waits: waits_, group: group(session, waits_) };
+    if (show === "live" && row.group === "ended") continue;
+    if (show !== "live" && show !== "all" && row.group !== show) continue;
+    if (words.length) {
+      const text = [session.id, session.name, session.agent, session.workspace, session.why, session.phase].join(" ").toLowerCase();
+      if (!words.every((word) => text.includes(word))) continue;
+    }
+    rows.push(row);
+  }
+  const name = (row) => (row.session.name ?? row.session.id).toLowerCase();
+  const newest = (a, b) => b.session.created_at.localeCompare(a.session.created_at);
+  const orders = {
+    waiting: (a, b) =>
+      GROUPS.indexOf(a.group) - GROUPS.indexOf(b.group) ||
+      (RANK[b.waits?.risk] ?? -1) - (RANK[a.waits?.risk] ?? -1) ||
+      String(a.waits?.since ?? "").localeCompare(String(b.waits?.since ?? "")) ||
+      newest(a, b),
+    newest,
+    name: (a, b) => name(a).localeCompare(name(b)) || newest(a, b),
+    quiet: (a, b) => String(a.session.since ?? "").localeCompare(String(b.session.since ?? "")),
+  };
+  return rows.sort(orders[sort] ?? orders.waiting);
+}
+
+/** How far it has come: `{done, of}`, or nothing without a plan. */
+export function progress(session) {
+  const steps = session.progress ?? [];
+  if (!steps.length) return null;
+  return { done: steps.filter((step) => step.status === "completed").length, of: steps.length, steps };
+}

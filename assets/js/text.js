@@ -1,0 +1,93 @@
+// Text that others wrote, made safe and short enough to show. The same rules as the command line's (src/text.rs).
+
+const DECEIVING = [
+  [0x00, 0x1f], [0x7f, 0x9f], [0xad, 0xad], [0x34f, 0x34f], [0x61c, 0x61c], [0x115f, 0x1160], [0x17b4, 0x17b5],
+  [0x180b, 0x180f], [0x200b, 0x200f], [0x2028, 0x202e], [0x2060, 0x206f], [0x3164, 0x3164], [0xd800, 0xdfff],
+  [0xfe00, 0xfe0f], [0xfeff, 0xfeff], [0xffa0, 0xffa0], [0xfff0, 0xfffb], [0x1bca0, 0x1bca3], [0x1d173, 0x1d17a], [0xe0000, 0xe0fff],
+];
+
+function deceives(point) {
+  for (const [first, last] of DECEIVING) {
+    if (point < first) return false;
+    if (point <= last) return true;
+  }
+  return false;
+}
+
+const hex = (point) => `<U+${point.toString(16).toUpperCase().padStart(4, "0")}>`;
+
+/** Several lines: line feeds and tabs stay, whatever hides or turns text around is written out. */
+export function cleanBlock(text) {
+  const given = typeof text === "string" ? text : text == null ? "" : String(text);
+  // Most text has nothing to hide, and is looked at once.
+  if (!/[^\n\t\x20-\x7e\xa1-\xac\xae-\u02ff\u0370-\u061b\u061d-\u115e]/.test(given)) return given;
+  let clean = "";
+  let before = 0;
+  for (const char of given) {
+    const point = char.codePointAt(0);
+    if (point === 0x0a || point === 0x09) clean += char;
+    // Asks for the coloured form of the symbol before it, which is harmless and common.
+    else if (point === 0xfe0f && before >= 0x203c && before !== 0xfe0f) clean += char;
+    else clean += deceives(point) ? hex(point) : char;
+    before = point;
+  }
+  return clean;
+}
+
+/** One line. */
+export const clean = (text) => cleanBlock(text).replaceAll("\n", "⏎").replaceAll("\t", " ");
+
+/** At most this many characters. */
+export function cut(text, length) {
+  if (text.length <= length) return text;
+  const chars = Array.from(text);
+  return chars.length <= length ? text : chars.slice(0, length - 1).join("") + "…";
+}
+
+/** An id as people compare it. */
+export function short(id) {
+  const [, prefix, rest] = /^([a-z]+_)?(.*)$/s.exec(String(id ?? "")) ?? [];
+  return clean((prefix ?? "") + (rest ?? "").slice(0, 8));
+}
+
+/** Where something is, without the directories above it. */
+export const project = (path) => clean(String(path ?? "").replace(/\/+$/, "").split("/").pop() || "/");
+
+const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+
+/** `2h 5m`; the two largest units that say something. */
+export function span(millis) {
+  let left = Math.max(0, Math.round(millis / 1000));
+  const parts = [];
+  for (const [name, size] of UNITS) {
+    const count = Math.floor(left / size);
+    if (count > 0) parts.push(`${count}${name}`);
+    else if (parts.length > 0) break;
+    left -= count * size;
+    if (parts.length === 2) break;
+  }
+  return parts.join(" ") || "0s";
+}
+
+export const since = (time, now = Date.now()) => (time ? span(now - Date.parse(time)) : "");
+
+export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+
+/** The hour of today, or the day as well. */
+export function clock(time) {
+  const at = new Date(time);
+  if (Number.isNaN(at.getTime())) return "";
+  const hour = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  const today = new Date().toDateString() === at.toDateString();
+  return today ? hour : `${at.toLocaleDateString([], { day: "numeric", month: "short" })} ${hour}`;
+}
+
+/** Where a link really leads; `null` if a browser should not go there for an agent. */
+export function target(href) {
+  try {
+    const url = new URL(String(href).trim());
+    return ["http:", "https:"].includes(url.protocol) && !url.username ? url.href : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,485 @@
+//! Signing in to the web console: a one-time code or a token becomes a session that lives in a cookie.
+//!
+//! ```text
+//!   code, printed or asked for on the socket ──┐
+//!                                              ├─► POST /web/sessions ─► cookie ─► the same Caller as everybody
+//!   token, pasted ─────────────────────────────┘
+//! ```
+//! A cookie is sent by the browser without being asked, so a write that comes with one must also show that it is from
+//! our own page: see [`guard::own_page`].
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Json;
+use axum::extract::connect_info::ConnectInfo;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use subtle::ConstantTimeEq;
+use tokio_util::sync::CancellationToken;
+
+use super::access::{Caller, Peer, audited};
+use super::error::ApiError;
+use super::extract::{Body, Nothing, Query, ShortList, limit};
+use super::guard;
+use super::tokens::{hash, random_secret};
+use super::view::List;
+use super::{Api, tokens};
+use crate::domain::{Json as Raw, Role, Time, TokenId, WebSession, WebSessionId};
+use crate::store::KnownWebSession;
+
+const CODE_MILLIS: i64 = 10 * 60 * 1000;
+/// Codes that wait to be used; with more, the oldest goes.
+const CODES: usize = 32;
+/// Sessions in all; with more, the one that was not used for longest goes.
+const SESSIONS: usize = 1000;
+const NOTE_EVERY_MILLIS: i64 = 60 * 60 * 1000;
+/// As long as browsers keep one; when it really ends is for us to say.
+const COOKIE_SECONDS: u32 = 400 * 24 * 60 * 60;
+const LONGEST_BROWSER: usize = 200;
+
+/// Everything that signs somebody in without a token.
+#[derive(Debug, Default)]
+pub(super) struct Web {
+    /// Where the port is, if there is one.
+    url: std::sync::OnceLock<String>,
+    /// Guards the list for a look or a change.
+    codes: Mutex<Vec<Code>>,
+    /// Looked at for each request, changed with the store.
+    sessions: Mutex<HashMap<WebSessionId, Known>>,
+}
+
+#[derive(Debug)]
+struct Code {
+    hash: Vec<u8>,
+    name: String,
+    role: Role,
+    until: Time,
+}
+
+#[derive(Debug)]
+struct Known {
+    session: WebSession,
+    hash: Vec<u8>,
+    gone: Arc<CancellationToken>,
+    noted_at: Time,
+}
+
+impl Web {
+    pub(super) fn load(sessions: Vec<KnownWebSession>, tokens: &tokens::Tokens) -> Self {
+        let web = Self::default();
+        let now = Time::now();
+        for KnownWebSession { session, hash } in sessions {
+            // What its token let in goes with it.
+            let parent = session.token.map(|id| tokens.get(id, now));
+            if session.is_idle(now) || matches!(parent, Some(None)) {
+                continue;
+            }
+            web.add(session, hash, parent.flatten().map(|(_, gone)| gone).as_deref());
+        }
+        web
+    }
+
+    fn codes(&self) -> MutexGuard<'_, Vec<Code>> {
+        self.codes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<WebSessionId, Known>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn mint(&self, name: &str, role: Role, now: Time) -> Result<String, ApiError> {
+        let code = random_secret()?;
+        let until = Time::from_millis(now.millis() + CODE_MILLIS);
+        let mut codes = self.codes();
+        codes.retain(|code| now < code.until);
+        if codes.len() >= CODES {
+            codes.remove(0);
+        }
+        codes.push(Code { hash: hash(&code), name: name.to_owned(), role, until });
+        Ok(code)
+    }
+
+    /// Each opens once.
+    fn redeem(&self, code: &str, now: Time) -> Option<(String, Role)> {
+        let hash = hash(code);
+        let mut codes = self.codes();
+        let at = codes.iter().position(|known| now < known.until && bool::from(known.hash.ct_eq(&hash)))?;
+        let Code { name, role, .. } = codes.remove(at);
+        Some((name, role))
+    }
+
+    fn add(&self, session: WebSession, hash: Vec<u8>, token: Option<&CancellationToken>) {
+        let gone = Arc::new(token.map(CancellationToken::child_token).unwrap_or_default());
+        let noted_at = session.last_used_at;
+        self.sessions().insert(session.id, Known { session, hash, gone, noted_at });
+    }
+
+    fn remove(&self, id: WebSessionId) {
+        if let Some(known) = self.sessions().remove(&id) {
+            known.gone.cancel();
+        }
+    }
+
+    /// The one that was left alone for longest, if there are too many.
+    fn surplus(&self) -> Option<WebSession> {
+        let sessions = self.sessions();
+        let full = sessions.len() >= SESSIONS;
+        let oldest =
+            sessions.values().filter(|_| full).min_by_key(|known| known.session.last_used_at.millis());
+        oldest.map(|known| known.session.clone())
+    }
+
+    fn find(&self, cookie: &str, now: Time) -> Option<(WebSession, Arc<CancellationToken>)> {
+        let (id, secret) = cookie.split_once('.')?;
+        let id: WebSessionId = id.parse().ok()?;
+        let mut sessions = self.sessions();
+        let known = sessions.get_mut(&id)?;
+        let right = bool::from(hash(secret).ct_eq(&known.hash));
+        if !right || known.session.is_idle(now) || known.gone.is_cancelled() {
+            return None;
+        }
+        known.session.last_used_at = now;
+        Some((known.session.clone(), Arc::clone(&known.gone)))
+    }
+
+    /// Whether this use is to be written down.
+    fn is_news(&self, id: WebSessionId, from: &str, now: Time) -> bool {
+        let mut sessions = self.sessions();
+        let Some(known) = sessions.get_mut(&id) else { return false };
+        let age = now.millis().saturating_sub(known.noted_at.millis());
+        if age < NOTE_EVERY_MILLIS && known.session.last_used_from == from {
+            return false;
+        }
+        known.noted_at = now;
+        from.clone_into(&mut known.session.last_used_from);
+        true
+    }
+}
+
+/// Cookies do not know ports: two daemons of one machine would sign each other out.
+fn cookie_name(local: SocketAddr, tls: bool) -> String {
+    let port = local.port();
+    if tls { format!("__Host-intercom_{port}") } else { format!("intercom_{port}") }
+}
+
+fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    all.flat_map(|value| value.split(';')).find_map(|pair| {
+        let (key, value) = pair.trim().split_once('=')?;
+        (key == name).then_some(value)
+    })
+}
+
+/// A session that a browser shows, and until when its token lets it in.
+pub(super) struct Shown {
+    pub(super) session: WebSession,
+    pub(super) gone: Arc<CancellationToken>,
+    pub(super) until: Option<Time>,
+}
+
+impl Api {
+    /// One that has ended is no fault of the page that still has its cookie: it is nobody's.
+    pub(super) fn shown_by(&self, headers: &HeaderMap, local: SocketAddr, tls: bool) -> Option<Shown> {
+        let now = Time::now();
+        let cookie = cookie(headers, &cookie_name(local, tls))?;
+        let (session, gone) = self.0.web.find(cookie, now)?;
+        let until = match session.token {
+            None => None,
+            Some(id) => self.0.tokens.get(id, now)?.0.expires_at,
+        };
+        Some(Shown { session, gone, until })
+    }
+
+    pub(super) async fn note_web_use(&self, session: &WebSession, from: SocketAddr) {
+        let (from, now) = (from.ip().to_string(), Time::now());
+        if !self.0.web.is_news(session.id, &from, now) {
+            return;
+        }
+        if let Err(error) = self.store().used_web_session(session.id.to_string(), now, from).await {
+            tracing::warn!(%error, "the use of a web session could not be written down");
+        }
+    }
+
+    /// Where the console is. Said once, when the port is open.
+    pub fn is_at(&self, url: String) {
+        self.0.web.url.set(url).ok(); // there is one port
+    }
+
+    /// A link that signs the daemon's own user in, once; `None` without a port.
+    pub fn first_link(&self) -> Option<String> {
+        let url = self.0.web.url.get()?;
+        let (name, role) = self.owner();
+        let code = self.0.web.mint(&name, role, Time::now()).ok()?;
+        Some(link(url, &code))
+    }
+}
+
+/// In the fragment, which browsers keep to themselves: it is in no log and in no header.
+fn link(url: &str, code: &str) -> String {
+    format!("{url}/#code={code}")
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct CodeView {
+    code: String,
+    /// Opens the console, once.
+    url: String,
+    expires_at: String,
+}
+
+pub(super) async fn code(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<(StatusCode, Json<CodeView>), ApiError> {
+    // What comes of a code does not end with the token of the one who asked for it.
+    if !caller.local {
+        let message = "a code is made on the daemon's own machine: here, sign in with the token itself";
+        return Err(ApiError::unprocessable("not_local", message));
+    }
+    let Some(url) = api.0.web.url.get() else {
+        let message = "the console is on the daemon's port, and this daemon has none";
+        return Err(ApiError::conflict("no_port", message).hint("see [api] listen in the configuration"));
+    };
+    let now = Time::now();
+    let code = api.0.web.mint(&caller.name, caller.role, now)?;
+    let expires_at = Time::from_millis(now.millis() + CODE_MILLIS).to_string();
+    Ok((StatusCode::CREATED, Json(CodeView { url: link(url, &code), code, expires_at })))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SignIn {
+    /// Of the link; it works once.
+    code: Option<String>,
+    /// Or a token of the API.
+    token: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct WebSessionView {
+    id: String,
+    name: String,
+    role: String,
+    /// The token that it came in with, if it was not a code.
+    token: Option<String>,
+    created_at: String,
+    last_used_at: String,
+    last_used_from: String,
+    browser: Option<String>,
+    /// Whether it is this very one.
+    current: bool,
+}
+
+fn view(session: WebSession, current: bool) -> WebSessionView {
+    WebSessionView {
+        id: session.id.to_string(),
+        name: session.name,
+        role: session.role.as_str().to_owned(),
+        token: session.token.map(|id| id.to_string()),
+        created_at: session.created_at.to_string(),
+        last_used_at: session.last_used_at.to_string(),
+        last_used_from: session.last_used_from,
+        browser: session.browser,
+        current,
+    }
+}
+
+pub(super) async fn sign_in(
+    State(api): State<Api>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    headers: HeaderMap,
+    Body(sign_in): Body<SignIn>,
+) -> Result<Response, ApiError> {
+    let sent = match sign_in {
+        SignIn { code: Some(code), token: None } => Sent::Code(code),
+        SignIn { code: None, token: Some(token) } => Sent::Token(token),
+        _ => return Err(ApiError::bad_request("exactly one of `code` and `token` is needed")),
+    };
+    let Peer::Tcp { from, local, tls, known } = peer else {
+        return Err(ApiError::unprocessable("not_local", "signing in is for browsers, on the port"));
+    };
+    guard::own_page(&headers)?;
+    api.not_an_agent(from, local, &known).await?;
+    let now = Time::now();
+    let found = match &sent {
+        Sent::Code(code) => api.0.web.redeem(code.trim(), now).map(|(name, role)| (name, role, None)),
+        Sent::Token(token) => {
+            let found = api.0.tokens.find(token.trim(), now);
+            found.map(|(token, gone)| (token.name, token.role, Some((token.id, gone))))
+        }
+    };
+    let Some((name, role, token)) = found else { return Err(api.refuse_sign_in(from, &sent).await) };
+    if let Some(surplus) = api.0.web.surplus() {
+        api.end_web(&surplus, "intercom", "too many").await?;
+    }
+    let secret = random_secret()?;
+    let browser = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+    let session = WebSession {
+        id: WebSessionId::mint(),
+        name: name.clone(),
+        role,
+        token: token.as_ref().map(|(id, _): &(TokenId, _)| *id),
+        created_at: now,
+        last_used_at: now,
+        last_used_from: from.ip().to_string(),
+        browser: browser.map(|name| name.chars().take(LONGEST_BROWSER).collect()),
+    };
+    let data = json!({ "web_session": session.id, "token": session.token, "role": role, "via": format!("tcp {}", from.ip()) });
+    let entry = audited("web.signed_in", &name, None, Raw::of(&data));
+    let known = KnownWebSession { session: session.clone(), hash: hash(&secret) };
+    api.store().add_web_session(known.clone(), entry).await?;
+    api.0.web.add(session.clone(), known.hash, token.map(|(_, gone)| gone).as_deref());
+    let value = format!("{}.{secret}", session.id);
+    let cookie = set_cookie(&cookie_name(local, tls), &value, tls, COOKIE_SECONDS);
+    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], Json(view(session, true))).into_response())
+}
+
+enum Sent {
+    Code(String),
+    Token(String),
+}
+
+fn set_cookie(name: &str, value: &str, tls: bool, seconds: u32) -> String {
+    let secure = if tls { "; Secure" } else { "" };
+    format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
+}
+
+/// One's own; an admin sees and ends those of all.
+pub(super) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(query): Query<ShortList>,
+) -> Result<Json<List<WebSessionView>>, ApiError> {
+    limit(query.limit)?;
+    let now = Time::now();
+    let mut found: Vec<WebSession> = api
+        .0
+        .web
+        .sessions()
+        .values()
+        .filter(|known| !known.session.is_idle(now) && !known.gone.is_cancelled())
+        .map(|known| known.session.clone())
+        .filter(|session| caller.may_end(session))
+        .collect();
+    found.sort_by_key(|session| std::cmp::Reverse(session.created_at.millis()));
+    let current = |session: &WebSession| caller.web == Some(session.id);
+    Ok(Json(List::whole(
+        found.into_iter().map(|session| (current(&session), session)).map(|(c, s)| view(s, c)).collect(),
+    )))
+}
+
+pub(super) async fn sign_out(
+    State(api): State<Api>,
+    caller: Caller,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Path(typed): Path<String>,
+) -> Result<Response, ApiError> {
+    let wanted = match typed.as_str() {
+        "current" => caller.web,
+        typed => typed.parse().ok(),
+    };
+    let found = wanted.and_then(|id| api.0.web.sessions().get(&id).map(|known| known.session.clone()));
+    let Some(session) = found.filter(|session| caller.may_end(session)) else {
+        return Err(ApiError::not_found("web session", &typed));
+    };
+    api.end_web(&session, &caller.name, &caller.via).await?;
+    let own = caller.web == Some(session.id);
+    match peer {
+        Peer::Tcp { local, tls, .. } if own => {
+            let cookie = set_cookie(&cookie_name(local, tls), "", tls, 0);
+            Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
+        }
+        _ => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
+}
+
+impl Caller {
+    fn may_end(&self, session: &WebSession) -> bool {
+        self.role == Role::Admin || session.name == self.name
+    }
+}
+
+impl Api {
+    /// First in memory: from here on nobody is let in, also if the store takes its time.
+    async fn end_web(&self, session: &WebSession, by: &str, via: &str) -> Result<(), ApiError> {
+        self.0.web.remove(session.id);
+        let data = json!({ "web_session": session.id, "name": session.name, "via": via });
+        let entry = audited("web.signed_out", by, None, Raw::of(&data));
+        Ok(self.store().end_web_session(session.id.to_string(), entry).await?)
+    }
+
+    async fn refuse_sign_in(&self, from: SocketAddr, sent: &Sent) -> ApiError {
+        match sent {
+            Sent::Token(_) => self.refuse_token(from).await,
+            Sent::Code(_) => {
+                let refused = self.refuse_token(from).await;
+                if refused.is_too_many() {
+                    return refused;
+                }
+                ApiError::new(StatusCode::UNAUTHORIZED, "bad_code", "this link has been used or is too old")
+                    .hint("`intercom console` prints a new one")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_opens_once_and_not_after_ten_minutes() {
+        let web = Web::default();
+        let at = Time::from_millis;
+        let code = web.mint("ana", Role::Admin, at(0)).unwrap();
+        assert!(web.redeem("x", at(1)).is_none());
+        assert_eq!(web.redeem(&code, at(1)), Some(("ana".to_owned(), Role::Admin)));
+        assert!(web.redeem(&code, at(2)).is_none());
+        let code = web.mint("ana", Role::Admin, at(0)).unwrap();
+        assert!(web.redeem(&code, at(CODE_MILLIS)).is_none());
+        let first = web.mint("ana", Role::Admin, at(0)).unwrap();
+        for _ in 0..CODES {
+            web.mint("ben", Role::Viewer, at(0)).unwrap();
+        }
+        assert!(web.redeem(&first, at(1)).is_none(), "there is a bound");
+    }
+
+    #[test]
+    fn a_cookie_is_found_by_its_whole_name() {
+        let mut headers = HeaderMap::new();
+        headers.append(header::COOKIE, "a=1; intercom_7411=x.y; b=2".parse().unwrap());
+        headers.append(header::COOKIE, "intercom_80=z".parse().unwrap());
+        assert_eq!(cookie(&headers, "intercom_7411"), Some("x.y"));
+        assert_eq!(cookie(&headers, "intercom_80"), Some("z"));
+        assert_eq!(cookie(&headers, "intercom_741"), None);
+    }
+
+    #[test]
+    fn a_session_that_was_left_alone_for_a_month_lets_nobody_in() {
+        let web = Web::default();
+        let session = WebSession {
+            id: WebSessionId::mint(),
+            name: "ana".to_owned(),
+            role: Role::Viewer,
+            token: None,
+            created_at: Time::from_millis(0),
+            last_used_at: Time::from_millis(0),
+            last_used_from: "127.0.0.1".to_owned(),
+            browser: None,
+        };
+        let shown = format!("{}.secret", session.id);
+        web.add(session, hash("secret"), None);
+        let day = 24 * 60 * 60 * 1000;
+        assert!(web.find(&format!("{shown}x"), Time::from_millis(day)).is_none());
+        assert!(web.find(&shown, Time::from_millis(29 * day)).is_some());
+        assert!(web.find(&shown, Time::from_millis(58 * day)).is_some(), "using it keeps it");
+        assert!(web.find(&shown, Time::from_millis(89 * day)).is_none());
+    }
+}

@@ -1,0 +1,171 @@
+//! The web console's files, embedded in the binary, and the headers that keep a page to what is its own.
+
+use std::sync::LazyLock;
+
+use axum::extract::Request;
+use axum::http::header::{self, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use ring::digest::{SHA256, digest};
+
+use super::api::{no_such_method, no_such_path};
+use crate::domain::hex;
+
+/// Nothing but our own files; nobody may frame us, and a form or a base leads nowhere else.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+     connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; \
+     frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+
+macro_rules! files {
+    ($($path:literal),* $(,)?) => {
+        &[$(($path, include_bytes!(concat!("../../assets", $path)).as_slice())),*]
+    };
+}
+
+/// Each by the path that it is served at.
+const FILES: &[(&str, &[u8])] = files![
+    "/index.html",
+    "/style.css",
+    "/icon.svg",
+    "/manifest.json",
+    "/app.js",
+    "/js/api.js",
+    "/js/audit.js",
+    "/js/card.js",
+    "/js/charts.js",
+    "/js/diff.js",
+    "/js/dom.js",
+    "/js/fleet.js",
+    "/js/fold.js",
+    "/js/inbox.js",
+    "/js/keys.js",
+    "/js/live.js",
+    "/js/markdown.js",
+    "/js/notify.js",
+    "/js/policy.js",
+    "/js/prompts.js",
+    "/js/question.js",
+    "/js/session.js",
+    "/js/settings.js",
+    "/js/signin.js",
+    "/js/store.js",
+    "/js/syntax.js",
+    "/js/text.js",
+    "/js/timeline.js",
+    "/js/virtual.js",
+];
+
+struct File {
+    path: &'static str,
+    bytes: &'static [u8],
+    kind: &'static str,
+    tag: HeaderValue,
+}
+
+static SERVED: LazyLock<Vec<File>> = LazyLock::new(|| {
+    let file = |(path, bytes): &(&'static str, &'static [u8])| {
+        let hash = hex(&digest(&SHA256, bytes).as_ref()[..12]);
+        let tag = HeaderValue::from_str(&format!("\"{hash}\"")).unwrap_or(HeaderValue::from_static("\"\""));
+        File { path, bytes, kind: kind(path), tag }
+    };
+    FILES.iter().map(file).collect()
+});
+
+fn kind(path: &str) -> &'static str {
+    match path.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        Some("json") => "application/manifest+json",
+        _ => "application/octet-stream",
+    }
+}
+
+/// Whatever is not the API: a file of the console, or nothing.
+pub(super) async fn serve(request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    let path = if parts.uri.path() == "/" { "/index.html" } else { parts.uri.path() };
+    let Some(file) = SERVED.iter().find(|file| file.path == path) else {
+        return no_such_path(parts.uri).await.into_response();
+    };
+    match parts.method {
+        Method::GET | Method::HEAD => answer(file, &parts.headers),
+        method => no_such_method(method, parts.uri).await.into_response(),
+    }
+}
+
+fn answer(file: &File, headers: &HeaderMap) -> Response {
+    // Asked about each time: after an upgrade no page runs on half of the old files.
+    let about = [
+        (header::ETAG, file.tag.clone()),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (header::CONTENT_TYPE, HeaderValue::from_static(file.kind)),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
+        (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
+    ];
+    let same = headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == file.tag);
+    if same { (StatusCode::NOT_MODIFIED, about).into_response() } else { (about, file.bytes).into_response() }
+}
+
+/// For every answer: no browser guesses what it is, shows it to another page, or keeps what an agent said.
+pub(super) async fn protect(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    let own = HeaderValue::from_static("same-origin");
+    headers.insert(HeaderName::from_static("cross-origin-resource-policy"), own);
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assets() -> std::path::PathBuf {
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("assets")
+    }
+
+    #[test]
+    fn every_file_of_the_console_is_served() {
+        let mut dirs = vec![assets()];
+        while let Some(dir) = dirs.pop() {
+            for entry in dir.read_dir().unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    dirs.push(path);
+                    continue;
+                }
+                let name = format!("/{}", path.strip_prefix(assets()).unwrap().display());
+                assert!(FILES.iter().any(|(known, _)| *known == name), "{name} is not in the table");
+                assert_ne!(kind(&name), "application/octet-stream", "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_script_writes_html_and_nothing_comes_from_elsewhere() {
+        const NEVER: &[&str] = &[
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+            "<script>",
+            "onclick=",
+            "style=",
+        ];
+        for (path, bytes) in FILES {
+            let text = String::from_utf8_lossy(bytes);
+            for never in NEVER {
+                assert!(!text.contains(never), "{path} has {never}");
+            }
+            let elsewhere = text.replace("http://www.w3.org/", "");
+            for start in ["src=\"http", "href=\"http", "url(http", "from \"http", "fetch(\"http"] {
+                assert!(!elsewhere.contains(start), "{path} has {start}");
+            }
+        }
+    }
+}

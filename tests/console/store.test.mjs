@@ -1,0 +1,84 @@
+// The console's models: events in, models out.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import * as store from "../../assets/js/store.js";
+
+const at = (second) => `2026-01-01T00:00:${String(second).padStart(2, "0")}.000Z`;
+const session = (id, more = {}) => ({ id, name: null, agent: "demo", protocol: "intercom", workspace: "/w", phase: "working", why: "", created_at: at(0), started_at: at(0), progress: [], standing: null, ...more });
+const clearance = (id, more = {}) => ({ id, session: "ses_a", title: "t", risk: "low", status: "pending", requested_at: at(1), ...more });
+const event = (seq, kind, data = {}, session_ = "ses_a") => ({ seq, session: session_, at: at(seq), kind, data });
+
+function state() {
+  const state = store.empty();
+  state.you = { name: "ana", role: "approver" };
+  store.putSession(state, session("ses_a"));
+  return state;
+}
+
+test("the same fact twice changes nothing", () => {
+  const known = state();
+  assert.deepEqual(store.apply(known, event(5, "turn.ended")), { session: "ses_a" });
+  assert.equal(known.sessions.get("ses_a").phase, "idle");
+  assert.equal(known.sessions.get("ses_a").since, at(5));
+  assert.deepEqual(store.apply(known, event(5, "turn.started")), {});
+  assert.equal(known.sessions.get("ses_a").phase, "idle");
+});
+
+test("talk needs no look at the session, a session that is not known does", () => {
+  const known = state();
+  assert.deepEqual(store.apply(known, event(1, "status", { message: "x" })), {});
+  assert.deepEqual(store.apply(known, event(2, "status", {}, "ses_b")), { session: "ses_b" });
+});
+
+test("a decision closes a clearance at once, and a late answer does not open it again", () => {
+  const known = state();
+  store.putClearance(known, clearance("clr_1"));
+  const look = store.apply(known, event(3, "clearance.decided", { clearance: "clr_1", status: "approved", by: "ben" }));
+  assert.equal(look.clearance, "clr_1");
+  store.putClearance(known, clearance("clr_1"));
+  const now = known.clearances.get("clr_1");
+  assert.deepEqual([now.status, now.decided_by], ["approved", "ben"]);
+  store.apply(known, event(4, "clearance.undelivered", { clearance: "clr_1", cause: "gone" }));
+  assert.deepEqual([known.clearances.get("clr_1").delivery, known.clearances.get("clr_1").delivery_cause], ["failed", "gone"]);
+  assert.equal(store.waiting(known), 0);
+});
+
+test("what waits comes first, the riskiest before the others", () => {
+  const known = state();
+  store.putSession(known, session("ses_b"));
+  store.putSession(known, session("ses_c", { phase: "idle" }));
+  store.putSession(known, session("ses_d", { phase: "ended", ended_at: at(9) }));
+  store.putClearance(known, clearance("clr_1", { session: "ses_a" }));
+  store.putClearance(known, clearance("clr_2", { session: "ses_b", risk: "critical" }));
+  const ids = (wish) => store.fleet(known, wish).map((row) => row.session.id);
+  assert.deepEqual(ids(), ["ses_b", "ses_a", "ses_c"]);
+  assert.deepEqual(ids({ show: "ended" }), ["ses_d"]);
+  assert.deepEqual(ids({ show: "all" }).length, 4);
+  assert.deepEqual(ids({ search: "SES_C demo" }), ["ses_c"]);
+  assert.deepEqual(store.pendingClearances(known).map((each) => each.id), ["clr_2", "clr_1"]);
+});
+
+test("heartbeats are progress", () => {
+  const known = state();
+  store.apply(known, event(1, "heartbeat", { progress: [{ label: "a", status: "completed" }, { label: "b", status: "in_progress" }] }));
+  const { done, of } = store.progress(known.sessions.get("ses_a"));
+  assert.deepEqual([done, of], [1, 2]);
+  store.apply(known, event(2, "heartbeat", { progress: "nonsense" }));
+  store.apply(known, event(3, "heartbeat", null));
+  assert.equal(store.progress(known.sessions.get("ses_a")).of, 2);
+});
+
+test("roles are in order", () => {
+  const known = state();
+  assert.equal(store.may(known, "viewer"), true);
+  assert.equal(store.may(known, "admin"), false);
+  assert.equal(store.may(store.empty(), "viewer"), false);
+});
+
+test("a hundred thousand facts take no time to speak of", () => {
+  const known = state();
+  const begin = performance.now();
+  for (let n = 1; n <= 100000; n += 1) store.apply(known, event(n, "status", { message: "x" }));
+  assert.ok(performance.now() - begin < 2000);
+});

@@ -1,0 +1,72 @@
+// What agents wrote, made safe: the same as src/text.rs.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import * as text from "../../assets/js/text.js";
+import { blocks, inline } from "../../assets/js/markdown.js";
+import { languageOf, tokens } from "../../assets/js/syntax.js";
+
+test("what deceives is written out", () => {
+  assert.equal(text.clean("rm \u202ecod.exe"), "rm <U+202E>cod.exe");
+  assert.equal(text.clean("pass\u200bword\ufeff\u001b[31m"), "pass<U+200B>word<U+FEFF><U+001B>[31m");
+  assert.equal(text.clean("a\ufe0f\u{e0041}"), "a<U+FE0F><U+E0041>");
+  assert.equal(text.clean("a\n\tb"), "a⏎ b");
+  assert.equal(text.cleanBlock("a\n\tb\r"), "a\n\tb<U+000D>");
+  assert.equal(text.clean("\ud800x"), "<U+D800>x");
+});
+
+test("ordinary text of any language stays", () => {
+  const ordinary = "Grüße, 世界, مرحبا, ✔\ufe0f 🎉";
+  assert.equal(text.clean(ordinary), ordinary);
+});
+
+test("nothing that deceives survives", () => {
+  const bad = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/;
+  for (let point = 0; point < 0x3000; point += 1) assert.ok(!bad.test(text.clean(`a${String.fromCodePoint(point)}b`)), point.toString(16));
+});
+
+test("only http leads anywhere", () => {
+  assert.equal(text.target("https://example.org/a"), "https://example.org/a");
+  for (const bad of ["javascript:alert(1)", "JavaScript:alert(1)", "data:text/html,x", "file:///etc/passwd", " \u0001javascript:alert(1)", "//x", "https://user@evil.example", "nonsense"]) {
+    assert.equal(text.target(bad), null, bad);
+  }
+});
+
+test("times and ids are short", () => {
+  assert.deepEqual([0, 59e3, 61e3, 3600e3, 90061e3].map(text.span), ["0s", "59s", "1m 1s", "1h", "1d 1h"]);
+  assert.equal(text.short("ses_0123456789abcdef"), "ses_01234567");
+  assert.equal(text.project("/home/ana/shop/"), "shop");
+});
+
+test("Markdown becomes blocks, and markup stays text", () => {
+  const kinds = blocks("# Hi\n\ntext <script>alert(1)</script>\n\n```rust\nfn main() {}\n```\n- a\n  - b\n1. c\n> q\n\n| a | b |\n|---|---|\n| 1 | 2 |\n---").map((block) => block.type);
+  assert.deepEqual(kinds, ["heading", "paragraph", "code", "list", "quote", "table", "rule"]);
+  assert.equal(blocks("<img src=x onerror=alert(1)>")[0].text, "<img src=x onerror=alert(1)>");
+  assert.deepEqual(blocks("```\nnever closed"), [{ type: "code", language: "", text: "never closed" }]);
+});
+
+test("inline marks", () => {
+  const kinds = (source) => inline(source).map((part) => part.type);
+  assert.deepEqual(kinds("a `b` **c** *d* ~~e~~"), ["text", "code", "text", "strong", "text", "em", "text", "del"]);
+  assert.deepEqual(inline("[x](javascript:alert(1)"), [{ type: "link", text: "x", href: "javascript:alert(1" }]);
+  assert.deepEqual(inline("snake_case_name 2*3*4"), [{ type: "text", text: "snake_case_name 2*3*4" }]);
+  assert.deepEqual(kinds("see https://example.org/a."), ["text", "link", "text"]);
+});
+
+test("a long hostile line is read in no time", () => {
+  const begin = performance.now();
+  for (const piece of ["*", "_", "`", "[", "![a](", "**a", "> ", "|", "- ", "https://", "~~"]) {
+    for (const block of blocks(piece.repeat(20000))) if (block.text) inline(block.text.slice(0, 20000));
+  }
+  assert.ok(performance.now() - begin < 5000, `${performance.now() - begin} ms`);
+});
+
+test("colours change no character", () => {
+  for (const line of ['let x = "a\\"b"; // no', "def f(x): # y", "'a' 'b", "x = 0xff + 1.5e3", "SELECT * FROM t -- c", ""]) {
+    for (const language of ["rust", "python", "sql", "js", null]) assert.equal(tokens(line, language).map((token) => token.text).join(""), line);
+  }
+  assert.equal(languageOf("src/a.rs"), "rust");
+  assert.equal(languageOf("Makefile"), "shell");
+  assert.equal(languageOf("x"), null);
+  assert.deepEqual(tokens("let a", "rust")[0], { text: "let", kind: "word" });
+});

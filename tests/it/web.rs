@@ -1,0 +1,305 @@
+//! The web console's doors: what is served to whom, how one signs in, and how one is shown out.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::harness::{Daemon, refused};
+
+const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or(Value::Null)
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (key, value) = line.split_once(": ")?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    /// `name=value` of the cookie that was set.
+    fn cookie(&self) -> String {
+        self.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
+    }
+}
+
+struct Browser {
+    address: String,
+    cookie: Option<String>,
+}
+
+impl Browser {
+    fn of(daemon: &Daemon) -> Self {
+        let about = std::fs::read_to_string(daemon.dir.path().join("state/daemon.json")).unwrap();
+        let about: Value = serde_json::from_str(&about).unwrap();
+        let address = about["url"].as_str().unwrap().trim_start_matches("http://").to_owned();
+        Self { address, cookie: None }
+    }
+
+    fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        let cookie = self.cookie.as_ref().map(|cookie| format!("cookie: {cookie}\r\n")).unwrap_or_default();
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let (host, length) = (&self.address, body.len());
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{cookie}{headers}content-length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap() > 0 {}
+        let mut body = String::new();
+        reader.read_to_string(&mut body).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head, body }
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, "accept: application/json\r\n", "")
+    }
+
+    /// As the page does it.
+    fn own(&self) -> String {
+        format!("origin: http://{}\r\nx-intercom: 1\r\n", self.address)
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send("POST", path, &self.own(), &body.to_string())
+    }
+
+    fn sign_in(&mut self, body: &Value) -> Value {
+        let answer = self.post("/api/v1/web/sessions", body);
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        let set = answer.header("set-cookie").unwrap();
+        assert!(
+            set.contains("HttpOnly") && set.contains("SameSite=Strict") && set.contains("Path=/"),
+            "{set}"
+        );
+        self.cookie = Some(answer.cookie());
+        answer.json()
+    }
+}
+
+/// The code of the link that `intercom console` prints.
+fn code(daemon: &Daemon) -> String {
+    let printed = daemon.cli(&["console"]).ok().stdout;
+    printed.trim().split_once("/#code=").unwrap().1.to_owned()
+}
+
+fn told(answer: &Answer) -> (u16, Value) {
+    (answer.status, answer.json())
+}
+
+#[test]
+fn the_page_is_served_to_anybody_with_headers_that_keep_it_to_itself() {
+    let daemon = Daemon::with_config(PORT);
+    let browser = Browser::of(&daemon);
+    let page = browser.get("/");
+    assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    let policy = page.header("content-security-policy").unwrap();
+    for part in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"] {
+        assert!(policy.contains(part), "{policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+    for (name, value) in [
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cache-control", "no-cache"),
+    ] {
+        assert_eq!(page.header(name), Some(value), "{name}");
+    }
+    // Whatever it names is there, and is known again.
+    for part in page.body.split('"').filter(|part| part.starts_with('/')) {
+        let file = browser.get(part);
+        assert_eq!(file.status, 200, "{part}");
+        let tag = file.header("etag").unwrap().to_owned();
+        let again = browser.send("GET", part, &format!("if-none-match: {tag}\r\n"), "");
+        assert_eq!((again.status, again.body.as_str()), (304, ""), "{part}");
+    }
+    assert_eq!(browser.get("/js/nonesuch.js").status, 404);
+    assert_eq!(browser.get("/../Cargo.toml").status, 404);
+    refused(told(&browser.send("POST", "/", "", "")), 405, "method_not_allowed");
+    // What the API says is not kept by a browser.
+    let health = browser.get("/api/v1/health");
+    assert_eq!(
+        (health.header("cache-control"), health.json()["you"].clone()),
+        (Some("no-store"), Value::Null)
+    );
+}
+
+#[test]
+fn a_link_signs_in_once_and_signing_out_ends_it() {
+    let daemon = Daemon::with_config(PORT);
+    let log = daemon.log();
+    let printed = log.split_once("/#code=").expect("serve prints a link").1;
+    let printed = printed.split_whitespace().next().unwrap().to_owned();
+    let mut browser = Browser::of(&daemon);
+    let session = browser.sign_in(&json!({ "code": printed }));
+    assert_eq!((&session["role"], &session["current"]), (&json!("admin"), &json!(true)));
+    let again = Browser::of(&daemon).post("/api/v1/web/sessions", &json!({ "code": printed }));
+    refused(told(&again), 401, "bad_code");
+    let mut other = Browser::of(&daemon);
+    other.sign_in(&json!({ "code": code(&daemon) }));
+    let list = browser.get("/api/v1/web/sessions").json();
+    assert_eq!(list["items"].as_array().unwrap().len(), 2, "{list}");
+    assert_eq!(browser.get("/api/v1/health").json()["you"]["role"], "admin");
+
+    // They are kept as hashes, and they are still there after a restart.
+    let database = std::fs::read(daemon.dir.path().join("state/intercom.db-wal")).unwrap();
+    let secret = browser.cookie.as_ref().unwrap().rsplit('.').next().unwrap().as_bytes();
+    assert!(!database.windows(secret.len()).any(|window| window == secret), "the secret is nowhere");
+    let config = format!("[api]\nlisten = \"{}\"\n", browser.address);
+    std::fs::write(daemon.dir.path().join("config.toml"), config).unwrap();
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    assert_eq!(browser.get("/api/v1/sessions").status, 200);
+
+    // A stream that is open ends with the session.
+    let mut stream = TcpStream::connect(&browser.address).unwrap();
+    let cookie = other.cookie.as_ref().unwrap();
+    write!(
+        stream,
+        "GET /api/v1/events HTTP/1.1\r\nhost: {}\r\ncookie: {cookie}\r\nconnection: close\r\n\r\n",
+        browser.address
+    )
+    .unwrap();
+    let mut first = [0; 15];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    let id =
+        list["items"].as_array().unwrap().iter().find(|item| item["current"] == false).unwrap()["id"].clone();
+    let path = format!("/api/v1/web/sessions/{}", id.as_str().unwrap());
+    assert_eq!(browser.send("DELETE", &path, &browser.own(), "").status, 204);
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.read_to_end(&mut Vec::new()).expect("the daemon hangs up");
+    refused(told(&other.get("/api/v1/sessions")), 401, "unauthorized");
+    // A page whose session has ended can still be loaded, to sign in again.
+    assert_eq!(other.get("/").status, 200);
+    let out = browser.send("DELETE", "/api/v1/web/sessions/current", &browser.own(), "");
+    assert_eq!((out.status, out.header("set-cookie").unwrap().contains("Max-Age=0")), (204, true));
+    refused(told(&browser.get("/api/v1/sessions")), 401, "unauthorized");
+    let audit = daemon.cli(&["audit"]).ok().stdout;
+    assert_eq!(
+        (audit.matches("web.signed_in").count(), audit.matches("web.signed_out").count()),
+        (2, 2),
+        "{audit}"
+    );
+}
+
+#[test]
+fn a_cookie_alone_writes_nothing() {
+    let daemon = Daemon::with_config(PORT);
+    let session = daemon.run(&["clearance:1:May I?", "answer:1", "serve"]);
+    let path = format!("/api/v1/clearances/{}/decision", daemon.clearance(&session));
+    let mut browser = Browser::of(&daemon);
+    let (body, origin) = (r#"{"decision":"approve"}"#, format!("origin: http://{}\r\n", browser.address));
+    // Nor does a page from elsewhere sign anybody in.
+    let sign_in = json!({ "code": code(&daemon) });
+    refused(
+        told(&browser.send("POST", "/api/v1/web/sessions", &origin, &sign_in.to_string())),
+        403,
+        "bad_origin",
+    );
+    browser.sign_in(&sign_in);
+    for headers in [
+        String::new(),
+        origin.clone(),
+        "x-intercom: 1\r\n".to_owned(),
+        "origin: http://localhost:3000\r\nx-intercom: 1\r\n".to_owned(),
+        format!("{origin}x-intercom: 1\r\nsec-fetch-site: same-site\r\n"),
+    ] {
+        refused(told(&browser.send("POST", &path, &headers, body)), 403, "bad_origin");
+    }
+    let foreign = browser.send("GET", "/api/v1/sessions", "sec-fetch-site: cross-site\r\n", "");
+    refused(told(&foreign), 403, "bad_origin");
+    let decided = browser.post(&path, &json!({ "decision": "approve" }));
+    assert_eq!((decided.status, decided.json()["decided_via"].clone()), (200, json!("web, tcp 127.0.0.1")));
+}
+
+#[test]
+fn a_token_signs_in_with_its_name_and_role_and_takes_the_session_along() {
+    let daemon = Daemon::with_config(PORT);
+    let secret = daemon.cli(&["token", "create", "--name", "eve", "--role", "viewer"]).ok().stdout;
+    let mut browser = Browser::of(&daemon);
+    let bad = browser.post("/api/v1/web/sessions", &json!({ "token": "intercom_0000000000000000_00" }));
+    refused(told(&bad), 401, "unauthorized");
+    let session = browser.sign_in(&json!({ "token": secret.trim() }));
+    assert_eq!((&session["name"], &session["role"]), (&json!("eve"), &json!("viewer")));
+    let start = json!({ "agent": "demo", "workspace": daemon.workspace() });
+    refused(told(&browser.post("/api/v1/sessions", &start)), 403, "forbidden");
+    // It cannot make more of itself than it is, and sees nobody else's.
+    refused(told(&browser.post("/api/v1/web/codes", &json!({}))), 422, "not_local");
+    let mut admin = Browser::of(&daemon);
+    let other = admin.sign_in(&json!({ "code": code(&daemon) }));
+    assert_eq!(browser.get("/api/v1/web/sessions").json()["items"].as_array().unwrap().len(), 1);
+    let path = format!("/api/v1/web/sessions/{}", other["id"].as_str().unwrap());
+    refused(told(&browser.send("DELETE", &path, &browser.own(), "")), 404, "not_found");
+    let token = session["token"].as_str().unwrap();
+    daemon.cli(&["token", "revoke", token]).ok();
+    refused(told(&browser.get("/api/v1/sessions")), 401, "unauthorized");
+    assert_eq!(admin.get("/api/v1/sessions").status, 200);
+}
+
+#[test]
+fn an_agent_does_not_sign_in_whatever_code_it_has() {
+    let daemon = Daemon::with_config(PORT);
+    let address = Browser::of(&daemon).address;
+    let body = json!({ "code": code(&daemon) }).to_string();
+    let script = format!(
+        "exec 3<>/dev/tcp/{}; printf 'POST /api/v1/web/sessions HTTP/1.1\\r\\nhost: {address}\\r\\norigin: http://{address}\\r\\n\
+         x-intercom: 1\\r\\nconnection: close\\r\\ncontent-length: {}\\r\\n\\r\\n%s' '{body}' >&3; cat <&3 > answer; sleep 60",
+        address.replace(':', "/"),
+        body.len(),
+    );
+    let start = json!({ "command": "bash", "args": ["-c", script] });
+    let (status, started) = daemon.ask_to_start(start);
+    assert_eq!(status, 201, "{started}");
+    let mut daemon = daemon;
+    let answer = daemon.until("the agent's answer", |daemon| {
+        let text = std::fs::read_to_string(daemon.workspace().join("answer")).ok()?;
+        text.contains("\r\n\r\n{").then_some(text)
+    });
+    assert!(answer.contains("403") && answer.contains("from_agent"), "{answer}");
+}
+
+#[test]
+fn the_log_is_a_file_and_a_page_from_its_end() {
+    let daemon = Daemon::with_config(PORT);
+    let session = daemon.run(&["status:one", "status:password=hunter2hunter2", "serve"]);
+    daemon.wait_kind(&session, "status");
+    daemon.end_session(&session, "stop");
+    let all = daemon.all_events(&session);
+    let mut browser = Browser::of(&daemon);
+    browser.sign_in(&json!({ "code": code(&daemon) }));
+    let file = browser.get(&format!("/api/v1/sessions/{session}/log"));
+    assert_eq!(file.header("content-type"), Some("application/x-ndjson"));
+    assert!(file.header("content-disposition").unwrap().contains(&format!("{session}.jsonl")));
+    let lines: Vec<Value> = file
+        .body
+        .lines()
+        .filter(|line| line.starts_with('{')) // the others say how long a piece is
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines, all);
+    let last = &all[all.len() - 1]["seq"];
+    let page = browser.get(&format!("/api/v1/events?session={session}&before={last}&limit=2")).json();
+    assert_eq!(page["items"], json!(all[all.len() - 3..all.len() - 1]));
+    let none = browser.get(&format!("/api/v1/events?session={session}&before=1")).json();
+    assert_eq!(none, json!({ "items": [], "next": null }));
+    refused(told(&browser.get("/api/v1/events?before=1")), 400, "bad_request");
+    let figures = browser.get(&format!("/api/v1/figures?session={session}&hours=1")).json();
+    assert_eq!(figures["events"], json!(all.len()), "{figures}");
+}
