@@ -47,7 +47,8 @@ async function route() {
   if (!parts) return;
   turn += 1;
   const mine = turn;
-  const page = find(location.hash || "#/");
+  const hash = location.hash || "#/";
+  const page = find(hash);
   const view = await page.open();
   // Somebody went elsewhere while this page was on its way.
   if (mine !== turn) return view.close();
@@ -55,6 +56,7 @@ async function route() {
   const moved = shown !== null;
   shown = view;
   parts.main.replaceChildren(view.element);
+  parts.main.dataset.hash = hash;
   for (const link of parts.links) attribute(link, "aria-current", link.dataset.page === page.name ? "page" : null);
   notify.setTitle(view.title);
   scrollTo(0, 0);

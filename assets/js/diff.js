@@ -37,7 +37,8 @@ export function parse(source) {
     }
     if (!inside && /^(diff --git|index |new file mode|deleted file mode|similarity index|rename |old mode|new mode)/.test(text)) continue;
     const head = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)$/.exec(text);
-    if (head && !inside) {
+    // A line of a hunk begins with a sign: whatever the head before it has promised, this is the next one.
+    if (head) {
       if (!file) begin();
       [oldLine, newLine] = [Number(head[1]), Number(head[3])];
       left = { old: Number(head[2] ?? 1), new: Number(head[4] ?? 1) };
@@ -109,7 +110,48 @@ export function words(before, after) {
     } else if (j >= b.length || (i < a.length && table[i + 1][j] >= table[i][j + 1])) put(left, a[i++], true);
     else put(right, b[j++], true);
   }
-  return same * 4 < Math.min(before.trim().length, after.trim().length) ? whole : [left, right];
+  return same * 2 < Math.max(solid(before), solid(after)) ? whole : [left, right];
+}
+
+const solid = (text) => text.replace(/\s+/g, "").length;
+
+/** Larger stretches are put side by side as they come. */
+const MOST_PAIRED = 60;
+
+/** Which of the new lines each removed line became: only what has much in common is compared word by word. */
+function pair(gone, come) {
+  const found = [];
+  let [next, paired] = [0, gone.length <= MOST_PAIRED && come.length <= MOST_PAIRED];
+  for (const left of gone) {
+    let match = -1;
+    for (let k = next; paired && k < come.length && match < 0; k += 1) {
+      const [was, is] = words(left.text, come[k].text);
+      if (was.length > 1 || is.length > 1) {
+        [left.parts, come[k].parts] = [was, is];
+        match = k;
+      }
+    }
+    if (match < 0) {
+      found.push({ left, right: null });
+      continue;
+    }
+    while (next < match) found.push({ left: null, right: come[next++] });
+    found.push({ left, right: come[next++] });
+  }
+  while (next < come.length) found.push({ left: null, right: come[next++] });
+  return squeezed(found);
+}
+
+/** A removed line and an added one that have no partner share a row. */
+function squeezed(list) {
+  const out = [];
+  for (const row of list) {
+    const last = out[out.length - 1];
+    if (last && !last.right && last.left && !row.left) last.right = row.right;
+    else if (last && !last.left && last.right && !row.right && row.left) last.left = row.left;
+    else out.push(row);
+  }
+  return out;
 }
 
 /** Rows of a hunk: `{left, right}`, a removed line beside the line that replaces it. */
@@ -123,11 +165,7 @@ export function rows(lines) {
     }
     const [gone, come] = [[], []];
     for (; n < lines.length && lines[n].sign !== " "; n += 1) (lines[n].sign === "-" ? gone : come).push(lines[n]);
-    for (let k = 0; k < Math.max(gone.length, come.length); k += 1) {
-      const [left, right] = [gone[k] ?? null, come[k] ?? null];
-      if (left && right) [left.parts, right.parts] = words(left.text, right.text);
-      found.push({ left, right });
-    }
+    found.push(...pair(gone, come));
   }
   return found;
 }

@@ -19,8 +19,8 @@ export const phaseWord = (row) => {
 };
 
 function waits(row) {
-  const { clearances = 0, questions = 0 } = row.waits ?? {};
-  return [clearances && plural(clearances, "clearance"), questions && plural(questions, "question")].filter(Boolean).join(", ");
+  const { clearances = 0, questions = 0, risk } = row.waits ?? {};
+  return [clearances && (clearances === 1 ? `${risk} clearance` : `${clearances} clearances, ${risk}`), questions && plural(questions, "question")].filter(Boolean).join(", ");
 }
 
 function create() {
@@ -58,9 +58,10 @@ function update({ link, parts }, row) {
   text(parts.time, since(row.waits?.since ?? session.since));
   text(parts.name, session.name ? clean(session.name) : short(session.id));
   text(parts.place, `${project(session.workspace)} · ${session.agent ? clean(session.agent) : clean(session.protocol)}`);
-  text(parts.why, clean(session.why));
+  text(parts.why, clean(row.waits?.first ?? session.why));
   const waiting = waits(row);
   parts.waits.hidden = !waiting;
+  attribute(parts.waits, "class", `badge wait ${row.waits?.risk ?? ""}`);
   text(parts.waits, waiting);
   const stall = session.standing?.done;
   parts.stall.hidden = !stall;

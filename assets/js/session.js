@@ -91,22 +91,31 @@ export function view(id, { write = false } = {}) {
   const plan = h("section", { class: "panel" });
   const facts = h("section", { class: "panel" });
   const stderr = h("section", { class: "panel" });
-  side.append(plan, facts, stderr);
+  side.append(open, plan, facts, stderr);
   const timeline = log(id);
   const composer = box(id);
-  const jump = button("", () => cards.querySelector(".card:not(.settled)")?.focus() ?? asked.querySelector(".card:not(.settled)")?.focus(), { class: "callout jump" });
+  const jump = button("", () => open.querySelector(".card:not(.settled)")?.focus(), { class: "primary jump" });
+  const body = h("div", { class: "session-body" }, h("div", { class: "main-column" }, timeline.element, composer.element), side);
   const element = h(
     "div",
     { class: "page session-page" },
+    jump,
     h(
       "header",
       { class: "session-head" },
       h("div", { class: "row" }, h("a", { class: "back", href: "#/", "aria-label": "Back to the fleet" }, icon("back")), dot, name, phase, h("span", { class: "grow" }), tools),
       why,
     ),
-    h("div", { class: "session-body" }, h("div", { class: "main-column" }, jump, open, timeline.element, composer.element), side),
+    body,
   );
   const arrived = new Set();
+  // Offered only while what waits is out of sight.
+  let seen = true;
+  const eye = new IntersectionObserver(([entry]) => {
+    seen = entry.isIntersecting;
+    draw();
+  });
+  eye.observe(open);
   let toolsFor = "";
   let factsFor = "";
 
@@ -146,8 +155,9 @@ export function view(id, { write = false } = {}) {
     clearances.cards(cards, mine, { link: false });
     questions.cards(asked, mineToo, { link: false });
     open.hidden = !(mine.length + mineToo.length);
-    jump.hidden = total === 0;
-    text(jump, total === 1 ? "Jump to what waits for you" : `Jump to the first of ${total} that wait for you`);
+    body.classList.toggle("deciding", !open.hidden);
+    jump.hidden = total === 0 || seen;
+    text(jump, total === 1 ? "1 waits for you" : `${total} wait for you`);
     const made = progress(session);
     plan.hidden = !made;
     const version = JSON.stringify([session.progress, session.phase, session.pid, session.standing, session.processes, session.stderr_tail, session.unenforced]);
@@ -189,6 +199,7 @@ export function view(id, { write = false } = {}) {
       off();
       clearInterval(tick);
       clearInterval(look);
+      eye.disconnect();
       timeline.close();
       composer.close();
     },

@@ -150,18 +150,19 @@ export function waiting(state) {
 /** What waits, by session, in one pass. */
 export function waitingBySession(state) {
   const by = new Map();
-  const of = (id) => by.get(id) ?? by.set(id, { clearances: 0, questions: 0, risk: null, since: null }).get(id);
+  const of = (id) => by.get(id) ?? by.set(id, { clearances: 0, questions: 0, risk: null, since: null, first: null }).get(id);
   for (const c of state.clearances.values()) {
     if (c.status !== "pending") continue;
     const entry = of(c.session);
     entry.clearances += 1;
-    if (!entry.risk || RANK[c.risk] > RANK[entry.risk]) entry.risk = c.risk;
+    if (!entry.risk || RANK[c.risk] > RANK[entry.risk]) [entry.risk, entry.first] = [c.risk, c.title];
     if (!entry.since || c.requested_at < entry.since) entry.since = c.requested_at;
   }
   for (const q of state.questions.values()) {
     if (q.status !== "pending") continue;
     const entry = of(q.session);
     entry.questions += 1;
+    entry.first ??= q.text;
     if (!entry.since || q.asked_at < entry.since) entry.since = q.asked_at;
   }
   return by;

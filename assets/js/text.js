@@ -77,7 +77,7 @@ export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"
 export function clock(time) {
   const at = new Date(time);
   if (Number.isNaN(at.getTime())) return "";
-  const hour = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  const hour = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
   const today = new Date().toDateString() === at.toDateString();
   return today ? hour : `${at.toLocaleDateString([], { day: "numeric", month: "short" })} ${hour}`;
 }

@@ -43,8 +43,23 @@ export function virtual({ items, key, make, label, onTop }) {
   }
 
   let anchor = null;
+  // Where we have put it ourselves: anything else is the reader's wish, heard of before the event that tells it.
+  let put = 0;
+  function notice() {
+    const top = scroller.scrollTop;
+    if (Math.abs(top - put) < 1) return;
+    put = top;
+    stick = top + scroller.clientHeight >= scroller.scrollHeight - 24;
+    remember(items());
+  }
+  function remember(list) {
+    const at = Math.min(find(list, put), list.length - 1);
+    anchor = at >= 0 ? { index: at, key: key(list[at]), offset: put - offsets[at] } : null;
+  }
+
   function draw() {
     const list = items();
+    notice();
     const total = place(list);
     runway.style.height = `${total}px`;
     const view = scroller.clientHeight;
@@ -83,8 +98,8 @@ export function virtual({ items, key, make, label, onTop }) {
       entry.element.remove();
       drawn.delete(id);
     }
-    const at = find(list, top);
-    anchor = list[at] ? { index: at, key: key(list[at]), offset: top - offsets[at] } : null;
+    put = top;
+    remember(list);
     if (top < AROUND) onTop?.();
   }
 
@@ -98,10 +113,7 @@ export function virtual({ items, key, make, label, onTop }) {
     });
   };
   scroller.addEventListener("scroll", () => {
-    stick = scroller.scrollTop + scroller.clientHeight >= scroller.scrollHeight - 24;
-    const list = items();
-    const at = find(list, scroller.scrollTop);
-    anchor = list[at] ? { index: at, key: key(list[at]), offset: scroller.scrollTop - offsets[at] } : null;
+    notice();
     soon();
   }, { passive: true });
   const resized = new ResizeObserver(soon);
@@ -118,11 +130,13 @@ export function virtual({ items, key, make, label, onTop }) {
       stick = false;
       place(list);
       anchor = { index: at, key: id, offset: -scroller.clientHeight / 4 };
+      put = scroller.scrollTop;
       draw();
       drawn.get(id)?.element.focus({ preventScroll: true });
       return true;
     },
     toEnd() {
+      put = scroller.scrollTop;
       stick = true;
       draw();
     },

@@ -27,10 +27,10 @@ export async function until(what, look, patience = PATIENCE) {
 }
 
 export class Daemon {
-  static async start({ dir = null, config = "", demo = false } = {}) {
+  static async start({ dir = null, config = "", demo = false, workspace = null } = {}) {
     const daemon = new Daemon();
     daemon.dir = dir ?? mkdtempSync(join(tmpdir(), "console-"));
-    daemon.workspace = join(daemon.dir, "shop");
+    daemon.workspace = workspace ?? join(daemon.dir, "shop");
     mkdirSync(daemon.workspace, { recursive: true });
     const port = daemon.dir && dir ? readFileSync(join(daemon.dir, "port"), "utf8") : "0";
     writeFileSync(join(daemon.dir, "config.toml"), `${config}\n[api]\nlisten = "127.0.0.1:${port}"\n`);
@@ -125,6 +125,7 @@ export async function withRole(daemon, role, options) {
 /** Goes to a page of the console. */
 export async function go(page, hash, selector = "main .page") {
   await page.evaluate((wanted) => (location.hash = wanted), hash);
+  await page.waitForFunction((wanted) => document.querySelector("main")?.dataset.hash === wanted, {}, hash);
   await page.waitForSelector(selector);
 }
 

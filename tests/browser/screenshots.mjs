@@ -2,7 +2,7 @@
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { browser, Daemon, go, signedIn, until } from "./harness.mjs";
+import { browser, Daemon, fixture, go, signedIn, until } from "./harness.mjs";
 
 const place = process.argv[2];
 mkdirSync(place, { recursive: true });
@@ -26,7 +26,7 @@ command = "git push"
 
 const DIFF = `--- a/src/cart.rs
 +++ b/src/cart.rs
-@@ -18,9 +18,11 @@ impl Cart {
+@@ -18,10 +18,11 @@ impl Cart {
      /// What it all costs, in cents.
      pub fn total(&self) -> u64 {
 -        let sum = self.items.iter().map(|item| item.price).sum();
@@ -55,22 +55,36 @@ const DIFF = `--- a/src/cart.rs
 const clearance = (id, params) => `clearance:${id}:${JSON.stringify(params)}`;
 const plan = (...steps) => `heartbeat:${JSON.stringify(steps.map(([label, status]) => ({ label, status })))}`;
 
-const daemon = await Daemon.start({ config: RULES });
-const start = (name, steps) => daemon.run(steps, "--name", name);
+const profiles = [];
+/** Each has a profile, so that the pictures show names and no paths of this machine. */
+const agent = (name, agent_, steps) => profiles.push({ name, agent: `${agent_}`, steps });
 const done = "completed";
-const checkout = await start("checkout-total", [
+agent("checkout-total", "claude", [
   "status:Reading `src/cart.rs`. The total ignores the **count** of each item.",
   "status:Two things are wrong:\n\n1. `total` adds prices without counts\n2. a discount larger than the sum *wraps around*\n\nI fix both and add a test.",
-  plan(["Find the bug", done], ["Fix `total`", "in_progress"], ["Add a test", "pending"], ["Run the tests", "pending"]),
+  plan(["Find the bug", done], ["Fix the total", "in_progress"], ["Add a test", "pending"], ["Run the tests", "pending"]),
   clearance(1, { title: "Edit src/cart.rs", description: "Counts every item, and a discount never goes below zero.", file_path: "src/cart.rs", diff: DIFF, risk_level: "medium" }),
   "answer:1", "serve",
 ]);
-await start("release-0.9", [plan(["Changelog", done], ["Tag", done], ["Push", "in_progress"]), clearance(1, { title: "Push the release branch", description: "Publishes `v0.9.0` to the team's remote.", command: "git push --force origin release/0.9", risk_level: "high" }), "answer:1", "serve"]);
-await start("docs-sweep", [plan(["Collect pages", done], ["Fix links", done], ["Spelling", "in_progress"], ["Build", "pending"]), "status:Checked 41 of 60 pages.", "serve"]);
-await start("flaky-login-test", ["status:Running the login test 200 times.", plan(["Reproduce", "in_progress"], ["Bisect", "pending"]), "serve"]);
-await start("upgrade-tokio", ["question:1:tokio 2 is out. Shall I move to it, or stay with the latest 1.x?", "serve"]);
-const finished = await start("tidy-imports", ["status:Sorted 212 imports.", clearance(1, { title: "Format all files", command: "cargo fmt --all", risk_level: "low" }), "answer:1", "status:Done.", "exit:0"]);
+agent("release-0.9", "codex", [
+  plan(["Changelog", done], ["Tag", done], ["Push", "in_progress"]),
+  clearance(1, { title: "Push the release branch", description: "Publishes `v0.9.0` to the team's remote.", command: "git push --force origin release/0.9", risk_level: "high" }),
+  "answer:1", "serve",
+]);
+agent("docs-sweep", "gemini", [plan(["Collect pages", done], ["Fix links", done], ["Spelling", "in_progress"], ["Build", "pending"]), "status:Checked 41 of 60 pages.", "serve"]);
+agent("flaky-login-test", "claude", ["status:Running the login test 200 times.", plan(["Reproduce", "in_progress"], ["Bisect", "pending"]), "serve"]);
+agent("upgrade-tokio", "opencode", ["question:1:tokio 2 is out. Shall I move to it, or stay with the latest 1.x?", "serve"]);
+agent("tidy-imports", "codex", ["status:Sorted 212 imports.", clearance(1, { title: "Format all files", command: "cargo fmt --all", risk_level: "low" }), "answer:1", "status:Done.", "exit:0"]);
+
+const toml = (name, { steps }) => `[agents.${name}]\ncommand = "${fixture}"\nargs = ${JSON.stringify(steps)}\n`;
+const names = profiles.map(({ agent: kind }, n) => (profiles.findIndex((each) => each.agent === kind) === n ? kind : `${kind}-${n}`));
+const daemon = await Daemon.start({ config: RULES + profiles.map((each, n) => toml(names[n], each)).join("\n"), workspace: "/tmp/work/shop" });
+const ids = {};
+for (const [n, { name }] of profiles.entries()) ids[name] = await daemon.cli("run", "--agent", names[n], "--name", name, "--workspace", daemon.workspace);
+const [checkout, finished] = [ids["checkout-total"], ids["tidy-imports"]];
 await until("the clearances", async () => (await daemon.json("clearances")).items.length >= 3);
+// Somebody takes a moment to decide.
+await new Promise((resolve) => setTimeout(resolve, 2500));
 const fmt = (await daemon.json("clearances")).items.find((each) => each.session === finished);
 if (fmt) await daemon.cli("approve", fmt.id).catch(() => {});
 

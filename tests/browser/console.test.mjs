@@ -1,0 +1,403 @@
+// The console as people use it: a real browser against the real daemon with real processes.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import test, { after, before } from "node:test";
+import { browser, Daemon, fixture, go, press, signedIn, text, until, visitor, waitText, withRole } from "./harness.mjs";
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+const clearance = (id, params) => `clearance:${id}:${JSON.stringify(params)}`;
+
+/** An agent with a name, in the form of the configuration. */
+const profile = (name, steps, more = "") => `[agents.${name}]\ncommand = "${fixture}"\nargs = ${JSON.stringify(steps)}\n${more}\n`;
+
+let daemon;
+before(async () => (daemon = await Daemon.start({ config: profile("coder", [clearance(1, { title: "Run the tests", command: "cargo test", tool: "execute" }), "answer:1", "serve"]) })));
+after(async () => {
+  await browser.close();
+  await daemon?.close();
+});
+
+/** Nothing went wrong in the page, and nothing was fetched from elsewhere. */
+async function well(person, { except = /^$/ } = {}) {
+  assert.deepEqual(person.trouble.filter((each) => !except.test(each)), []);
+  const elsewhere = person.requests.filter((url) => !url.startsWith(daemon.url) && !/^(data|blob|about):/.test(url));
+  assert.deepEqual(elsewhere, []);
+  await person.context.close();
+}
+
+const DIFF = "--- a/a.rs\n+++ b/a.rs\n@@ -1,2 +1,2 @@\n fn main() {\n-    one();\n+    two();\n";
+
+async function pendingOf(session) {
+  const found = await until("a clearance", async () => (await daemon.json("clearances")).items.find((each) => each.session === session));
+  return found.id;
+}
+
+const cardOf = (id) => `article.card[data-id="${id}"]`;
+
+test("the first page is small and soon there", async () => {
+  const person = await visitor();
+  const client = await person.page.createCDPSession();
+  await client.send("Network.enable");
+  await client.send("Network.clearBrowserCache");
+  let bytes = 0;
+  client.on("Network.loadingFinished", ({ encodedDataLength }) => (bytes += encodedDataLength));
+  const link = await daemon.cli("console");
+  const begin = performance.now();
+  await person.page.goto(link);
+  await person.page.waitForSelector("html[data-ready=yes]");
+  const took = performance.now() - begin;
+  console.log(`first page: ${(bytes / 1024).toFixed(0)} KB, interactive after ${took.toFixed(0)} ms`);
+  assert.ok(bytes < 150 * 1024, `${bytes} bytes`);
+  assert.ok(took < 1000, `${took} ms`);
+  assert.equal(await person.page.evaluate(() => location.hash), "", "the code has left the address");
+  await well(person);
+});
+
+test("a link works once, a token works, and signing out ends it", async () => {
+  const link = await daemon.cli("console");
+  const first = await visitor();
+  await first.page.goto(link);
+  await first.page.waitForSelector(".sidebar");
+  const second = await visitor();
+  await second.page.goto(link);
+  await second.page.waitForSelector("#token");
+  assert.match(await text(second.page, ".trouble"), /used or is too old.*intercom console/);
+  await second.page.type("#token", await daemon.cli("token", "create", "--name", "ana", "--role", "approver"));
+  await second.page.keyboard.press("Enter");
+  await second.page.waitForSelector(".sidebar");
+  await go(first.page, "#/settings", "table");
+  await waitText(first.page, "td", "ana");
+  await press(first.page, "Sign out");
+  await first.page.waitForSelector("#token");
+  // The other one is shown out by an admin, at once.
+  const sessions = await daemon.json("token", "list");
+  await daemon.cli("token", "revoke", sessions.items.find((each) => each.name === "ana" && each.valid).id);
+  await second.page.waitForSelector("#token");
+  await well(first);
+  await well(second, { except: /40[13]/ });
+});
+
+test("the demo, approved from start to end with the mouse", async () => {
+  const own = await Daemon.start({ demo: true });
+  try {
+    const person = await visitor();
+    await person.page.goto(own.link);
+    await person.page.waitForSelector("a.session.waiting");
+    await person.page.click("a.session.waiting");
+    await press(person.page, "Continue", ".card.question");
+    await press(person.page, "Allow once", ".card.risk-low");
+    await waitText(person.page, ".item", "12 passed");
+    const hold = await person.page.waitForSelector(".card.risk-high button.hold");
+    await hold.click();
+    assert.equal((await own.json("clearances")).items.length, 1, "a short press is not enough");
+    await hold.click({ delay: 1300 });
+    await waitText(person.page, ".item.message", "Done: the fix is in, the old cache is gone");
+    await person.page.waitForFunction(() => document.title.startsWith("demo") || !document.title.startsWith("("));
+    assert.deepEqual(person.trouble, []);
+    await person.context.close();
+  } finally {
+    await own.close();
+  }
+});
+
+test("denied with a reason, which reaches the agent", async () => {
+  const session = await daemon.run([clearance(1, { title: "Edit a.rs", file_path: "a.rs", diff: DIFF, risk_level: "low" }), "answer:1", "serve"], "--name", "denied");
+  const id = await pendingOf(session);
+  const person = await signedIn(daemon);
+  await go(person.page, "#/clearances", cardOf(id));
+  assert.match(await text(person.page, `${cardOf(id)} .diff`), /one\(\);.*two\(\);/s);
+  assert.equal(await person.page.$$eval(`${cardOf(id)} .changed`, (all) => all.map((each) => each.textContent).join(" ")), "one two");
+  await press(person.page, "Deny with reason…", cardOf(id));
+  await person.page.type("#reason", "not like this");
+  await press(person.page, "Deny", "dialog");
+  await waitText(person.page, `${cardOf(id)} .fate`, "delivered");
+  assert.match(await text(person.page, `${cardOf(id)} .outcome`), /Denied by .*not like this/s);
+  const shown = await daemon.json("clearances", id);
+  assert.deepEqual([shown.status, shown.reason], ["denied", "not like this"]);
+  await well(person);
+});
+
+test("two browsers race for one clearance: one wins, the other is told who", async () => {
+  const session = await daemon.run([clearance(1, { title: "Race", file_path: "a", risk_level: "low" }), "answer:1", "serve"]);
+  const id = await pendingOf(session);
+  const [one, two] = await Promise.all([signedIn(daemon), withRole(daemon, "approver")]);
+  await Promise.all([one, two].map((person) => go(person.page, "#/clearances", cardOf(id))));
+  await Promise.all([press(one.page, "Allow once", cardOf(id)), press(two.page, "Deny", cardOf(id))]);
+  await Promise.all([one, two].map((person) => person.page.waitForSelector(`${cardOf(id)}.settled`)));
+  const { status, decided_by: by } = await daemon.json("clearances", id);
+  const word = status === "approved" ? "Allowed" : "Denied";
+  for (const person of [one, two]) await waitText(person.page, `${cardOf(id)} .fate`, `${word} by ${by}`);
+  await Promise.race([one, two].map((person) => waitText(person.page, ".toast", "Too late")));
+  await well(one, { except: /409/ });
+  await well(two, { except: /409/ });
+});
+
+test("somebody else decides on the command line: the card says so at once", async () => {
+  const session = await daemon.run([clearance(1, { title: "Elsewhere", file_path: "a", risk_level: "low" }), "answer:1", "serve"]);
+  const id = await pendingOf(session);
+  const person = await signedIn(daemon);
+  await go(person.page, `#/s/${session}`, cardOf(id));
+  await daemon.cli("approve", id);
+  await waitText(person.page, `${cardOf(id)} .fate`, "Allowed by");
+  await well(person);
+});
+
+test("with the keyboard only", async () => {
+  const low = await daemon.run([clearance(1, { title: "Keys low", file_path: "a", risk_level: "low" }), "answer:1", "serve"], "--name", "keys-low");
+  const high = await daemon.run([clearance(1, { title: "Keys high", file_path: "a", risk_level: "high" }), "answer:1", "serve"], "--name", "keys-high");
+  const [lowId, highId] = [await pendingOf(low), await pendingOf(high)];
+  const person = await signedIn(daemon);
+  const { page } = person;
+  await page.keyboard.press("g");
+  await page.keyboard.press("c");
+  await page.waitForSelector(cardOf(lowId));
+  // A letter without a card in focus does nothing.
+  await page.keyboard.press("a");
+  const focused = () => page.evaluate(() => document.activeElement?.dataset?.id ?? null);
+  for (let n = 0; n < 30 && (await focused()) !== highId; n += 1) await page.keyboard.press("j");
+  assert.equal(await focused(), highId);
+  await page.keyboard.press("a");
+  await waitText(page, `${cardOf(highId)} button.hold`, "press again");
+  assert.equal((await daemon.json("clearances", highId)).status, "pending");
+  await page.keyboard.press("a");
+  await page.waitForSelector(`${cardOf(highId)}.settled`);
+  for (let n = 0; n < 30 && (await focused()) !== lowId; n += 1) await page.keyboard.press("j");
+  await page.keyboard.press("r");
+  await page.waitForSelector("dialog[open] #reason");
+  await page.keyboard.type("d is a letter here");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(`${cardOf(lowId)}.settled`);
+  assert.equal((await daemon.json("clearances", lowId)).reason, "d is a letter here");
+  await page.keyboard.press("?");
+  await page.waitForSelector("dialog[open] dl.keys");
+  await page.keyboard.press("Escape");
+  await well(person);
+});
+
+test("the daemon is killed and started again with the page open", async () => {
+  let own = await Daemon.start();
+  try {
+    const session = await own.run(["status:before", "serve"], "--name", "survivor");
+    const person = await signedIn(own);
+    await go(person.page, `#/s/${session}`);
+    await waitText(person.page, ".item.message", "before");
+    await person.page.evaluate(() => (window.sameDocument = true));
+    await own.end("SIGKILL");
+    await person.page.waitForSelector(".banner:not([hidden])");
+    assert.match(await text(person.page, ".banner"), /Offline/);
+    own = await Daemon.start({ dir: own.dir });
+    await own.cli("send", session, '["status:after"]');
+    await person.page.waitForSelector("html[data-connection=live]");
+    await waitText(person.page, ".item.message", "after");
+    assert.equal(await person.page.$eval(".banner", (banner) => banner.hidden), true);
+    assert.equal(await person.page.evaluate(() => window.sameDocument), true, "without a reload");
+    const seqs = await person.page.$$eval(".item.message", (all) => all.map((each) => each.textContent));
+    assert.equal(seqs.filter((each) => each.includes("before")).length, 1, "and nothing twice");
+    assert.deepEqual(person.trouble.filter((each) => !/ERR_|Failed to load|network error/i.test(each)), []);
+    await person.context.close();
+  } finally {
+    await own.close();
+  }
+});
+
+const EVIL = [
+  "<script>window.hacked = 1</script>", "<img src=x onerror='window.hacked=2'>", "[click](javascript:window.hacked=3)", "<svg onload=window.hacked=4>",
+  "\u001b]8;;http://evil.example\u0007link\u001b]8;;\u0007 \u001b[31mred", "a\u202egnp.exe \u200bzero", "![x](http://evil.example/pixel.png)", "[ok](https://evil.example/page)",
+  "`</code><script>window.hacked=5</script>`", "```html\n<script>window.hacked=6</script>\n```", "constructor __proto__ {{7*7}} ${window.hacked=7}",
+];
+
+test("a hostile agent executes nothing and fetches nothing", async () => {
+  const evil = EVIL.join("\n\n");
+  const acp = (update) => `raw:${JSON.stringify({ method: "update", params: { update } })}`;
+  const session = await daemon.run([
+    `status:${evil}`, "flood:1:300000", acp({ sessionUpdate: "agent_message_chunk", content: { type: "text", text: evil } }),
+    `heartbeat:${JSON.stringify([{ label: evil, status: evil }])}`, `raw:${evil}`, `stderr:${evil.replaceAll("\n", " ")}`,
+    clearance(evil.slice(0, 40), { title: evil, description: evil, file_path: `${evil}.rs`, command: evil, tool: evil, diff: `--- a/<script>\n+++ b/<script>\n@@ -1 +1 @@\n-${EVIL[0]}\n+${EVIL[1]}\u202e\n`, risk_level: evil }),
+    `question:q:${evil}`, "serve",
+  ]);
+  const id = await pendingOf(session);
+  const person = await signedIn(daemon);
+  const { page } = person;
+  for (const hash of ["#/", "#/clearances", `#/s/${session}`, "#/audit", "#/charts", "#/policy"]) {
+    await go(page, hash);
+    await page.waitForNetworkIdle({ concurrency: 1 });
+    assert.equal(await page.evaluate(() => window.hacked ?? null), null, hash);
+  }
+  await go(page, "#/clearances", cardOf(id));
+  const shown = await text(page, cardOf(id));
+  assert.ok(shown.includes("<U+202E>") && shown.includes("<U+001B>") && shown.includes("<script>"), shown.slice(0, 300));
+  assert.equal(await page.$$eval("main script, main img, main iframe, main a[href^=javascript]", (all) => all.length), 0);
+  // A link that leads somewhere says where, and asks first.
+  await press(page, "https://evil.example/page", cardOf(id));
+  await waitText(page, "dialog[open]", "https://evil.example/page");
+  await press(page, "Cancel", "dialog");
+  await daemon.cli("kill", session);
+  await well(person);
+});
+
+test("a viewer sees and cannot decide", async () => {
+  const session = await daemon.run([clearance(1, { title: "Not for viewers", command: "deploy --password=hunter2hunter2", risk_level: "low" }), "serve"]);
+  const id = await pendingOf(session);
+  const person = await withRole(daemon, "viewer");
+  const { page } = person;
+  await go(page, `#/s/${session}`, cardOf(id));
+  assert.equal(await page.$$eval(`${cardOf(id)} .actions`, (all) => all.length), 0);
+  assert.match(await text(page, cardOf(id)), /needs the role approver/);
+  assert.ok(!(await text(page, "main")).includes("hunter2"), "secrets are hidden");
+  assert.equal(await page.$$eval(".tools button", (all) => all.length), 0);
+  assert.equal(await page.$eval(".composer", (composer) => composer.hidden), true);
+  const status = await page.evaluate(async (clearance_) => (await fetch(`/api/v1/clearances/${clearance_}/decision`, { method: "POST", headers: { "x-intercom": "1" }, body: '{"decision":"approve"}' })).status, id);
+  assert.equal(status, 403);
+  await go(page, "#/audit");
+  assert.match(await text(page, "main"), /for admins/);
+  await daemon.cli("kill", session);
+  await well(person, { except: /403/ });
+});
+
+test("the queue of prompts is edited, reordered and taken back", async () => {
+  const own = await Daemon.start({ config: profile("slow", ["status:ready", "hang"], 'prompt_delivery = "heartbeat"') });
+  try {
+    const session = await own.cli("run", "--agent", "slow", "--workspace", own.workspace);
+    const person = await signedIn(own);
+    const { page } = person;
+    await go(page, `#/s/${session}`, "#prompt");
+    const queue = () => page.$$eval(".queue li .clip", (all) => all.map((each) => each.textContent));
+    for (const [n, words] of ["first", "second", "third"].entries()) {
+      await page.type("#prompt", words);
+      await page.keyboard.down("Control");
+      await page.keyboard.press("Enter");
+      await page.keyboard.up("Control");
+      await until("the prompt to wait", async () => (await queue()).length === n + 1);
+    }
+    await page.click(".queue li:nth-child(3) [aria-label=Sooner]");
+    await until("the other order", async () => (await queue()).join() === "first,third,second");
+    await page.click(".queue li:nth-child(1) .small");
+    await page.waitForSelector("#words");
+    await page.$eval("#words", (field) => (field.value = ""));
+    await page.type("#words", "reworded");
+    await press(page, "Save", "dialog");
+    await until("the other words", async () => (await queue()).join() === "reworded,third,second");
+    await page.click(".queue li:nth-child(2) [aria-label='Take back']");
+    await until("it to go", async () => (await queue()).join() === "reworded,second");
+    assert.deepEqual(person.trouble, []);
+    await person.context.close();
+  } finally {
+    await own.close();
+  }
+});
+
+test("always shows its rule, and the grant is revoked on the policy page", async () => {
+  const session = await daemon.cli("run", "--agent", "coder", "--workspace", daemon.workspace);
+  const id = await pendingOf(session);
+  const person = await signedIn(daemon);
+  const { page } = person;
+  await go(page, "#/clearances", cardOf(id));
+  await press(page, "Always…", cardOf(id));
+  await waitText(page, "dialog .rule", "cargo");
+  await press(page, "Allow always", "dialog");
+  await page.waitForSelector(`${cardOf(id)}.settled`);
+  await go(page, "#/policy", "main table");
+  await press(page, "Revoke…");
+  await press(page, "Revoke", "dialog");
+  await waitText(page, "td", "revoked");
+  await press(page, "Try");
+  await page.waitForSelector(".figures");
+  await well(person);
+});
+
+test("thousands of events scroll, with few of them in the page", async () => {
+  const count = Number(process.env.INTERCOM_TEST_EVENTS ?? 10000);
+  const session = await daemon.run([`flood:${count}`, "status:the end", "serve"], "--name", "loud");
+  const person = await signedIn(daemon);
+  const { page } = person;
+  await daemon.cli("wait", session, "--for", "idle", "--timeout", "1s").catch(() => {});
+  await go(page, `#/s/${session}`, ".item");
+  await waitText(page, ".item", "the end");
+  const result = await page.evaluate(async () => {
+    const list = document.querySelector(".timeline");
+    const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+    let [slowest, most, frames] = [0, 0, 0];
+    const begin = performance.now();
+    let idle = 0;
+    while (performance.now() - begin < 60000 && idle < 60) {
+      const before = performance.now();
+      list.scrollTop = Math.max(0, list.scrollTop - 3000);
+      await frame();
+      slowest = Math.max(slowest, performance.now() - before);
+      most = Math.max(most, document.querySelectorAll(".item").length);
+      frames += 1;
+      idle = list.scrollTop === 0 ? idle + 1 : 0;
+    }
+    return { slowest, most, frames, took: performance.now() - begin, top: document.querySelector(".item")?.getAttribute("aria-setsize") };
+  });
+  console.log(`timeline of ${count}: ${JSON.stringify(result)}`);
+  assert.ok(result.most < 300, `${result.most} items at once`);
+  assert.ok(result.slowest < 500, `${result.slowest} ms for one picture`);
+  assert.ok(Number(result.top) >= count, `${result.top} of ${count} are there`);
+  await daemon.cli("kill", session);
+  await well(person);
+});
+
+test("every page fits a phone", async () => {
+  const session = await daemon.run([clearance(1, { title: "Edit a file with a rather long name", file_path: "src/".repeat(20) + "a.rs", diff: DIFF, risk_level: "medium" }), "serve"]);
+  const id = await pendingOf(session);
+  const person = await signedIn(daemon, { width: 360, height: 740 });
+  const { page } = person;
+  for (const hash of ["#/", "#/clearances", `#/s/${session}`, "#/policy", "#/audit", "#/charts", "#/settings"]) {
+    await go(page, hash);
+    await page.waitForNetworkIdle({ concurrency: 1 });
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(wide <= 360, `${hash} is ${wide} pixels wide`);
+  }
+  await go(page, "#/clearances", cardOf(id));
+  const small = await page.$$eval(`${cardOf(id)} .actions button`, (all) => all.map((each) => each.getBoundingClientRect().height).filter((height) => height < 40));
+  assert.deepEqual(small, [], "buttons for a thumb");
+  await daemon.cli("kill", session);
+  await well(person);
+});
+
+for (const dark of [false, true]) {
+  test(`no barrier on any page, ${dark ? "dark" : "light"}`, async () => {
+    const session = await daemon.run(["status:# Hi\n\n- one\n- two", `heartbeat:[{"label":"a","status":"completed"},{"label":"b","status":"in_progress"}]`, clearance(1, { title: "Edit a.rs", file_path: "a.rs", diff: DIFF, command: "rm -rf x", risk_level: "high" }), "question:q:How?", "serve"]);
+    const id = await pendingOf(session);
+    const person = await signedIn(daemon, { dark });
+    const { page } = person;
+    for (const hash of ["#/", "#/clearances", `#/s/${session}`, "#/policy", "#/audit", "#/charts", "#/settings"]) {
+      await go(page, hash);
+      await page.waitForNetworkIdle({ concurrency: 1 });
+      await barriers(page, hash);
+    }
+    await go(page, "#/clearances", cardOf(id));
+    await press(page, "Deny with reason…", cardOf(id));
+    await page.waitForSelector("dialog[open]");
+    await barriers(page, "a dialog");
+    await daemon.cli("kill", session);
+    await well(person);
+    if (dark) return;
+    const stranger = await visitor();
+    await stranger.page.goto(daemon.url);
+    await stranger.page.waitForSelector("#token");
+    await barriers(stranger.page, "the way in");
+    await well(stranger);
+  });
+}
+
+async function barriers(page, where) {
+  await page.evaluate(() => Promise.all(document.getAnimations().filter((each) => each.effect?.getComputedTiming().iterations !== Infinity).map((each) => each.finished.catch(() => {}))));
+  // Past the page's own policy, which lets no such script in.
+  const client = await page.createCDPSession();
+  const run = async (expression) => {
+    const { result, exceptionDetails } = await client.send("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true });
+    if (exceptionDetails) throw new Error(JSON.stringify(exceptionDetails));
+    return result.value;
+  };
+  await run(axeSource);
+  const found = await run(`axe.run(document, { resultTypes: ["violations"] }).then((all) => all.violations.filter((each) => ["serious", "critical"].includes(each.impact)).map((each) => each.id + ": " + each.nodes.slice(0, 3).map((node) => node.html.slice(0, 200) + " " + (node.any[0]?.message ?? "")).join(" | ")))`);
+  await client.detach();
+  assert.deepEqual(found, [], where);
+}
