@@ -10,6 +10,12 @@ import { clean, clock, cut, plural, short } from "./text.js";
 const MOST = 20000;
 const PAGE = 200;
 
+/** What a row says besides, without what it does not say. */
+function details(data) {
+  const said = Object.entries(data ?? {}).filter(([name, value]) => value != null && value !== "" && name !== "by" && !(Array.isArray(value) && !value.length));
+  return clean(cut(said.map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(" · "), 300));
+}
+
 export function view() {
   if (!may(state, "admin")) return { element: h("div", { class: "page" }, h("h1", {}, "Audit"), h("p", { class: "faint" }, `The audit is for admins; you are ${state.you?.role}.`)), title: "Audit", close() {} };
   let [rows, most, closed] = [[], PAGE, false];
@@ -30,7 +36,7 @@ export function view() {
   });
 
   const row = (each) =>
-    h("tr", {}, h("td", { class: "tabular" }, String(each.n)), h("td", { class: "tabular" }, clock(each.at)), h("td", {}, clean(each.action)), h("td", {}, clean(each.by)), h("td", {}, each.session ? h("a", { class: "mono", href: `#/s/${each.session}` }, short(each.session)) : ""), h("td", { class: "mono wrap faint" }, clean(cut(JSON.stringify(each.data), 300))));
+    h("tr", {}, h("td", { class: "tabular" }, String(each.n)), h("td", { class: "tabular" }, clock(each.at)), h("td", {}, clean(each.action)), h("td", {}, clean(each.by)), h("td", {}, each.session ? h("a", { class: "mono", href: `#/s/${each.session}` }, short(each.session)) : ""), h("td", { class: "wrap faint" }, details(each.data)));
 
   function draw() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);

@@ -5,7 +5,7 @@ import { h, svg } from "./dom.js";
 import { on, state } from "./live.js";
 import { clean, plural, short, span } from "./text.js";
 
-const [WIDTH, HEIGHT, PAD] = [640, 170, 4];
+const [WIDTH, HEIGHT, PAD] = [340, 120, 2];
 const SPANS = [[1, "an hour"], [24, "a day"], [168, "a week"], [720, "a month"]];
 
 const wish = { hours: 24, session: "" };
@@ -21,15 +21,15 @@ function bars({ title, note, points, say, stretch }) {
   const top = Math.max(...points.map((point) => point.value ?? 0), 0);
   const step = (WIDTH - 2 * PAD) / points.length;
   const shapes = points.map((point, n) => {
-    const height = top ? Math.max(point.value ? 2 : 0, ((point.value ?? 0) / top) * (HEIGHT - 50)) : 0;
+    const height = top ? Math.max(point.value ? 2 : 0, ((point.value ?? 0) / top) * (HEIGHT - 40)) : 0;
     const x = PAD + n * step + step * 0.12;
-    return svg("rect", { class: "bar", x: x.toFixed(1), y: (HEIGHT - 24 - height).toFixed(1), width: (step * 0.76).toFixed(1), height: height.toFixed(1), rx: "1.5" }, svg("title", {}, `${when(point.at, stretch)}: ${say(point.value)}`));
+    return svg("rect", { class: "bar", x: x.toFixed(1), y: (HEIGHT - 18 - height).toFixed(1), width: (step * 0.76).toFixed(1), height: height.toFixed(1), rx: "1.5" }, svg("title", {}, `${when(point.at, stretch)}: ${say(point.value)}`));
   });
   const labels = [0, Math.floor(points.length / 2), points.length - 1].map((n, k) =>
     svg("text", { class: "axis", x: String(PAD + (n + 0.5) * step), y: String(HEIGHT - 4), "text-anchor": ["start", "middle", "end"][k] }, when(points[n].at, stretch)),
   );
-  const peak = top ? svg("text", { class: "axis", x: String(PAD), y: "14" }, `at most ${say(top)}`) : null;
-  const base = svg("line", { class: "base", x1: String(PAD), x2: String(WIDTH - PAD), y1: String(HEIGHT - 23.5), y2: String(HEIGHT - 23.5) });
+  const peak = top ? svg("text", { class: "axis", x: String(PAD), y: "11" }, `at most ${say(top)}`) : null;
+  const base = svg("line", { class: "base", x1: String(PAD), x2: String(WIDTH - PAD), y1: String(HEIGHT - 17.5), y2: String(HEIGHT - 17.5) });
   const filled = points.filter((point) => point.value);
   const list = h("details", { class: "more" }, h("summary", {}, "As a table"), h("div", { class: "scroll", tabindex: "0" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "From"), h("th", { scope: "col" }, title))), h("tbody", {}, filled.map((point) => h("tr", {}, h("td", { class: "tabular" }, when(point.at, 3600)), h("td", { class: "tabular" }, say(point.value))))))));
   return h(

@@ -58,7 +58,8 @@ function update({ link, parts }, row) {
   text(parts.time, since(row.waits?.since ?? session.since));
   text(parts.name, session.name ? clean(session.name) : short(session.id));
   text(parts.place, `${project(session.workspace)} · ${session.agent ? clean(session.agent) : clean(session.protocol)}`);
-  text(parts.why, clean(row.waits?.first ?? session.why));
+  const said = session.said && row.group !== "ended" ? ` · ${session.said}` : "";
+  text(parts.why, clean(row.waits?.first ?? `${session.why}${said}`));
   const waiting = waits(row);
   parts.waits.hidden = !waiting;
   attribute(parts.waits, "class", `badge wait ${row.waits?.risk ?? ""}`);

@@ -13,6 +13,14 @@ export function applyTheme() {
   else delete document.documentElement.dataset.theme;
 }
 
+/** What a browser is, of all that it calls itself. */
+function browser(name) {
+  const [kind] = /Firefox|Edg|OPR|Chrome|Safari|curl/.exec(name ?? "") ?? ["a browser"];
+  const [system] = /Android|iPhone|iPad|Mac OS X|Windows|Linux/.exec(name ?? "") ?? [""];
+  const known = { Edg: "Edge", OPR: "Opera" };
+  return `${known[kind] ?? kind}${system ? ` on ${system}` : ""}`;
+}
+
 export async function signOut() {
   await api.del("/web/sessions/current").catch(() => {});
   dispatchEvent(new Event("signed-out"));
@@ -20,7 +28,7 @@ export async function signOut() {
 
 function sessionsTable(items, again) {
   const end = async (each) => {
-    if (!(await ask({ title: "Sign this one out?", body: [h("p", {}, `${clean(each.name)}, ${clean(cut(each.browser ?? "a browser", 120))}`)], yes: "Sign out", danger: true }))) return;
+    if (!(await ask({ title: "Sign this one out?", body: [h("p", {}, `${clean(each.name)}, ${browser(each.browser)}`)], yes: "Sign out", danger: true }))) return;
     try {
       await api.del(`/web/sessions/${each.id}`);
       toast("Signed out");
@@ -37,7 +45,7 @@ function sessionsTable(items, again) {
       h("td", {}, clean(each.role)),
       h("td", {}, `${clock(each.created_at)}${each.token ? ", with a token" : ""}`),
       h("td", {}, `${since(each.last_used_at)} ago, ${clean(each.last_used_from)}`),
-      h("td", { class: "faint clip" }, clean(cut(each.browser ?? "", 60))),
+      h("td", { class: "faint", title: clean(cut(each.browser ?? "", 200)) }, browser(each.browser)),
       h("td", {}, each.current ? null : button("Sign out…", () => end(each), { class: "small danger" })),
     );
   return h("div", { class: "scroll", tabindex: "0" }, h("table", {}, h("thead", {}, h("tr", {}, ["Who", "Role", "Since", "Last used", "Browser", ""].map((title) => h("th", { scope: "col" }, title || h("span", { class: "unseen" }, "Actions"))))), h("tbody", {}, items.map(row))));

@@ -13,8 +13,8 @@ export const may = (state, role) => ROLES.indexOf(state.you?.role) >= ROLES.inde
 export function putSession(state, view) {
   const known = state.sessions.get(view.id);
   const since = known && known.phase === view.phase ? known.since : guessSince(view);
-  const seen = known?.seen ?? null;
-  state.sessions.set(view.id, { ...view, since, seen });
+  const { seen = null, said = null } = known ?? {};
+  state.sessions.set(view.id, { ...view, since, seen, said });
 }
 
 function guessSince(view) {
@@ -67,6 +67,7 @@ export function apply(state, event) {
   if (!session) look.session = event.session;
   else {
     session.seen = event.at;
+    if (kind === "status" && typeof data?.message === "string") session.said = data.message.slice(0, 200);
     const phase = PHASES[kind];
     if (phase && phase !== session.phase) {
       session.phase = phase;

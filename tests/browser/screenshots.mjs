@@ -1,6 +1,6 @@
 // Pictures of every page, made from a fleet that looks like a day's work. scripts/screenshots runs this.
 
-import { mkdirSync } from "node:fs";
+import { copyFileSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { browser, Daemon, fixture, go, signedIn, until } from "./harness.mjs";
 
@@ -76,7 +76,10 @@ agent("flaky-login-test", "claude", ["status:Running the login test 200 times.",
 agent("upgrade-tokio", "opencode", ["question:1:tokio 2 is out. Shall I move to it, or stay with the latest 1.x?", "serve"]);
 agent("tidy-imports", "codex", ["status:Sorted 212 imports.", clearance(1, { title: "Format all files", command: "cargo fmt --all", risk_level: "low" }), "answer:1", "status:Done.", "exit:0"]);
 
-const toml = (name, { steps }) => `[agents.${name}]\ncommand = "${fixture}"\nargs = ${JSON.stringify(steps)}\n`;
+const program = "/tmp/work/bin/agent";
+mkdirSync("/tmp/work/bin", { recursive: true });
+copyFileSync(fixture, program);
+const toml = (name, { steps }) => `[agents.${name}]\ncommand = "${program}"\nargs = ${JSON.stringify(steps)}\n`;
 const names = profiles.map(({ agent: kind }, n) => (profiles.findIndex((each) => each.agent === kind) === n ? kind : `${kind}-${n}`));
 const daemon = await Daemon.start({ config: RULES + profiles.map((each, n) => toml(names[n], each)).join("\n"), workspace: "/tmp/work/shop" });
 const ids = {};
@@ -111,4 +114,5 @@ for (const [kind, options] of [["light", {}], ["dark", { dark: true }], ["phone"
 }
 await browser.close();
 await daemon.close();
+rmSync("/tmp/work", { recursive: true, force: true });
 console.log(shots.join("\n"));
