@@ -199,19 +199,24 @@ impl Supervisor {
 
     /// The same for the process at the other end of a connection on this machine. Looks at every process of every agent.
     pub fn session_of_tcp(&self, from: SocketAddr, to: SocketAddr) -> Belongs {
-        let observers: Vec<(SessionId, Observer)> = self
+        // An agent may call before we are told that it runs: until then, it is known by its mark.
+        let seats: Vec<(SessionId, Option<Observer>)> = self
             .sessions()
             .iter()
-            .filter_map(|(id, seat)| Some((*id, seat.handle.as_ref()?.observer()?)))
+            .map(|(id, seat)| (*id, seat.handle.as_ref().and_then(Handle::observer)))
             .collect();
-        if observers.is_empty() {
+        if seats.is_empty() {
             return Belongs::Nobody;
         }
         let Some(end) = host::other_end(from, to) else { return Belongs::Unknown };
-        let holds = |(id, observer): &(SessionId, Observer)| {
-            observer.holds_socket(end, &host::marked(&id.to_string()))
+        let holds = |(id, observer): &(SessionId, Option<Observer>)| {
+            let marked = host::marked(&id.to_string());
+            match observer {
+                Some(observer) => observer.holds_socket(end, &marked),
+                None => end.is_held_by(&marked),
+            }
         };
-        match observers.into_iter().find(holds) {
+        match seats.into_iter().find(holds) {
             Some((id, _)) => Belongs::To(id),
             None if end.is_held() => Belongs::Nobody,
             None => Belongs::Unknown,

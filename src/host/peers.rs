@@ -83,6 +83,13 @@ impl OtherEnd {
     }
 }
 
+impl OtherEnd {
+    /// Whether one of these processes has it open.
+    pub fn is_held_by(self, pids: &[i32]) -> bool {
+        pids.iter().any(|pid| holds(*pid, self.inode))
+    }
+}
+
 /// Whether a process has this socket open.
 fn holds(pid: i32, inode: u64) -> bool {
     let wanted = format!("socket:[{inode}]");
@@ -120,7 +127,7 @@ impl Observer {
     /// Whether a process of this agent, of its tree or one of `others`, has it open.
     pub fn holds_socket(&self, end: OtherEnd, others: &[i32]) -> bool {
         let tree = descendants(self.shim.pid);
-        tree.into_iter().chain(others.iter().copied()).any(|pid| holds(pid, end.inode))
+        end.is_held_by(&tree) || end.is_held_by(others)
     }
 }
 
