@@ -17,25 +17,62 @@ if (theme === "light" || theme === "dark") document.documentElement.dataset.them
 /** Pages other than the first are fetched when they are wanted. */
 const PAGES = [
   { hash: "#/", name: "fleet", label: "Fleet", open: async () => fleet.view() },
-  { hash: "#/clearances", name: "inbox", label: "Clearances", open: async () => (await import("./js/inbox.js")).view() },
+  {
+    hash: "#/clearances",
+    name: "inbox",
+    label: "Clearances",
+    open: async () => (await import("./js/inbox.js")).view(),
+  },
   { hash: "#/policy", name: "policy", label: "Policy", open: async () => (await import("./js/policy.js")).view() },
   { hash: "#/audit", name: "audit", label: "Audit", open: async () => (await import("./js/audit.js")).view() },
   { hash: "#/charts", name: "charts", label: "Charts", open: async () => (await import("./js/charts.js")).view() },
-  { hash: "#/settings", name: "settings", label: "Settings", open: async () => (await import("./js/settings.js")).view() },
+  {
+    hash: "#/settings",
+    name: "settings",
+    label: "Settings",
+    open: async () => (await import("./js/settings.js")).view(),
+  },
 ];
 
 function find(hash) {
   const session = /^#\/s\/(ses_[0-9a-z]+)(\/write)?$/.exec(hash);
-  if (session) return { name: "session", open: async () => (await import("./js/session.js")).view(session[1], { write: Boolean(session[2]) }) };
+  if (session)
+    return {
+      name: "session",
+      open: async () => (await import("./js/session.js")).view(session[1], { write: Boolean(session[2]) }),
+    };
   return PAGES.find((page) => page.hash === hash) ?? PAGES[0];
 }
 
 function frame() {
   const count = h("span", { class: "count tabular", hidden: true });
-  const links = PAGES.map((page) => h("a", { href: page.hash, class: "nav", data: { page: page.name } }, icon(page.name), h("span", {}, page.label), page.name === "inbox" ? count : null));
+  const links = PAGES.map((page) =>
+    h(
+      "a",
+      { href: page.hash, class: "nav", data: { page: page.name } },
+      icon(page.name),
+      h("span", {}, page.label),
+      page.name === "inbox" ? count : null,
+    ),
+  );
   const banner = h("div", { class: "banner", role: "status", hidden: true });
   const main = h("main", { id: "main", tabindex: "-1" });
-  const element = h("div", { class: "frame" }, h("nav", { class: "sidebar", "aria-label": "Console" }, h("a", { class: "brand", href: "#/" }, h("img", { src: "/icon.svg", alt: "", width: "24", height: "24" }), h("span", {}, "intercom")), links), h("div", { class: "column" }, banner, main));
+  const element = h(
+    "div",
+    { class: "frame" },
+    h(
+      "nav",
+      { class: "sidebar", "aria-label": "Console" },
+      h(
+        "a",
+        { class: "brand", href: "#/" },
+        h("img", { src: "/icon.svg", alt: "", width: "24", height: "24" }),
+        h("span", {}, "intercom"),
+      ),
+      links,
+    ),
+    h("div", { class: "column" }, banner, main),
+  );
   return { element, main, banner, links, count };
 }
 
@@ -72,7 +109,11 @@ function showStatus() {
   document.documentElement.dataset.connection = name;
   if (name !== "offline") return;
   const words = h("span", {});
-  const draw = () => text(words, `Offline. What you see may be old. Trying again ${again > Date.now() ? `in ${Math.ceil((again - Date.now()) / 1000)} s` : "now"}.`);
+  const draw = () =>
+    text(
+      words,
+      `Offline. What you see may be old. Trying again ${again > Date.now() ? `in ${Math.ceil((again - Date.now()) / 1000)} s` : "now"}.`,
+    );
   draw();
   ticking = setInterval(draw, 1000);
   parts.banner.replaceChildren(words, h("button", { type: "button", class: "small", onclick: live.retry }, "Try now"));
@@ -96,7 +137,14 @@ async function start() {
     await live.load();
   } catch (error) {
     if (error.status === 401) return leave(problem);
-    root.replaceChildren(h("main", { id: "main", class: "signin-page" }, h("h1", {}, "intercom"), h("p", {}, "The daemon cannot be reached. This page tries again by itself.")));
+    root.replaceChildren(
+      h(
+        "main",
+        { id: "main", class: "signin-page" },
+        h("h1", {}, "intercom"),
+        h("p", {}, "The daemon cannot be reached. This page tries again by itself."),
+      ),
+    );
     return void setTimeout(start, 2000);
   }
   parts = frame();

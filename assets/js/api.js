@@ -17,8 +17,13 @@ async function call(method, path, body, options = {}) {
   let response;
   try {
     response = await fetch(`/api/v1${path}`, {
-      method, headers, body: body === undefined ? undefined : JSON.stringify(body),
-      credentials: "same-origin", cache: "no-store", redirect: "error", signal: options.signal,
+      method,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      credentials: "same-origin",
+      cache: "no-store",
+      redirect: "error",
+      signal: options.signal,
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
@@ -40,7 +45,8 @@ async function call(method, path, body, options = {}) {
 
 export const get = (path, options) => call("GET", path, undefined, options);
 /** Repeating it with the same key does nothing twice. */
-export const post = (path, body = {}, key) => call("POST", path, body, key ? { headers: { "idempotency-key": key } } : {});
+export const post = (path, body = {}, key) =>
+  call("POST", path, body, key ? { headers: { "idempotency-key": key } } : {});
 export const del = (path) => call("DELETE", path);
 
 /** All pages of a list, up to a bound. */

@@ -12,31 +12,73 @@ const PAGE = 200;
 
 /** What a row says besides, without what it does not say. */
 function details(data) {
-  const said = Object.entries(data ?? {}).filter(([name, value]) => value != null && value !== "" && name !== "by" && !(Array.isArray(value) && !value.length));
-  return clean(cut(said.map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(" · "), 300));
+  const said = Object.entries(data ?? {}).filter(
+    ([name, value]) => value != null && value !== "" && name !== "by" && !(Array.isArray(value) && !value.length),
+  );
+  return clean(
+    cut(
+      said.map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(" · "),
+      300,
+    ),
+  );
 }
 
 export function view() {
-  if (!may(state, "admin")) return { element: h("div", { class: "page" }, h("h1", {}, "Audit"), h("p", { class: "faint" }, `The audit is for admins; you are ${state.you?.role}.`)), title: "Audit", close() {} };
+  if (!may(state, "admin"))
+    return {
+      element: h(
+        "div",
+        { class: "page" },
+        h("h1", {}, "Audit"),
+        h("p", { class: "faint" }, `The audit is for admins; you are ${state.you?.role}.`),
+      ),
+      title: "Audit",
+      close() {},
+    };
   let [rows, most, closed] = [[], PAGE, false];
   const body = h("tbody", {});
   const said = h("p", { class: "faint", role: "status" });
-  const search = h("input", { type: "search", placeholder: "Search", "aria-label": "Search the audit", oninput: () => ((most = PAGE), draw()) });
-  const days = h("select", { "aria-label": "How far back", onchange: () => load() }, [["1", "a day"], ["7", "a week"], ["30", "a month"], ["", "all"]].map(([value, label]) => h("option", { value, selected: value === "7" }, label)));
+  const search = h("input", {
+    type: "search",
+    placeholder: "Search",
+    "aria-label": "Search the audit",
+    oninput: () => ((most = PAGE), draw()),
+  });
+  const days = h(
+    "select",
+    { "aria-label": "How far back", onchange: () => load() },
+    [
+      ["1", "a day"],
+      ["7", "a week"],
+      ["30", "a month"],
+      ["", "all"],
+    ].map(([value, label]) => h("option", { value, selected: value === "7" }, label)),
+  );
   const more = button("Show more", () => ((most += PAGE), draw()), { class: "wide" });
   const verified = h("span", { class: "faint", role: "status" });
   const verify = button("Verify", async () => {
     verified.textContent = "Looking at every row …";
     try {
       const found = await api.get("/audit/verify");
-      verified.textContent = found.whole ? `Whole: ${plural(found.rows, "row")}, head ${found.head.slice(0, 16)}…` : `NOT whole: ${found.problems.map((each) => `row ${each.n}: ${clean(each.what)}`).join("; ")}`;
+      verified.textContent = found.whole
+        ? `Whole: ${plural(found.rows, "row")}, head ${found.head.slice(0, 16)}…`
+        : `NOT whole: ${found.problems.map((each) => `row ${each.n}: ${clean(each.what)}`).join("; ")}`;
     } catch (error) {
       verified.textContent = api.why(error);
     }
   });
 
   const row = (each) =>
-    h("tr", {}, h("td", { class: "tabular" }, String(each.n)), h("td", { class: "tabular" }, clock(each.at)), h("td", {}, clean(each.action)), h("td", {}, clean(each.by)), h("td", {}, each.session ? h("a", { class: "mono", href: `#/s/${each.session}` }, short(each.session)) : ""), h("td", { class: "wrap faint" }, details(each.data)));
+    h(
+      "tr",
+      {},
+      h("td", { class: "tabular" }, String(each.n)),
+      h("td", { class: "tabular" }, clock(each.at)),
+      h("td", {}, clean(each.action)),
+      h("td", {}, clean(each.by)),
+      h("td", {}, each.session ? h("a", { class: "mono", href: `#/s/${each.session}` }, short(each.session)) : ""),
+      h("td", { class: "wrap faint" }, details(each.data)),
+    );
 
   function draw() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -53,7 +95,9 @@ export function view() {
   async function load() {
     rows = [];
     text(said, "Reading …");
-    const since = days.value ? `&since=${encodeURIComponent(new Date(Date.now() - Number(days.value) * 86400000).toISOString())}` : "";
+    const since = days.value
+      ? `&since=${encodeURIComponent(new Date(Date.now() - Number(days.value) * 86400000).toISOString())}`
+      : "";
     try {
       let after = 0;
       while (!closed && rows.length < MOST) {
@@ -75,7 +119,24 @@ export function view() {
     h("div", { class: "row head" }, h("h1", {}, "Audit"), h("span", { class: "grow" }), search, days, verify),
     verified,
     said,
-    h("div", { class: "scroll", tabindex: "0" }, h("table", { class: "audit" }, h("thead", {}, h("tr", {}, ["#", "When", "What", "By", "Session", "Details"].map((title) => h("th", { scope: "col" }, title)))), body)),
+    h(
+      "div",
+      { class: "scroll", tabindex: "0" },
+      h(
+        "table",
+        { class: "audit" },
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            ["#", "When", "What", "By", "Session", "Details"].map((title) => h("th", { scope: "col" }, title)),
+          ),
+        ),
+        body,
+      ),
+    ),
     more,
   );
   return { element, title: "Audit", close: () => (closed = true) };

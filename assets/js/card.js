@@ -5,7 +5,7 @@ import { h, button, ask, toast, announce, keyed } from "./dom.js";
 import { state, touch } from "./live.js";
 import { may, putClearance, RANK } from "./store.js";
 import { clean, cleanBlock, clock, plural, project, short, since } from "./text.js";
-import { render as renderDiff } from "./diff.js";
+import { render as renderDiff } from "./diffview.js";
 import { render as renderMarkdown } from "./markdown.js";
 import { onTheWay } from "./keys.js";
 
@@ -39,16 +39,32 @@ async function choose(clearance, body) {
   const wanted = body.decision === "approve" ? "allow" : "reject";
   const options = clearance.options.filter((option) => option.kind.startsWith(wanted));
   const fields = options.map((option, n) =>
-    h("label", { class: "choice" }, h("input", { type: "radio", name: "option", value: option.id, checked: n === 0 }), ` ${clean(option.name)}`),
+    h(
+      "label",
+      { class: "choice" },
+      h("input", { type: "radio", name: "option", value: option.id, checked: n === 0 }),
+      ` ${clean(option.name)}`,
+    ),
   );
-  const picked = await ask({ title: "How?", body: fields, yes: body.decision === "approve" ? "Allow" : "Deny", read: (form) => new FormData(form).get("option") });
+  const picked = await ask({
+    title: "How?",
+    body: fields,
+    yes: body.decision === "approve" ? "Allow" : "Deny",
+    read: (form) => new FormData(form).get("option"),
+  });
   if (picked) await decide(clearance, { ...body, option: picked });
 }
 
 export async function denyWithReason(clearance) {
   const field = h("textarea", { id: "reason", rows: "3", required: true });
   const body = [h("label", { for: "reason" }, "The agent is told"), field];
-  const reason = await ask({ title: `Deny: ${clean(clearance.title)}`, body, yes: "Deny", danger: true, read: () => field.value.trim() });
+  const reason = await ask({
+    title: `Deny: ${clean(clearance.title)}`,
+    body,
+    yes: "Deny",
+    danger: true,
+    read: () => field.value.trim(),
+  });
   if (reason) await decide(clearance, { decision: "deny", reason });
 }
 
@@ -61,16 +77,40 @@ export async function always(clearance) {
     return toast(api.why(error), "error");
   }
   if (!found.proposal) return toast(`No safe rule can be made of it: ${clean(found.no_proposal ?? "")}`, "error");
-  const lasts = h("select", { id: "lasts" }, [["", "until it is revoked"], ["1h", "for an hour"], ["8h", "for eight hours"], ["7d", "for a week"]].map(([value, label]) => h("option", { value }, label)));
-  const rule = Object.entries(found.proposal).filter(([, value]) => value != null && !(Array.isArray(value) && !value.length));
+  const lasts = h(
+    "select",
+    { id: "lasts" },
+    [
+      ["", "until it is revoked"],
+      ["1h", "for an hour"],
+      ["8h", "for eight hours"],
+      ["7d", "for a week"],
+    ].map(([value, label]) => h("option", { value }, label)),
+  );
+  const rule = Object.entries(found.proposal).filter(
+    ([, value]) => value != null && !(Array.isArray(value) && !value.length),
+  );
   const body = [
     h("p", {}, "From now on this is allowed without asking:"),
-    h("dl", { class: "rule" }, rule.map(([name, value]) => [h("dt", {}, clean(name)), h("dd", { class: "mono wrap" }, clean(typeof value === "object" ? JSON.stringify(value) : String(value)))])),
+    h(
+      "dl",
+      { class: "rule" },
+      rule.map(([name, value]) => [
+        h("dt", {}, clean(name)),
+        h("dd", { class: "mono wrap" }, clean(typeof value === "object" ? JSON.stringify(value) : String(value))),
+      ]),
+    ),
     h("label", { for: "lasts" }, "How long"),
     lasts,
     risky(clearance) ? h("p", { class: "trouble" }, `This is of ${clearance.risk} risk.`) : null,
   ];
-  const sure = await ask({ title: "Allow always?", body, yes: "Allow always", danger: risky(clearance), read: () => ({ rule: found.proposal, for: lasts.value || null }) });
+  const sure = await ask({
+    title: "Allow always?",
+    body,
+    yes: "Allow always",
+    danger: risky(clearance),
+    read: () => ({ rule: found.proposal, for: lasts.value || null }),
+  });
   if (sure) await decide(clearance, { decision: "approve", remember: sure });
 }
 
@@ -87,7 +127,12 @@ export async function nudge(session) {
 function guarded(label, act) {
   const fill = h("span", { class: "fill", "aria-hidden": "true" });
   const words = h("span", {}, label);
-  const element = h("button", { type: "button", class: "primary hold", "aria-description": "Hold it, or press it twice" }, fill, words);
+  const element = h(
+    "button",
+    { type: "button", class: "primary hold", "aria-description": "Hold it, or press it twice" },
+    fill,
+    words,
+  );
   let timer = null;
   let armed = 0;
   const stop = () => {
@@ -139,7 +184,8 @@ export function fate(clearance) {
   const steps = [`${word}${by}${at}`];
   if (["approved", "denied"].includes(clearance.status)) {
     if (clearance.delivery === "delivered") steps.push("delivered");
-    else if (clearance.delivery === "failed") steps.push(`NOT delivered${clearance.delivery_cause ? `: ${clean(clearance.delivery_cause)}` : ""}`);
+    else if (clearance.delivery === "failed")
+      steps.push(`NOT delivered${clearance.delivery_cause ? `: ${clean(clearance.delivery_cause)}` : ""}`);
     else steps.push("on its way");
   }
   if (clearance.outcome) steps.push(clean(clearance.outcome));
@@ -152,18 +198,31 @@ function facts(clearance) {
   const rows = [];
   const put = (name, value) => value && rows.push(h("dt", {}, name), h("dd", {}, value));
   if (clearance.command) put("Command", h("code", { class: "command", tabindex: "0" }, cleanBlock(clearance.command)));
-  if (clearance.file_path) put(clearance.more_paths?.length ? "Files" : "File", h("span", { class: "mono wrap" }, [clearance.file_path, ...(clearance.more_paths ?? [])].map(clean).join(", ")));
+  if (clearance.file_path)
+    put(
+      clearance.more_paths?.length ? "Files" : "File",
+      h("span", { class: "mono wrap" }, [clearance.file_path, ...(clearance.more_paths ?? [])].map(clean).join(", ")),
+    );
   if (clearance.tool) put("Tool", clean(clearance.tool));
   if (clearance.risk_why?.length) put("Why", clearance.risk_why.map(clean).join("; "));
-  if (clearance.claimed_risk && clearance.claimed_risk !== clearance.risk) put("Claimed", `${clean(clearance.claimed_risk)} by the agent`);
+  if (clearance.claimed_risk && clearance.claimed_risk !== clearance.risk)
+    put("Claimed", `${clean(clearance.claimed_risk)} by the agent`);
   if (clearance.ruling) put("Policy", clean(clearance.ruling.why));
-  if (clearance.needed > 1) put("Approvals", `${clearance.approvals.length} of ${clearance.needed}${clearance.approvals.length ? ` (${clearance.approvals.map(clean).join(", ")})` : ""}`);
+  if (clearance.needed > 1)
+    put(
+      "Approvals",
+      `${clearance.approvals.length} of ${clearance.needed}${clearance.approvals.length ? ` (${clearance.approvals.map(clean).join(", ")})` : ""}`,
+    );
   if (clearance.hidden?.length) put("Hidden", `from viewers: ${clearance.hidden.map(clean).join(", ")}`);
   return rows.length ? h("dl", { class: "facts" }, rows) : null;
 }
 
 function actions(clearance) {
-  if (!may(state, "approver")) return { element: h("p", { class: "faint" }, `Deciding needs the role approver; you are ${state.you?.role}.`), press: {} };
+  if (!may(state, "approver"))
+    return {
+      element: h("p", { class: "faint" }, `Deciding needs the role approver; you are ${state.you?.role}.`),
+      press: {},
+    };
   const approve = () => decide(clearance, { decision: "approve" });
   const deny = () => decide(clearance, { decision: "deny" });
   const guard = risky(clearance) ? guarded("Hold to allow", approve) : null;
@@ -177,7 +236,15 @@ function actions(clearance) {
     button("Deny", deny, { class: "danger" }),
     button("Deny with reason…", () => denyWithReason(clearance)),
   );
-  return { element, press: { a: guard ? guard.press : approve, A: () => always(clearance), d: deny, r: () => denyWithReason(clearance) } };
+  return {
+    element,
+    press: {
+      a: guard ? guard.press : approve,
+      A: () => always(clearance),
+      d: deny,
+      r: () => denyWithReason(clearance),
+    },
+  };
 }
 
 /** One card. `update` keeps it as the clearance is now, and leaves alone what has not changed. */
@@ -190,7 +257,12 @@ export function card(clearance, { link = true } = {}) {
   const title = h("h3", { class: "title" }, clean(clearance.title));
   const element = h(
     "article",
-    { class: `card risk-${clearance.risk}`, tabindex: "0", data: { stop: "card", id: clearance.id }, "aria-label": `Clearance, ${clearance.risk} risk: ${clean(clearance.title)}` },
+    {
+      class: `card risk-${clearance.risk}`,
+      tabindex: "0",
+      data: { stop: "card", id: clearance.id },
+      "aria-label": `Clearance, ${clearance.risk} risk: ${clean(clearance.title)}`,
+    },
     h("header", {}, badge(clearance.risk), title, age),
     h("div", { class: "sub faint" }, where, h("span", { class: "mono" }, short(clearance.id))),
     clearance.description ? h("div", { class: "description" }, renderMarkdown(clearance.description)) : null,
@@ -207,9 +279,19 @@ export function card(clearance, { link = true } = {}) {
     const name = known?.name ? clean(known.name) : short(clearance.session);
     const text = `${project(known?.workspace)} · ${known?.agent ? `${clean(known.agent)} · ` : ""}`;
     where.replaceChildren(text, link ? h("a", { href: `#/s/${clearance.session}` }, name) : name, " · ");
-    const left = clearance.expires_at && clearance.status === "pending" ? `, ${since(new Date().toISOString(), Date.parse(clearance.expires_at))} left` : "";
+    const left =
+      clearance.expires_at && clearance.status === "pending"
+        ? `, ${since(new Date().toISOString(), Date.parse(clearance.expires_at))} left`
+        : "";
     age.textContent = clearance.status === "pending" ? `waits ${since(clearance.requested_at)}${left}` : "";
-    const version = JSON.stringify([clearance.status, clearance.delivery, clearance.outcome, clearance.approvals, clearance.reason, state.you?.role]);
+    const version = JSON.stringify([
+      clearance.status,
+      clearance.delivery,
+      clearance.outcome,
+      clearance.approvals,
+      clearance.reason,
+      state.you?.role,
+    ]);
     if (version === shown) return;
     const first = shown === null;
     shown = version;
@@ -225,12 +307,20 @@ export function card(clearance, { link = true } = {}) {
     press = {};
     const focused = foot.contains(document.activeElement);
     foot.replaceChildren();
-    outcome.replaceChildren(h("ol", { class: `fate ${clearance.status}` }, fate(clearance).map((step) => h("li", {}, step))), clearance.reason ? h("p", { class: "reason" }, clean(clearance.reason)) : "");
+    outcome.replaceChildren(
+      h(
+        "ol",
+        { class: `fate ${clearance.status}` },
+        fate(clearance).map((step) => h("li", {}, step)),
+      ),
+      clearance.reason ? h("p", { class: "reason" }, clean(clearance.reason)) : "",
+    );
     if (focused) element.focus();
     if (!first) announce(`${clean(clearance.title)}: ${fate(clearance)[0]}`);
   };
   element.addEventListener("keydown", (event) => {
-    if (event.target !== element || event.ctrlKey || event.metaKey || event.altKey || onTheWay() || event.repeat) return;
+    if (event.target !== element || event.ctrlKey || event.metaKey || event.altKey || onTheWay() || event.repeat)
+      return;
     const more = {
       n: () => may(state, "operator") && nudge(clearance.session),
       i: () => (location.hash = `#/s/${clearance.session}/write`),
@@ -249,7 +339,13 @@ export function card(clearance, { link = true } = {}) {
 
 /** A list of cards that is kept as things are. Decided ones stay for a while, so that one sees what became of them. */
 export function cards(parent, list, options) {
-  keyed(parent, list, (each) => each.id, (each) => card(each, options), (entry, each) => entry.update(each));
+  keyed(
+    parent,
+    list,
+    (each) => each.id,
+    (each) => card(each, options),
+    (entry, each) => entry.update(each),
+  );
 }
 
 export const count = (list) => plural(list.length, "clearance");

@@ -1,16 +1,9 @@
-// Diffs: read, compared word by word, folded, and shown side by side or one below the other.
-// `parse` and `words` are pure.
+// Diffs: read, and compared word by word. Pure; diffview.js shows them.
 
-import { h, button } from "./dom.js";
 import { cleanBlock } from "./text.js";
-import { languageOf, tokens } from "./syntax.js";
 
-/** Unchanged lines in a row that are shown before the rest of them is folded away. */
-const CONTEXT = 8;
-/** Hunks and lines that are open at first. */
-const OPEN_HUNKS = 12;
-const OPEN_LINES = 400;
-const LONGEST_LINE = 2000;
+/** Longer lines are shown in part and not compared. */
+export const LONGEST_LINE = 2000;
 
 /** `[{path, from, hunks: [{head, old, new, lines: [{sign, text, old, new}]}]}]` of a unified diff, or of what looks like one. */
 export function parse(source) {
@@ -35,7 +28,11 @@ export function parse(source) {
       n += 1;
       continue;
     }
-    if (!inside && /^(diff --git|index |new file mode|deleted file mode|similarity index|rename |old mode|new mode)/.test(text)) continue;
+    if (
+      !inside &&
+      /^(diff --git|index |new file mode|deleted file mode|similarity index|rename |old mode|new mode)/.test(text)
+    )
+      continue;
     const head = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)$/.exec(text);
     // A line of a hunk begins with a sign: whatever the head before it has promised, this is the next one.
     if (head) {
@@ -168,131 +165,4 @@ export function rows(lines) {
     found.push(...pair(gone, come));
   }
   return found;
-}
-
-/** The text of a line, in colours, with what changed marked. */
-function painted(line, language) {
-  const text = line.text.length > LONGEST_LINE ? `${line.text.slice(0, LONGEST_LINE)} … ${line.text.length} characters` : line.text;
-  const marks = line.parts ?? [{ text, changed: false }];
-  const out = [];
-  let [m, inMark] = [0, 0];
-  for (const token of tokens(text, language)) {
-    let rest = token.text;
-    while (rest) {
-      const mark = marks[m];
-      const piece = mark ? rest.slice(0, mark.text.length - inMark) : rest;
-      rest = rest.slice(piece.length);
-      const style = [token.kind && `t-${token.kind}`, mark?.changed && "changed"].filter(Boolean).join(" ");
-      out.push(style ? h("span", { class: style }, piece) : piece);
-      inMark += piece.length;
-      if (mark && inMark >= mark.text.length) {
-        m += 1;
-        inMark = 0;
-      }
-    }
-  }
-  return out.length ? out : "\u200a";
-}
-
-const WORD = { "+": "added", "-": "removed", " ": "" };
-
-function cell(line, language, side) {
-  if (!line) return [h("td", { class: "number" }), h("td", { class: "code none" })];
-  const number = side === "left" ? line.old : side === "right" ? line.new : (line.new ?? line.old);
-  const kind = WORD[line.sign];
-  return [
-    h("td", { class: `number ${kind}` }, number == null ? "" : String(number)),
-    h("td", { class: `code ${kind}` }, h("span", { class: "sign" }, line.sign === " " ? "\u00a0" : line.sign), painted(line, language)),
-  ];
-}
-
-/** Stretches of unchanged lines that are long are folded. */
-function folded(list, isPlain) {
-  const out = [];
-  for (let n = 0; n < list.length; ) {
-    let end = n;
-    while (end < list.length && isPlain(list[end])) end += 1;
-    if (end - n > 2 * CONTEXT) {
-      out.push(...list.slice(n, n + CONTEXT), { hidden: list.slice(n + CONTEXT, end - CONTEXT) }, ...list.slice(end - CONTEXT, end));
-      n = end;
-    } else if (end > n) {
-      out.push(...list.slice(n, end));
-      n = end;
-    } else out.push(list[n++]);
-  }
-  return out;
-}
-
-function table(hunk, language, split) {
-  const paired = rows(hunk.lines);
-  const body = h("tbody", {});
-  const line = split
-    ? ({ left, right }) => h("tr", {}, cell(left, language, "left"), cell(right, language, "right"))
-    : (each) => h("tr", {}, cell(each, language));
-  const list = split ? folded(paired, (row) => row.left === row.right) : folded(hunk.lines, (each) => each.sign === " ");
-  for (const each of list) {
-    if (!each.hidden) {
-      body.append(line(each));
-      continue;
-    }
-    const more = h("tr", {}, h("td", { class: "fold", colspan: split ? "4" : "2" }, button(`Show ${each.hidden.length} unchanged lines`, () => more.replaceWith(...each.hidden.map(line)), { class: "plain" })));
-    body.append(more);
-  }
-  return h("table", { class: split ? "diff split" : "diff" }, body);
-}
-
-function hunkOf(hunk, language, split, open) {
-  const label = `@@ line ${hunk.new}${hunk.head ? ` · ${hunk.head}` : ""}`;
-  const details = h("details", { class: "hunk" }, h("summary", {}, h("span", { class: "mono" }, label), h("span", { class: "faint" }, ` ${hunk.lines.length} lines`)));
-  // What is closed costs nothing until it is opened.
-  const fill = () => details.childElementCount === 1 && details.append(h("div", { class: "scroll", tabindex: "0" }, table(hunk, language, split)));
-  details.addEventListener("toggle", () => details.open && fill());
-  if (open) {
-    details.open = true;
-    fill();
-  }
-  return details;
-}
-
-export const layout = {
-  get split() {
-    return localStorage.getItem("diff") === "split" && matchMedia("(min-width: 900px)").matches;
-  },
-  set split(yes) {
-    localStorage.setItem("diff", yes ? "split" : "unified");
-  },
-};
-
-/** The whole of it, with its size and the choice of how to look at it. */
-export function render(source, path) {
-  const files = parse(source);
-  const { added, removed } = size(files);
-  const place = h("div", { class: "files" });
-  const draw = () => {
-    let [hunks, lines] = [0, 0];
-    const split = layout.split;
-    place.replaceChildren(
-      ...files.map((file) => {
-        const language = languageOf(file.path ?? path);
-        return h(
-          "section",
-          { class: "file", "aria-label": `Changes of ${file.path ?? path ?? "a file"}` },
-          files.length > 1 || (file.path && file.path !== path) ? h("p", { class: "filename mono" }, file.path ?? path ?? "") : null,
-          file.hunks.map((hunk) => {
-            hunks += 1;
-            lines += hunk.lines.length;
-            return hunkOf(hunk, language, split, hunks <= OPEN_HUNKS && lines <= OPEN_LINES + hunk.lines.length && hunk.lines.length <= 4 * OPEN_LINES);
-          }),
-        );
-      }),
-    );
-    toggle.textContent = split ? "Unified" : "Side by side";
-  };
-  const toggle = button("", () => {
-    layout.split = !layout.split;
-    draw();
-  }, { class: "small wide-only" });
-  const bar = h("div", { class: "row diffbar" }, h("span", { class: "plus" }, `+${added}`), h("span", { class: "minus" }, `−${removed}`), h("span", { class: "grow" }), toggle);
-  draw();
-  return h("div", { class: "change" }, bar, place);
 }

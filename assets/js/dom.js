@@ -74,7 +74,8 @@ export const icon = (name) =>
   svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: PATHS[name] ?? "" }));
 
 /** A button with a word on it. */
-export const button = (label, onclick, properties = {}) => h("button", { type: "button", onclick, ...properties }, label);
+export const button = (label, onclick, properties = {}) =>
+  h("button", { type: "button", onclick, ...properties }, label);
 
 /** Tells those who listen rather than look. */
 export function announce(message, urgent = false) {

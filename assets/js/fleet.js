@@ -5,8 +5,21 @@ import { state, on } from "./live.js";
 import { fleet, progress, pendingClearances, pendingQuestions, GROUPS, waitingBySession, group } from "./store.js";
 import { clean, plural, project, short, since } from "./text.js";
 
-const SHOWS = [["live", "Live"], ["waiting", "Waiting"], ["stuck", "Stuck"], ["working", "Working"], ["idle", "Idle"], ["ended", "Ended"], ["all", "All"]];
-const SORTS = [["waiting", "Waiting first"], ["newest", "Newest"], ["name", "Name"], ["quiet", "Longest as it is"]];
+const SHOWS = [
+  ["live", "Live"],
+  ["waiting", "Waiting"],
+  ["stuck", "Stuck"],
+  ["working", "Working"],
+  ["idle", "Idle"],
+  ["ended", "Ended"],
+  ["all", "All"],
+];
+const SORTS = [
+  ["waiting", "Waiting first"],
+  ["newest", "Newest"],
+  ["name", "Name"],
+  ["quiet", "Longest as it is"],
+];
 /** Rows that are drawn at once; the rest on demand. */
 const PAGE = 200;
 
@@ -20,7 +33,12 @@ export const phaseWord = (row) => {
 
 function waits(row) {
   const { clearances = 0, questions = 0, risk } = row.waits ?? {};
-  return [clearances && (clearances === 1 ? `${risk} clearance` : `${clearances} clearances, ${risk}`), questions && plural(questions, "question")].filter(Boolean).join(", ");
+  return [
+    clearances && (clearances === 1 ? `${risk} clearance` : `${clearances} clearances, ${risk}`),
+    questions && plural(questions, "question"),
+  ]
+    .filter(Boolean)
+    .join(", ");
 }
 
 function create() {
@@ -57,7 +75,10 @@ function update({ link, parts }, row) {
   text(parts.phase, word);
   text(parts.time, since(row.waits?.since ?? session.since));
   text(parts.name, session.name ? clean(session.name) : short(session.id));
-  text(parts.place, `${project(session.workspace)} · ${session.agent ? clean(session.agent) : clean(session.protocol)}`);
+  text(
+    parts.place,
+    `${project(session.workspace)} · ${session.agent ? clean(session.agent) : clean(session.protocol)}`,
+  );
   const said = session.said && row.group !== "ended" ? ` · ${session.said}` : "";
   text(parts.why, clean(row.waits?.first ?? `${session.why}${said}`));
   const waiting = waits(row);
@@ -74,28 +95,62 @@ function update({ link, parts }, row) {
   attribute(parts.bar, "max", made.of);
   if (parts.bar.value !== made.done) parts.bar.value = made.done;
   attribute(parts.bar, "aria-label", `${made.done} of ${made.of} steps done`);
-  const now = made.steps.find((step) => step.status === "in_progress") ?? made.steps.find((step) => step.status !== "completed");
+  const now =
+    made.steps.find((step) => step.status === "in_progress") ?? made.steps.find((step) => step.status !== "completed");
   text(parts.step, `${made.done}/${made.of}${now ? ` ${clean(now.text)}` : ""}`);
-  attribute(link, "title", made.steps.map((step) => `${step.status === "completed" ? "✓" : step.status === "in_progress" ? "▸" : "·"} ${clean(step.text)}`).join("\n"));
+  attribute(
+    link,
+    "title",
+    made.steps
+      .map(
+        (step) =>
+          `${step.status === "completed" ? "✓" : step.status === "in_progress" ? "▸" : "·"} ${clean(step.text)}`,
+      )
+      .join("\n"),
+  );
 }
 
 export function view() {
   const list = h("ul", { class: "fleet" });
   const empty = h("div", { class: "empty" });
-  const more = h("button", { type: "button", class: "wide", hidden: true, onclick: () => ((wish.most += PAGE), draw()) });
+  const more = h("button", {
+    type: "button",
+    class: "wide",
+    hidden: true,
+    onclick: () => ((wish.most += PAGE), draw()),
+  });
   const call = h("a", { class: "callout", href: "#/clearances" });
-  const search = h("input", { type: "search", placeholder: "Search", "aria-label": "Search sessions", value: wish.search, oninput: () => ((wish.search = search.value), draw()) });
+  const search = h("input", {
+    type: "search",
+    placeholder: "Search",
+    "aria-label": "Search sessions",
+    value: wish.search,
+    oninput: () => ((wish.search = search.value), draw()),
+  });
   const tabs = SHOWS.map(([name, label]) => {
     const number = h("span", { class: "count tabular" });
-    const tab = h("button", { type: "button", class: "tab", onclick: () => ((wish.show = name), draw()) }, label, number);
+    const tab = h(
+      "button",
+      { type: "button", class: "tab", onclick: () => ((wish.show = name), draw()) },
+      label,
+      number,
+    );
     return { name, tab, number };
   });
-  const sort = h("select", { "aria-label": "Sort", onchange: () => ((wish.sort = sort.value), draw()) }, SORTS.map(([value, label]) => h("option", { value, selected: value === wish.sort }, label)));
+  const sort = h(
+    "select",
+    { "aria-label": "Sort", onchange: () => ((wish.sort = sort.value), draw()) },
+    SORTS.map(([value, label]) => h("option", { value, selected: value === wish.sort }, label)),
+  );
   const element = h(
     "div",
     { class: "page" },
     h("div", { class: "row head" }, h("h1", {}, "Fleet"), h("span", { class: "grow" }), search, sort),
-    h("div", { class: "tabs", role: "group", "aria-label": "Which sessions" }, tabs.map(({ tab }) => tab)),
+    h(
+      "div",
+      { class: "tabs", role: "group", "aria-label": "Which sessions" },
+      tabs.map(({ tab }) => tab),
+    ),
     call,
     list,
     empty,
@@ -117,14 +172,21 @@ export function view() {
     text(more, `Show ${Math.min(PAGE, rows.length - wish.most)} more of ${rows.length}`);
     const waiting = [pendingClearances(state).length, pendingQuestions(state).length];
     call.hidden = !(waiting[0] + waiting[1]);
-    const words = [waiting[0] && plural(waiting[0], "clearance"), waiting[1] && plural(waiting[1], "question")].filter(Boolean).join(" and ");
+    const words = [waiting[0] && plural(waiting[0], "clearance"), waiting[1] && plural(waiting[1], "question")]
+      .filter(Boolean)
+      .join(" and ");
     text(call, `${words} ${waiting[0] + waiting[1] === 1 ? "waits" : "wait"} for you`);
     empty.hidden = rows.length > 0;
     if (rows.length === 0) {
       empty.replaceChildren(
         state.sessions.size
           ? h("p", {}, "No session is like that.")
-          : h("div", {}, h("p", {}, "No agent runs yet. Start one in a terminal:"), h("pre", { tabindex: "0" }, h("code", {}, "intercom run --agent claude \"fix the failing test\""))),
+          : h(
+              "div",
+              {},
+              h("p", {}, "No agent runs yet. Start one in a terminal:"),
+              h("pre", { tabindex: "0" }, h("code", {}, 'intercom run --agent claude "fix the failing test"')),
+            ),
       );
     }
   }

@@ -1,6 +1,14 @@
 // Events as people read them: what belongs together becomes one item of the timeline. Pure.
 
-const SILENT = new Set(["heartbeat", "clearance.delivered", "clearance.approved", "question.delivered", "prompt.delivered", "terminal.output", "terminal.released"]);
+const SILENT = new Set([
+  "heartbeat",
+  "clearance.delivered",
+  "clearance.approved",
+  "question.delivered",
+  "prompt.delivered",
+  "terminal.output",
+  "terminal.released",
+]);
 
 const one = (value) => (typeof value === "string" ? value : value == null ? "" : JSON.stringify(value));
 
@@ -17,7 +25,9 @@ export function add(line, event) {
   if (kind.startsWith("question.") && data?.question) return joined(line, event, "question", data.question);
   if (kind.startsWith("prompt.") && data?.prompt) return joined(line, event, "prompt", data.prompt);
   if (kind === "heartbeat") {
-    const steps = Array.isArray(data?.progress) ? data.progress.map((step) => ({ text: one(step?.label), status: one(step?.status) })) : [];
+    const steps = Array.isArray(data?.progress)
+      ? data.progress.map((step) => ({ text: one(step?.label), status: one(step?.status) }))
+      : [];
     return steps.length ? plan(line, event, steps) : null;
   }
   if (SILENT.has(kind)) return null;
@@ -43,7 +53,8 @@ function grow(item, event, more = {}) {
 function joined(line, event, type, id) {
   const known = line.byKey.get(id);
   const { kind, data } = event;
-  if (!known) return put(line, event, { type, id, text: one(data.text ?? data.title), data, state: stateOf(kind, data) }, id);
+  if (!known)
+    return put(line, event, { type, id, text: one(data.text ?? data.title), data, state: stateOf(kind, data) }, id);
   const more = { state: stateOf(kind, data) ?? known.state, data: { ...known.data, ...data } };
   if (kind === "prompt.amended" && data.text) more.text = one(data.text);
   return grow(known, event, more);
@@ -74,7 +85,8 @@ function acp(line, event, update) {
   const sort = update.sessionUpdate;
   const type = CHUNKS[sort];
   if (type) {
-    const text = typeof update.content?.text === "string" ? update.content.text : `(${one(update.content?.type) || "no text"})`;
+    const text =
+      typeof update.content?.text === "string" ? update.content.text : `(${one(update.content?.type) || "no text"})`;
     if (line.last?.type === type && line.last.chunk) return grow(line.last, event, { text: line.last.text + text });
     return put(line, event, { type, text, chunk: true });
   }
@@ -82,13 +94,17 @@ function acp(line, event, update) {
     const key = `tool ${one(update.toolCallId)}`;
     const known = update.toolCallId ? line.byKey.get(key) : null;
     const more = {};
-    for (const name of ["title", "status", "kind"]) if (update[name] != null) more[name === "kind" ? "tool" : name] = one(update[name]);
+    for (const name of ["title", "status", "kind"])
+      if (update[name] != null) more[name === "kind" ? "tool" : name] = one(update[name]);
     if (Array.isArray(update.content) && update.content.length) more.content = update.content;
     if (known) return grow(known, event, more);
     return put(line, event, { type: "tool", title: one(update.toolCallId), status: "pending", ...more }, key);
   }
   if (sort === "plan") {
-    const steps = (Array.isArray(update.entries) ? update.entries : []).map((entry) => ({ text: one(entry?.content), status: one(entry?.status) }));
+    const steps = (Array.isArray(update.entries) ? update.entries : []).map((entry) => ({
+      text: one(entry?.content),
+      status: one(entry?.status),
+    }));
     return steps.length ? plan(line, event, steps) : null;
   }
   if (sort === "usage_update" || sort === "available_commands_update") return null;
@@ -99,10 +115,13 @@ function acp(line, event, update) {
 export function sentence(event) {
   const data = event.data ?? {};
   const by = data.by ? ` by ${one(data.by)}` : "";
-  const of = (name, before = "", after = "") => (data[name] == null || data[name] === "" ? "" : `${before}${one(data[name])}${after}`);
+  const of = (name, before = "", after = "") =>
+    data[name] == null || data[name] === "" ? "" : `${before}${one(data[name])}${after}`;
   const say = {
-    "session.created": () => `Session created: ${one(data.agent ?? data.command ?? "an agent")}${of("workspace", " in ")}${by}`,
-    "agent.spawned": () => `Agent started${of("pid", ", pid ")}${data.generation > 1 ? `, generation ${data.generation}` : ""}`,
+    "session.created": () =>
+      `Session created: ${one(data.agent ?? data.command ?? "an agent")}${of("workspace", " in ")}${by}`,
+    "agent.spawned": () =>
+      `Agent started${of("pid", ", pid ")}${data.generation > 1 ? `, generation ${data.generation}` : ""}`,
     "agent.ready": () => "Agent is ready",
     "turn.started": () => `Turn started${of("cause", ": ")}`,
     "turn.ended": () => `Turn ended${of("stop_reason", ": ")}`,
@@ -112,8 +131,10 @@ export function sentence(event) {
     "session.parked": () => `Parked${of("reason", ": ")}`,
     "session.unenforced": () => "Unenforced: it acts without ever having asked",
     "agent.exited": () => `Agent exited${data.code != null ? ` with code ${data.code}` : of("signal", " by signal ")}`,
-    "agent.restarting": () => `To be started again${of("attempt", " (attempt ", "")}${of("of", " of ", ")")}${of("reason", ": ")}`,
-    "agent.set": () => `Set${by}: ${[data.mode && `mode ${one(data.mode)}`, data.model && `model ${one(data.model)}`, data.option && `${one(data.option)} = ${one(data.value)}`].filter(Boolean).join(", ")}`,
+    "agent.restarting": () =>
+      `To be started again${of("attempt", " (attempt ", "")}${of("of", " of ", ")")}${of("reason", ": ")}`,
+    "agent.set": () =>
+      `Set${by}: ${[data.mode && `mode ${one(data.mode)}`, data.model && `model ${one(data.model)}`, data.option && `${one(data.option)} = ${one(data.value)}`].filter(Boolean).join(", ")}`,
     "agent.not_set": () => `That could not be set${of("reason", ": ")}`,
     nudge: () => `Nudged${by}${of("message", ": ")}`,
     "nudge.undelivered": () => `The nudge was NOT delivered${of("cause", ": ")}`,
@@ -139,6 +160,9 @@ export function sentence(event) {
     "spend.capped": () => `No new turn begins${of("why", ": ")}`,
   }[event.kind];
   const text = say ? say() : `${event.kind} ${event.data == null ? "" : JSON.stringify(event.data)}`;
-  const bad = /rejected|undelivered|unenforced|parked|failed|not_set|capped/.test(event.kind) || (event.kind === "agent.exited" && data.code !== 0) || (event.kind === "stall.step" && ["alert", "escalate"].includes(data.step));
+  const bad =
+    /rejected|undelivered|unenforced|parked|failed|not_set|capped/.test(event.kind) ||
+    (event.kind === "agent.exited" && data.code !== 0) ||
+    (event.kind === "stall.step" && ["alert", "escalate"].includes(data.step));
   return { text, bad };
 }

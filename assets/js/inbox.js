@@ -11,7 +11,12 @@ export function view() {
   const list = h("div", { class: "cards" });
   const asked = h("div", { class: "cards" });
   const summary = h("p", { class: "faint" });
-  const empty = h("div", { class: "empty" }, h("p", {}, "Nothing waits for you."), h("p", { class: "faint" }, "This page shows what agents ask as soon as they ask it."));
+  const empty = h(
+    "div",
+    { class: "empty" },
+    h("p", {}, "Nothing waits for you."),
+    h("p", { class: "faint" }, "This page shows what agents ask as soon as they ask it."),
+  );
   const element = h("div", { class: "page narrow" }, h("h1", {}, "Clearances"), summary, list, asked, empty);
   function draw() {
     const [open, ask] = [pendingClearances(state), pendingQuestions(state)];
@@ -20,12 +25,19 @@ export function view() {
     // What was open while we looked stays in its place once it is settled.
     const order = (a, b) => RANK[b.risk] - RANK[a.risk] || a.requested_at.localeCompare(b.requested_at);
     const shown = [...state.clearances.values()].filter((each) => arrived.has(each.id)).sort(order);
-    const questioned = [...state.questions.values()].filter((each) => arrived.has(each.id)).sort((a, b) => a.asked_at.localeCompare(b.asked_at));
+    const questioned = [...state.questions.values()]
+      .filter((each) => arrived.has(each.id))
+      .sort((a, b) => a.asked_at.localeCompare(b.asked_at));
     clearances.cards(list, shown);
     questions.cards(asked, questioned);
     empty.hidden = shown.length + questioned.length > 0;
     const count = open.length + ask.length;
-    text(summary, empty.hidden ? `${count} waiting${shown.length + questioned.length > count ? `, ${shown.length + questioned.length - count} settled` : ""}` : "");
+    text(
+      summary,
+      empty.hidden
+        ? `${count} waiting${shown.length + questioned.length > count ? `, ${shown.length + questioned.length - count} settled` : ""}`
+        : "",
+    );
   }
   draw();
   const off = on("change", draw);

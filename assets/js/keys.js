@@ -22,8 +22,22 @@ export const typing = (event) => {
 };
 
 export function help() {
-  const rows = HELP.map(([keys, what]) => [h("dt", {}, keys.split(", ").map((key, n) => [n ? " " : "", h("kbd", {}, key)])), h("dd", {}, what)]);
-  return ask({ title: "Keys", body: [h("p", { class: "faint" }, "They act on the card or row that has the focus."), h("dl", { class: "keys" }, rows)], yes: "Close" });
+  const rows = HELP.map(([keys, what]) => [
+    h(
+      "dt",
+      {},
+      keys.split(", ").map((key, n) => [n ? " " : "", h("kbd", {}, key)]),
+    ),
+    h("dd", {}, what),
+  ]);
+  return ask({
+    title: "Keys",
+    body: [
+      h("p", { class: "faint" }, "They act on the card or row that has the focus."),
+      h("dl", { class: "keys" }, rows),
+    ],
+    yes: "Close",
+  });
 }
 
 /** Moves the focus among everything that can be moved among: cards, then rows. */
@@ -44,7 +58,8 @@ export const onTheWay = () => Date.now() - going < 1500;
 
 export function listen() {
   addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || typing(event) || document.querySelector("dialog[open]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event) || document.querySelector("dialog[open]"))
+      return;
     if (onTheWay() && PLACES[event.key]) location.hash = PLACES[event.key];
     else if (event.key === "j") move(1);
     else if (event.key === "k") move(-1);

@@ -43,13 +43,17 @@ export async function load() {
   state.you = health.you;
   state.version = health.version;
   state.bridges = health.bridges;
-  const [sessions, clearances, questions] = await Promise.all([
-    api.all("/sessions?all=true", 1000), api.all("/clearances?status=pending"), api.all("/questions?status=pending"),
+  // Of those that have ended, the newest; of the others, all.
+  const [recent, live, clearances, questions] = await Promise.all([
+    api.all("/sessions?all=true", 1000),
+    api.all("/sessions", 10000),
+    api.all("/clearances?status=pending", 10000),
+    api.all("/questions?status=pending", 10000),
   ]);
   state.sessions.clear();
   state.clearances.clear();
   state.questions.clear();
-  sessions.forEach((view) => store.putSession(state, view));
+  [...recent, ...live].forEach((view) => store.putSession(state, view));
   clearances.forEach((view) => store.putClearance(state, view));
   questions.forEach((view) => store.putQuestion(state, view));
   state.seq = health.last_seq;
@@ -74,8 +78,16 @@ async function lookNow() {
   };
   const each = async (ids, list, one, put) => {
     try {
-      if (ids.length > FEW) (await api.all(list)).forEach((view) => put(state, view));
-      else (await Promise.all(ids.map((id) => api.get(one(id)).catch((error) => missing(error))))).forEach((view) => view && put(state, view));
+      let single = ids;
+      if (ids.length > FEW) {
+        const views = await api.all(list, 10000);
+        views.forEach((view) => put(state, view));
+        // What is not in the list any more has come to an end.
+        const known = new Set(views.map((view) => view.id));
+        single = ids.filter((id) => !known.has(id)).slice(0, FEW);
+      }
+      const views = await Promise.all(single.map((id) => api.get(one(id)).catch(missing)));
+      views.forEach((view) => view && put(state, view));
     } catch {
       // Offline: what comes after the next connection says the same.
     }
@@ -86,6 +98,7 @@ async function lookNow() {
     each(clearances, "/clearances?status=pending", (id) => `/clearances/${id}`, store.putClearance),
     each(questions, "/questions?status=pending", (id) => `/questions/${id}`, store.putQuestion),
   ]);
+  store.prune(state);
   touch();
   // With many sessions the next look waits a little longer.
   looking = null;
@@ -123,6 +136,8 @@ export async function follow() {
       become("live");
     };
     try {
+      // A daemon that knows less than we do is another one.
+      if (failures > 0 && (await api.get("/health")).last_seq < state.seq) await load();
       await stream(opened);
     } catch (error) {
       if (error.status === 401) return dispatchEvent(new Event("signed-out"));
@@ -153,7 +168,10 @@ async function stream(opened) {
   };
   try {
     const response = await fetch(`/api/v1/events?after=${state.seq}`, {
-      headers: { accept: "text/event-stream" }, credentials: "same-origin", cache: "no-store", signal: abort.signal,
+      headers: { accept: "text/event-stream" },
+      credentials: "same-origin",
+      cache: "no-store",
+      signal: abort.signal,
     });
     if (!response.ok) throw new api.Refused(response.status, null);
     opened();
@@ -175,7 +193,10 @@ async function stream(opened) {
 }
 
 function parse(block) {
-  const data = block.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart());
+  const data = block
+    .split("\n")
+    .filter((line) => line.startsWith("data:"))
+    .map((line) => line.slice(5).trimStart());
   if (!data.length) return null;
   try {
     return JSON.parse(data.join("\n"));

@@ -54,8 +54,10 @@ export function blocks(source) {
       const items = [];
       for (; n < lines.length; n += 1) {
         const next = /^(\s*)([-*+]|\d{1,4}[.)])\s+(.*)$/.exec(lines[n]);
-        if (next) items.push({ depth: Math.min(4, Math.floor(next[1].replaceAll("\t", "  ").length / 2)), text: next[3] });
-        else if (lines[n].trim() && /^\s{2,}/.test(lines[n]) && items.length) items[items.length - 1].text += "\n" + lines[n].trim();
+        if (next)
+          items.push({ depth: Math.min(4, Math.floor(next[1].replaceAll("\t", "  ").length / 2)), text: next[3] });
+        else if (lines[n].trim() && /^\s{2,}/.test(lines[n]) && items.length)
+          items[items.length - 1].text += "\n" + lines[n].trim();
         else break;
       }
       n -= 1;
@@ -64,7 +66,12 @@ export function blocks(source) {
     }
     if (/^\s*\|.*\|\s*$/.test(line) && /^\s*\|?[\s:|-]+\|[\s:|-]*$/.test(lines[n + 1] ?? "")) {
       flush();
-      const cells = (row) => row.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
+      const cells = (row) =>
+        row
+          .trim()
+          .replace(/^\||\|$/g, "")
+          .split("|")
+          .map((cell) => cell.trim());
       const head = cells(line);
       const rows = [];
       for (n += 2; n < lines.length && /^\s*\|.*\|\s*$/.test(lines[n]); n += 1) rows.push(cells(lines[n]));
@@ -145,7 +152,9 @@ function list(block) {
       open.push(deeper);
     }
     const box = /^\[([ xX])\]\s+(.*)$/s.exec(item.text);
-    const mark = box ? h("span", { class: "box", "aria-label": box[1] === " " ? "open" : "done" }, box[1] === " " ? "☐ " : "☑ ") : null;
+    const mark = box
+      ? h("span", { class: "box", "aria-label": box[1] === " " ? "open" : "done" }, box[1] === " " ? "☐ " : "☑ ")
+      : null;
     open[open.length - 1].append(h("li", { class: box ? "task" : null }, mark, spans(box ? box[2] : item.text)));
   }
   return root;
@@ -156,11 +165,25 @@ function element(block) {
   // Headings of agents are not headings of the page.
   if (block.type === "heading") return h("p", { class: `heading h${block.level}` }, spans(block.text));
   if (block.type === "code") return h("pre", { tabindex: "0" }, h("code", {}, block.text));
-  if (block.type === "quote") return h("blockquote", {}, blocks(block.text).map((inner) => (inner.type === "quote" ? h("p", {}, inner.text) : element(inner))));
+  if (block.type === "quote")
+    return h(
+      "blockquote",
+      {},
+      blocks(block.text).map((inner) => (inner.type === "quote" ? h("p", {}, inner.text) : element(inner))),
+    );
   if (block.type === "list") return list(block);
   if (block.type === "table") {
-    const row = (tag) => (cells) => h("tr", {}, cells.map((cell) => h(tag, {}, spans(cell))));
-    return h("div", { class: "scroll", tabindex: "0" }, h("table", {}, h("thead", {}, row("th")(block.head)), h("tbody", {}, block.rows.map(row("td")))));
+    const row = (tag) => (cells) =>
+      h(
+        "tr",
+        {},
+        cells.map((cell) => h(tag, {}, spans(cell))),
+      );
+    return h(
+      "div",
+      { class: "scroll", tabindex: "0" },
+      h("table", {}, h("thead", {}, row("th")(block.head)), h("tbody", {}, block.rows.map(row("td")))),
+    );
   }
   return h("hr", {});
 }

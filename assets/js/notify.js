@@ -74,7 +74,11 @@ export function listen() {
 
 function notify(clearance) {
   try {
-    const note = new Notification(`${clearance.risk} risk: ${clean(clearance.title)}`, { tag: clearance.id, icon: "/icon.svg", body: clean(state.sessions.get(clearance.session)?.name ?? "") });
+    const note = new Notification(`${clearance.risk} risk: ${clean(clearance.title)}`, {
+      tag: clearance.id,
+      icon: "/icon.svg",
+      body: clean(state.sessions.get(clearance.session)?.name ?? ""),
+    });
     note.onclick = () => {
       focus();
       location.hash = `#/s/${clearance.session}`;

@@ -8,7 +8,9 @@ import { clean, cut } from "./text.js";
 
 /** In the order in which they leave. */
 export const inOrder = (prompts) =>
-  prompts.filter((prompt) => prompt.state === "queued").sort((a, b) => (a.place ?? Infinity) - (b.place ?? Infinity) || a.at.localeCompare(b.at) || 0);
+  prompts
+    .filter((prompt) => prompt.state === "queued")
+    .sort((a, b) => (a.place ?? Infinity) - (b.place ?? Infinity) || a.at.localeCompare(b.at) || 0);
 
 async function attempt(work) {
   try {
@@ -22,7 +24,11 @@ async function attempt(work) {
 export function box(session) {
   const draftKey = `draft ${session}`;
   const field = h("textarea", {
-    id: "prompt", rows: "2", placeholder: "Tell the agent what to do", "aria-label": "Prompt", value: sessionStorage.getItem(draftKey) ?? "",
+    id: "prompt",
+    rows: "2",
+    placeholder: "Tell the agent what to do",
+    "aria-label": "Prompt",
+    value: sessionStorage.getItem(draftKey) ?? "",
     oninput: () => sessionStorage.setItem(draftKey, field.value),
     onkeydown: (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) send();
@@ -39,7 +45,9 @@ export function box(session) {
     const words = field.value;
     if (!words.trim()) return field.focus();
     sender.disabled = true;
-    const sent = await attempt(() => api.post(`/sessions/${session}/prompts`, { text: words }, `web-${crypto.randomUUID()}`));
+    const sent = await attempt(() =>
+      api.post(`/sessions/${session}/prompts`, { text: words }, `web-${crypto.randomUUID()}`),
+    );
     sender.disabled = false;
     if (!sent) return;
     field.value = "";
@@ -50,7 +58,12 @@ export function box(session) {
 
   async function edit(prompt) {
     const area = h("textarea", { id: "words", rows: "6", value: prompt.text, required: true });
-    const words = await ask({ title: "Edit this prompt", body: [h("label", { for: "words" }, "It has not been sent"), area], yes: "Save", read: () => area.value });
+    const words = await ask({
+      title: "Edit this prompt",
+      body: [h("label", { for: "words" }, "It has not been sent"), area],
+      yes: "Save",
+      read: () => area.value,
+    });
     if (words?.trim()) await attempt(() => api.post(`/prompts/${prompt.id}`, { text: words }));
     refresh();
   }
@@ -68,7 +81,8 @@ export function box(session) {
     let current = prompt;
     const words = h("span", { class: "grow clip" });
     const at = () => queued.findIndex((each) => each.id === current.id);
-    const tool = (name, label, act) => h("button", { type: "button", class: "plain", "aria-label": label, title: label, onclick: act }, icon(name));
+    const tool = (name, label, act) =>
+      h("button", { type: "button", class: "plain", "aria-label": label, title: label, onclick: act }, icon(name));
     const element = h(
       "li",
       { class: "row" },
@@ -86,7 +100,13 @@ export function box(session) {
     const page = await api.get(`/sessions/${session}/prompts?limit=200`).catch(() => null);
     if (!page) return;
     queued = inOrder(page.items.reverse());
-    keyed(list, queued, (prompt) => prompt.id, create, (entry, prompt) => entry.update(prompt));
+    keyed(
+      list,
+      queued,
+      (prompt) => prompt.id,
+      create,
+      (entry, prompt) => entry.update(prompt),
+    );
     list.hidden = queued.length === 0;
   }
 

@@ -13,7 +13,10 @@ async function answer(question, body) {
     toast(`Answered: ${body.decision}`);
   } catch (error) {
     if (error.body?.question) putQuestion(state, error.body.question);
-    toast(error.code === "already_decided" ? `Too late: ${error.message}` : api.why(error), error.code === "already_decided" ? "info" : "error");
+    toast(
+      error.code === "already_decided" ? `Too late: ${error.message}` : api.why(error),
+      error.code === "already_decided" ? "info" : "error",
+    );
   }
   touch();
 }
@@ -31,7 +34,12 @@ function card(question, { link = true } = {}) {
   const foot = h("div", { class: "foot" });
   const element = h(
     "article",
-    { class: "card question", tabindex: "0", data: { stop: "card", id: question.id }, "aria-label": `Question: ${clean(question.text).slice(0, 120)}` },
+    {
+      class: "card question",
+      tabindex: "0",
+      data: { stop: "card", id: question.id },
+      "aria-label": `Question: ${clean(question.text).slice(0, 120)}`,
+    },
     h("header", {}, h("span", { class: "badge ask" }, "question"), h("h3", { class: "title" }, "How to go on?"), age),
     h("div", { class: "sub faint" }, where, h("span", { class: "mono" }, short(question.id))),
     h("div", { class: "description" }, renderMarkdown(question.text)),
@@ -42,7 +50,11 @@ function card(question, { link = true } = {}) {
     question = now;
     const session = state.sessions.get(question.session);
     const name = session?.name ? clean(session.name) : short(question.session);
-    where.replaceChildren(`${project(session?.workspace)} · `, link ? h("a", { href: `#/s/${question.session}` }, name) : name, " · ");
+    where.replaceChildren(
+      `${project(session?.workspace)} · `,
+      link ? h("a", { href: `#/s/${question.session}` }, name) : name,
+      " · ",
+    );
     age.textContent = question.status === "pending" ? `waits ${since(question.asked_at)}` : "";
     const version = `${question.status} ${state.you?.role}`;
     if (version === shown) return;
@@ -51,7 +63,14 @@ function card(question, { link = true } = {}) {
     if (question.status !== "pending") {
       const by = question.answered_by ? ` by ${clean(question.answered_by)} ${clock(question.answered_at)}` : "";
       const focused = foot.contains(document.activeElement);
-      foot.replaceChildren(h("ol", { class: "fate" }, h("li", {}, `${clean(question.decision ?? question.status)}${by}`), question.instruction ? h("li", {}, clean(question.instruction)) : null));
+      foot.replaceChildren(
+        h(
+          "ol",
+          { class: "fate" },
+          h("li", {}, `${clean(question.decision ?? question.status)}${by}`),
+          question.instruction ? h("li", {}, clean(question.instruction)) : null,
+        ),
+      );
       if (focused) element.focus();
     } else if (may(state, "operator")) {
       foot.replaceChildren(
@@ -64,7 +83,10 @@ function card(question, { link = true } = {}) {
           button("Stop", () => answer(question, { decision: "stop" }), { class: "danger" }),
         ),
       );
-    } else foot.replaceChildren(h("p", { class: "faint" }, `Answering needs the role operator; you are ${state.you?.role}.`));
+    } else
+      foot.replaceChildren(
+        h("p", { class: "faint" }, `Answering needs the role operator; you are ${state.you?.role}.`),
+      );
   };
   element.addEventListener("keydown", (event) => {
     if (event.target !== element || !["Enter", "o", "i"].includes(event.key)) return;
@@ -76,5 +98,11 @@ function card(question, { link = true } = {}) {
 }
 
 export function cards(parent, list, options) {
-  keyed(parent, list, (each) => each.id, (each) => card(each, options), (entry, each) => entry.update(each));
+  keyed(
+    parent,
+    list,
+    (each) => each.id,
+    (each) => card(each, options),
+    (entry, each) => entry.update(each),
+  );
 }

@@ -33,7 +33,10 @@ const acts = {
   async nudge(id) {
     const message = await withWords("Nudge", "Say something else than the usual, or nothing", "", "Nudge");
     if (message === null) return;
-    await attempt(() => api.post(`${path(id)}/nudge`, message ? { message } : {}), (told) => (told.delivery === "delivered" ? "Nudged" : `The nudge is ${told.delivery}`));
+    await attempt(
+      () => api.post(`${path(id)}/nudge`, message ? { message } : {}),
+      (told) => (told.delivery === "delivered" ? "Nudged" : `The nudge is ${told.delivery}`),
+    );
   },
   async interrupt(id) {
     const reason = await withWords("Interrupt", "Why (the agent is told)", "", "Interrupt");
@@ -41,17 +44,50 @@ const acts = {
     await attempt(() => api.post(`${path(id)}/interrupt`, reason ? { reason } : {}), "Interrupted");
   },
   async snooze(id) {
-    const choices = h("select", { id: "for" }, [["30m", "half an hour"], ["2h", "two hours"], ["8h", "eight hours"], ["1d", "a day"], ["off", "not any more"]].map(([value, label]) => h("option", { value }, label)));
-    const lasts = await ask({ title: "Snooze", body: [h("label", { for: "for" }, "No steps about a stall for"), choices], yes: "Snooze", read: () => choices.value });
-    if (lasts) await attempt(() => api.post(`${path(id)}/snooze`, { for: lasts }), lasts === "off" ? "Watched again" : `Left in peace for ${lasts}`);
+    const choices = h(
+      "select",
+      { id: "for" },
+      [
+        ["30m", "half an hour"],
+        ["2h", "two hours"],
+        ["8h", "eight hours"],
+        ["1d", "a day"],
+        ["off", "not any more"],
+      ].map(([value, label]) => h("option", { value }, label)),
+    );
+    const lasts = await ask({
+      title: "Snooze",
+      body: [h("label", { for: "for" }, "No steps about a stall for"), choices],
+      yes: "Snooze",
+      read: () => choices.value,
+    });
+    if (lasts)
+      await attempt(
+        () => api.post(`${path(id)}/snooze`, { for: lasts }),
+        lasts === "off" ? "Watched again" : `Left in peace for ${lasts}`,
+      );
   },
   async stop(id) {
-    const sure = await ask({ title: "Stop this agent?", body: [h("p", {}, "It is told first, then its processes are ended. It can be resumed.")], yes: "Stop", danger: true });
+    const sure = await ask({
+      title: "Stop this agent?",
+      body: [h("p", {}, "It is told first, then its processes are ended. It can be resumed.")],
+      yes: "Stop",
+      danger: true,
+    });
     if (sure) await attempt(() => api.post(`${path(id)}/stop`, {}), "Stopped");
   },
   async kill(id) {
-    const sure = await ask({ title: "Kill this agent?", body: [h("p", {}, "Its whole process tree is ended at once. What it has not written is lost.")], yes: "Kill", danger: true });
-    if (sure) await attempt(() => api.post(`${path(id)}/kill`, {}), (ended) => `Killed: ${ended.killed} processes`);
+    const sure = await ask({
+      title: "Kill this agent?",
+      body: [h("p", {}, "Its whole process tree is ended at once. What it has not written is lost.")],
+      yes: "Kill",
+      danger: true,
+    });
+    if (sure)
+      await attempt(
+        () => api.post(`${path(id)}/kill`, {}),
+        (ended) => `Killed: ${ended.killed} processes`,
+      );
   },
   async resume(id) {
     await attempt(() => api.post(`${path(id)}/resume`, {}), "Started again");
@@ -71,10 +107,24 @@ function about(session) {
   put("Ended", session.ended_at ? clock(session.ended_at) : null);
   put("Ladder", session.standing?.ladder);
   put("Snoozed", session.standing?.snoozed_until ? `until ${clock(session.standing.snoozed_until)}` : null);
-  put("Running", session.standing?.running ? `${clean(session.standing.running.name)}, ${since(session.standing.running.since)}` : null);
+  put(
+    "Running",
+    session.standing?.running
+      ? `${clean(session.standing.running.name)}, ${since(session.standing.running.since)}`
+      : null,
+  );
   put("Unenforced", session.unenforced ? clean(session.unenforced) : null);
   put("Mode", session.controls?.mode ? clean(session.controls.mode.current ?? "") : null);
-  if (session.processes?.length) put("Processes", session.processes.map((each) => `${clean(each.name)} (${each.pid}, ${span(each.cpu_seconds * 1000)} CPU, ${Math.round(each.memory_bytes / 1048576)} MB)`).join(", "));
+  if (session.processes?.length)
+    put(
+      "Processes",
+      session.processes
+        .map(
+          (each) =>
+            `${clean(each.name)} (${each.pid}, ${span(each.cpu_seconds * 1000)} CPU, ${Math.round(each.memory_bytes / 1048576)} MB)`,
+        )
+        .join(", "),
+    );
   return h("dl", { class: "facts" }, rows);
 }
 
@@ -95,7 +145,12 @@ export function view(id, { write = false } = {}) {
   const timeline = log(id);
   const composer = box(id);
   const jump = button("", () => open.querySelector(".card:not(.settled)")?.focus(), { class: "primary jump" });
-  const body = h("div", { class: "session-body" }, h("div", { class: "main-column" }, timeline.element, composer.element), side);
+  const body = h(
+    "div",
+    { class: "session-body" },
+    h("div", { class: "main-column" }, timeline.element, composer.element),
+    side,
+  );
   const element = h(
     "div",
     { class: "page session-page" },
@@ -103,7 +158,16 @@ export function view(id, { write = false } = {}) {
     h(
       "header",
       { class: "session-head" },
-      h("div", { class: "row" }, h("a", { class: "back", href: "#/", "aria-label": "Back to the fleet" }, icon("back")), dot, name, phase, h("span", { class: "grow" }), tools),
+      h(
+        "div",
+        { class: "row" },
+        h("a", { class: "back", href: "#/", "aria-label": "Back to the fleet" }, icon("back")),
+        dot,
+        name,
+        phase,
+        h("span", { class: "grow" }),
+        tools,
+      ),
       why,
     ),
     body,
@@ -126,7 +190,13 @@ export function view(id, { write = false } = {}) {
     toolsFor = version;
     const parts = [];
     if (!ended && may(state, "operator")) {
-      for (const [act, label] of [["nudge", "Nudge…"], ["interrupt", "Interrupt…"], ["snooze", "Snooze…"], ["stop", "Stop…"]]) parts.push(button(label, () => acts[act](id), { class: "small" }));
+      for (const [act, label] of [
+        ["nudge", "Nudge…"],
+        ["interrupt", "Interrupt…"],
+        ["snooze", "Snooze…"],
+        ["stop", "Stop…"],
+      ])
+        parts.push(button(label, () => acts[act](id), { class: "small" }));
       if (may(state, "admin")) parts.push(button("Kill…", () => acts.kill(id), { class: "small danger" }));
     }
     if (ended && may(state, "admin")) parts.push(button("Resume", () => acts.resume(id), { class: "small primary" }));
@@ -142,15 +212,24 @@ export function view(id, { write = false } = {}) {
     text(name, session.name ? clean(session.name) : short(session.id));
     attribute(dot, "class", `dot ${row.group}`);
     text(phase, `${phaseWord(row)} ${since(waits?.since ?? session.since)}`);
-    text(why, `${project(session.workspace)} · ${clean(session.why)}${session.standing?.done ? ` · ${clean(session.standing.done)}` : ""}${session.unenforced ? " · unenforced" : ""}`);
+    text(
+      why,
+      `${project(session.workspace)} · ${clean(session.why)}${session.standing?.done ? ` · ${clean(session.standing.done)}` : ""}${session.unenforced ? " · unenforced" : ""}`,
+    );
     drawTools(session);
     const [pending, questioned] = [pendingClearances(state, id), pendingQuestions(state, id)];
     pending.forEach((each) => arrived.add(each.id));
     questioned.forEach((each) => arrived.add(each.id));
     // A settled card stays until the next one comes, so that one sees what became of it.
-    const stays = (each, others) => each.status === "pending" || (arrived.has(each.id) && others === 0 && Date.now() - Date.parse(each.decided_at ?? each.answered_at ?? 0) < 15000);
+    const stays = (each, others) =>
+      each.status === "pending" ||
+      (arrived.has(each.id) &&
+        others === 0 &&
+        Date.now() - Date.parse(each.decided_at ?? each.answered_at ?? 0) < 15000);
     const total = pending.length + questioned.length;
-    const mine = [...state.clearances.values()].filter((each) => each.session === id && stays(each, total)).sort((a, b) => a.requested_at.localeCompare(b.requested_at));
+    const mine = [...state.clearances.values()]
+      .filter((each) => each.session === id && stays(each, total))
+      .sort((a, b) => a.requested_at.localeCompare(b.requested_at));
     const mineToo = [...state.questions.values()].filter((each) => each.session === id && stays(each, total));
     clearances.cards(cards, mine, { link: false });
     questions.cards(asked, mineToo, { link: false });
@@ -160,13 +239,29 @@ export function view(id, { write = false } = {}) {
     text(jump, total === 1 ? "1 waits for you" : `${total} wait for you`);
     const made = progress(session);
     plan.hidden = !made;
-    const version = JSON.stringify([session.progress, session.phase, session.pid, session.standing, session.processes, session.stderr_tail, session.unenforced]);
+    const version = JSON.stringify([
+      session.progress,
+      session.phase,
+      session.pid,
+      session.standing,
+      session.processes,
+      session.stderr_tail,
+      session.unenforced,
+    ]);
     if (version !== factsFor) {
       factsFor = version;
-      if (made) plan.replaceChildren(h("h2", {}, `Plan ${made.done}/${made.of}`), h("progress", { max: made.of, value: made.done, "aria-label": "Progress" }), checklist(made.steps));
+      if (made)
+        plan.replaceChildren(
+          h("h2", {}, `Plan ${made.done}/${made.of}`),
+          h("progress", { max: made.of, value: made.done, "aria-label": "Progress" }),
+          checklist(made.steps),
+        );
       facts.replaceChildren(h("h2", {}, "About"), about(session));
       stderr.hidden = !session.stderr_tail?.trim();
-      stderr.replaceChildren(h("h2", {}, "stderr"), h("pre", { class: "stderr", tabindex: "0" }, cleanBlock(session.stderr_tail ?? "")));
+      stderr.replaceChildren(
+        h("h2", {}, "stderr"),
+        h("pre", { class: "stderr", tabindex: "0" }, cleanBlock(session.stderr_tail ?? "")),
+      );
     }
   }
 
@@ -175,11 +270,24 @@ export function view(id, { write = false } = {}) {
       putSession(state, await api.get(path(id)));
       touch();
     } catch (error) {
-      if (error.status === 404) element.replaceChildren(h("div", { class: "empty" }, h("p", {}, "There is no such session."), h("a", { href: "#/" }, "Back to the fleet")));
+      if (error.status === 404)
+        element.replaceChildren(
+          h(
+            "div",
+            { class: "empty" },
+            h("p", {}, "There is no such session."),
+            h("a", { href: "#/" }, "Back to the fleet"),
+          ),
+        );
     }
   }
   element.addEventListener("keydown", (event) => {
-    if (event.key === "i" && !/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) && !event.ctrlKey && !event.metaKey) {
+    if (
+      event.key === "i" &&
+      !/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) &&
+      !event.ctrlKey &&
+      !event.metaKey
+    ) {
       event.preventDefault();
       composer.focus();
     }

@@ -28,7 +28,15 @@ export async function signOut() {
 
 function sessionsTable(items, again) {
   const end = async (each) => {
-    if (!(await ask({ title: "Sign this one out?", body: [h("p", {}, `${clean(each.name)}, ${browser(each.browser)}`)], yes: "Sign out", danger: true }))) return;
+    if (
+      !(await ask({
+        title: "Sign this one out?",
+        body: [h("p", {}, `${clean(each.name)}, ${browser(each.browser)}`)],
+        yes: "Sign out",
+        danger: true,
+      }))
+    )
+      return;
     try {
       await api.del(`/web/sessions/${each.id}`);
       toast("Signed out");
@@ -48,7 +56,26 @@ function sessionsTable(items, again) {
       h("td", { class: "faint", title: clean(cut(each.browser ?? "", 200)) }, browser(each.browser)),
       h("td", {}, each.current ? null : button("Sign out…", () => end(each), { class: "small danger" })),
     );
-  return h("div", { class: "scroll", tabindex: "0" }, h("table", {}, h("thead", {}, h("tr", {}, ["Who", "Role", "Since", "Last used", "Browser", ""].map((title) => h("th", { scope: "col" }, title || h("span", { class: "unseen" }, "Actions"))))), h("tbody", {}, items.map(row))));
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0" },
+    h(
+      "table",
+      {},
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          ["Who", "Role", "Since", "Last used", "Browser", ""].map((title) =>
+            h("th", { scope: "col" }, title || h("span", { class: "unseen" }, "Actions")),
+          ),
+        ),
+      ),
+      h("tbody", {}, items.map(row)),
+    ),
+  );
 }
 
 export function view() {
@@ -61,13 +88,29 @@ export function view() {
     }
   };
   load();
-  const theme = h("select", { id: "theme", onchange: () => (localStorage.setItem("theme", theme.value), applyTheme()) }, [["", "As the system"], ["light", "Light"], ["dark", "Dark"]].map(([value, label]) => h("option", { value, selected: value === (localStorage.getItem("theme") ?? "") }, label)));
-  const bell = h("input", { type: "checkbox", id: "bell", checked: notify.wanted(), disabled: !notify.able(), onchange: async () => {
-    const yes = await notify.want(bell.checked);
-    if (bell.checked && !yes) toast("The browser does not allow it", "error");
-    bell.checked = yes;
-  } });
-  const bridges = Object.entries(state.bridges ?? {}).map(([name, how]) => `${clean(name)} ${clean(how)}`).join(", ");
+  const theme = h(
+    "select",
+    { id: "theme", onchange: () => (localStorage.setItem("theme", theme.value), applyTheme()) },
+    [
+      ["", "As the system"],
+      ["light", "Light"],
+      ["dark", "Dark"],
+    ].map(([value, label]) => h("option", { value, selected: value === (localStorage.getItem("theme") ?? "") }, label)),
+  );
+  const bell = h("input", {
+    type: "checkbox",
+    id: "bell",
+    checked: notify.wanted(),
+    disabled: !notify.able(),
+    onchange: async () => {
+      const yes = await notify.want(bell.checked);
+      if (bell.checked && !yes) toast("The browser does not allow it", "error");
+      bell.checked = yes;
+    },
+  });
+  const bridges = Object.entries(state.bridges ?? {})
+    .map(([name, how]) => `${clean(name)} ${clean(how)}`)
+    .join(", ");
   const element = h(
     "div",
     { class: "page narrow" },
@@ -85,7 +128,12 @@ export function view() {
       { class: "panel" },
       h("h2", {}, "This browser"),
       h("div", { class: "row" }, h("label", { for: "theme" }, "Colours"), theme),
-      h("div", { class: "row" }, bell, h("label", { for: "bell" }, "Notify me when something waits and this page is in the background")),
+      h(
+        "div",
+        { class: "row" },
+        bell,
+        h("label", { for: "bell" }, "Notify me when something waits and this page is in the background"),
+      ),
     ),
     h("section", { class: "panel" }, h("h2", {}, "Signed in"), place),
   );

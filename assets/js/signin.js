@@ -13,7 +13,14 @@ export function takeCode() {
 export const withCode = (code) => api.post("/web/sessions", { code });
 
 export function view(problem, done) {
-  const field = h("input", { type: "password", id: "token", name: "token", autocomplete: "off", spellcheck: "false", required: true });
+  const field = h("input", {
+    type: "password",
+    id: "token",
+    name: "token",
+    autocomplete: "off",
+    spellcheck: "false",
+    required: true,
+  });
   const trouble = h("p", { class: "trouble", role: "alert" }, problem ?? "");
   const form = h(
     "form",

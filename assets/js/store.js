@@ -4,7 +4,7 @@ export const RANK = { low: 0, medium: 1, high: 2, critical: 3 };
 export const ROLES = ["viewer", "operator", "approver", "admin"];
 
 export function empty() {
-  return { seq: 0, you: null, sessions: new Map(), clearances: new Map(), questions: new Map(), rates: new Map() };
+  return { seq: 0, you: null, sessions: new Map(), clearances: new Map(), questions: new Map() };
 }
 
 export const may = (state, role) => ROLES.indexOf(state.you?.role) >= ROLES.indexOf(role);
@@ -49,8 +49,19 @@ const PHASES = {
 
 /** Kinds that tell nothing new about a session as a whole. */
 const TALK = new Set([
-  "status", "update", "file.read", "file.written", "terminal.output", "terminal.started", "terminal.ended",
-  "terminal.released", "line.rejected", "unknown", "prompt.delivered", "clearance.delivered", "question.delivered",
+  "status",
+  "update",
+  "file.read",
+  "file.written",
+  "terminal.output",
+  "terminal.started",
+  "terminal.ended",
+  "terminal.released",
+  "line.rejected",
+  "unknown",
+  "prompt.delivered",
+  "clearance.delivered",
+  "question.delivered",
 ]);
 
 /**
@@ -61,7 +72,6 @@ export function apply(state, event) {
   if (event.seq <= state.seq) return {};
   state.seq = event.seq;
   const { kind, data } = event;
-  count(state, event);
   const session = state.sessions.get(event.session);
   const look = {};
   if (!session) look.session = event.session;
@@ -74,7 +84,10 @@ export function apply(state, event) {
       session.since = event.at;
     }
     if (kind === "heartbeat" && Array.isArray(data?.progress)) {
-      const steps = data.progress.map((step) => ({ text: String(step?.label ?? ""), status: String(step?.status ?? "") }));
+      const steps = data.progress.map((step) => ({
+        text: String(step?.label ?? ""),
+        status: String(step?.status ?? ""),
+      }));
       session.progress = steps;
     }
     if (!TALK.has(kind) && kind !== "heartbeat") look.session = event.session;
@@ -95,8 +108,15 @@ function patchClearance(state, { kind, at, data }) {
   if (!known) return;
   const set = (more) => state.clearances.set(known.id, { ...known, ...more });
   if (kind === "clearance.decided") {
-    set({ status: data.status ?? "decided", decided_by: data.by ?? null, decided_at: at, reason: data.reason ?? null, delivery: "pending" });
-  } else if (kind === "clearance.closed") set({ status: data.status ?? "withdrawn", decided_at: at, reason: data.reason ?? null });
+    set({
+      status: data.status ?? "decided",
+      decided_by: data.by ?? null,
+      decided_at: at,
+      reason: data.reason ?? null,
+      delivery: "pending",
+    });
+  } else if (kind === "clearance.closed")
+    set({ status: data.status ?? "withdrawn", decided_at: at, reason: data.reason ?? null });
   else if (kind === "clearance.delivered") set({ delivery: "delivered", delivered_at: at });
   else if (kind === "clearance.undelivered") set({ delivery: "failed", delivery_cause: data.cause ?? null });
   else if (kind === "clearance.outcome") set({ outcome: data.outcome ?? null });
@@ -107,27 +127,31 @@ function patchQuestion(state, { kind, at, data }) {
   if (!known) return;
   const set = (more) => state.questions.set(known.id, { ...known, ...more });
   if (kind === "question.answered") {
-    set({ status: "answered", decision: data.decision ?? null, answered_by: data.by ?? null, answered_at: at, instruction: data.instruction ?? null });
+    set({
+      status: "answered",
+      decision: data.decision ?? null,
+      answered_by: data.by ?? null,
+      answered_at: at,
+      instruction: data.instruction ?? null,
+    });
   } else if (kind === "question.closed") set({ status: data.status ?? "withdrawn", reason: data.reason ?? null });
   else if (kind === "question.delivered") set({ delivery: "delivered" });
 }
 
-/** Events of the last minutes, by session and minute, for the small charts. */
-const MINUTES = 30;
+/** Settled ones that are kept, to show what became of them. */
+const KEPT = 500;
 
-function count(state, event) {
-  const minute = Math.floor(Date.parse(event.at) / 60000);
-  if (Number.isNaN(minute)) return;
-  let rate = state.rates.get(event.session);
-  if (!rate) state.rates.set(event.session, (rate = { newest: minute, counts: new Array(MINUTES).fill(0) }));
-  if (minute > rate.newest) {
-    const gone = Math.min(MINUTES, minute - rate.newest);
-    rate.counts.splice(0, gone);
-    while (rate.counts.length < MINUTES) rate.counts.push(0);
-    rate.newest = minute;
+/** Forgets the oldest of what is settled: a page may be open for weeks. */
+export function prune(state) {
+  for (const known of [state.clearances, state.questions]) {
+    let surplus = known.size - KEPT;
+    for (const [id, each] of known) {
+      if (surplus <= 0) break;
+      if (each.status === "pending") continue;
+      known.delete(id);
+      surplus -= 1;
+    }
   }
-  const at = MINUTES - 1 - (rate.newest - minute);
-  if (at >= 0) rate.counts[at] += 1;
 }
 
 export const pendingClearances = (state, session) =>
@@ -151,7 +175,8 @@ export function waiting(state) {
 /** What waits, by session, in one pass. */
 export function waitingBySession(state) {
   const by = new Map();
-  const of = (id) => by.get(id) ?? by.set(id, { clearances: 0, questions: 0, risk: null, since: null, first: null }).get(id);
+  const of = (id) =>
+    by.get(id) ?? by.set(id, { clearances: 0, questions: 0, risk: null, since: null, first: null }).get(id);
   for (const c of state.clearances.values()) {
     if (c.status !== "pending") continue;
     const entry = of(c.session);
@@ -193,7 +218,9 @@ export function fleet(state, { show = "live", search = "", sort = "waiting" } = 
     if (show === "live" && row.group === "ended") continue;
     if (show !== "live" && show !== "all" && row.group !== show) continue;
     if (words.length) {
-      const text = [session.id, session.name, session.agent, session.workspace, session.why, session.phase].join(" ").toLowerCase();
+      const text = [session.id, session.name, session.agent, session.workspace, session.why, session.phase]
+        .join(" ")
+        .toLowerCase();
       if (!words.every((word) => text.includes(word))) continue;
     }
     rows.push(row);

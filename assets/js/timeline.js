@@ -15,19 +15,38 @@ const FOLDED = 4000;
 
 export function checklist(steps) {
   const mark = { completed: "✓", in_progress: "▸" };
-  return h("ul", { class: "checklist" }, steps.map((step) => h("li", { class: step.status === "completed" ? "done" : step.status === "in_progress" ? "now" : "" }, h("span", { class: "mark", "aria-hidden": "true" }, mark[step.status] ?? "·"), clean(step.text), h("span", { class: "unseen" }, ` (${clean(step.status)})`))));
+  return h(
+    "ul",
+    { class: "checklist" },
+    steps.map((step) =>
+      h(
+        "li",
+        { class: step.status === "completed" ? "done" : step.status === "in_progress" ? "now" : "" },
+        h("span", { class: "mark", "aria-hidden": "true" }, mark[step.status] ?? "·"),
+        clean(step.text),
+        h("span", { class: "unseen" }, ` (${clean(step.status)})`),
+      ),
+    ),
+  );
 }
 
 function long(text, show) {
   if (text.length <= FOLDED) return show(text);
   const place = h("div", {}, show(`${text.slice(0, FOLDED)} …`));
-  place.append(button(`Show all ${text.length.toLocaleString()} characters`, () => place.replaceChildren(h("pre", { class: "raw", tabindex: "0" }, cleanBlock(text))), { class: "small" }));
+  place.append(
+    button(
+      `Show all ${text.length.toLocaleString()} characters`,
+      () => place.replaceChildren(h("pre", { class: "raw", tabindex: "0" }, cleanBlock(text))),
+      { class: "small" },
+    ),
+  );
   return place;
 }
 
 function toolContent(content) {
   const parts = (content ?? []).map((part) => {
-    if (part?.type === "content" && typeof part.content?.text === "string") return h("pre", { tabindex: "0" }, cleanBlock(cut(part.content.text, FOLDED)));
+    if (part?.type === "content" && typeof part.content?.text === "string")
+      return h("pre", { tabindex: "0" }, cleanBlock(cut(part.content.text, FOLDED)));
     if (part?.type === "diff") return h("p", { class: "mono wrap" }, `changes ${clean(part.path)}`);
     return null;
   });
@@ -40,36 +59,99 @@ const TOOL = { completed: "done", failed: "failed", in_progress: "running", pend
 function body(item) {
   if (item.type === "message") return long(item.text, renderMarkdown);
   if (item.type === "echo") return h("p", { class: "faint" }, clean(item.text));
-  if (item.type === "thought") return h("details", { class: "thought" }, h("summary", {}, "Thought"), long(item.text, renderMarkdown));
+  if (item.type === "thought")
+    return h("details", { class: "thought" }, h("summary", {}, "Thought"), long(item.text, renderMarkdown));
   if (item.type === "plan") return checklist(item.steps);
   if (item.type === "tool") {
-    return [h("p", {}, h("span", { class: `badge tool ${item.status}` }, TOOL[item.status] ?? clean(item.status)), " ", item.tool ? h("span", { class: "faint" }, `${clean(item.tool)} `) : null, h("span", { class: "mono wrap" }, clean(cut(item.title, 400)))), toolContent(item.content)];
+    return [
+      h(
+        "p",
+        {},
+        h("span", { class: `badge tool ${item.status}` }, TOOL[item.status] ?? clean(item.status)),
+        " ",
+        item.tool ? h("span", { class: "faint" }, `${clean(item.tool)} `) : null,
+        h("span", { class: "mono wrap" }, clean(cut(item.title, 400))),
+      ),
+      toolContent(item.content),
+    ];
   }
   if (item.type === "prompt") {
     const by = item.data.by ? clean(item.data.by) : "somebody";
     const word = { pending: "queued", withdrawn: "taken back", undelivered: "NOT delivered" }[item.state] ?? "";
-    return [h("p", { class: "faint" }, by, word ? h("span", { class: "badge" }, word) : null), long(item.text, renderMarkdown)];
+    return [
+      h("p", { class: "faint" }, by, word ? h("span", { class: "badge" }, word) : null),
+      long(item.text, renderMarkdown),
+    ];
   }
   if (item.type === "clearance") {
     const known = state.clearances.get(item.id);
     const data = item.data;
     const open = item.state === "pending";
-    const word = known && !open ? fate(known) : [open ? "waits for a decision" : `${clean(item.state ?? "decided")}${data.by ? ` by ${clean(data.by)}` : ""}`];
+    const word =
+      known && !open
+        ? fate(known)
+        : [
+            open
+              ? "waits for a decision"
+              : `${clean(item.state ?? "decided")}${data.by ? ` by ${clean(data.by)}` : ""}`,
+          ];
     return [
-      h("p", {}, badge(["low", "medium", "high", "critical"].includes(data.risk) ? data.risk : "high"), " ", h("strong", {}, clean(item.text)), data.file_path ? h("span", { class: "mono faint wrap" }, ` ${clean(data.file_path)}`) : null),
-      h("p", { class: `settlement ${clean(item.state ?? "")}` }, word.join(" · "), data.reason ? h("span", { class: "faint" }, ` “${clean(data.reason)}”`) : null, " ", h("span", { class: "mono faint" }, short(item.id))),
+      h(
+        "p",
+        {},
+        badge(["low", "medium", "high", "critical"].includes(data.risk) ? data.risk : "high"),
+        " ",
+        h("strong", {}, clean(item.text)),
+        data.file_path ? h("span", { class: "mono faint wrap" }, ` ${clean(data.file_path)}`) : null,
+      ),
+      h(
+        "p",
+        { class: `settlement ${clean(item.state ?? "")}` },
+        word.join(" · "),
+        data.reason ? h("span", { class: "faint" }, ` “${clean(data.reason)}”`) : null,
+        " ",
+        h("span", { class: "mono faint" }, short(item.id)),
+      ),
     ];
   }
   if (item.type === "question") {
-    const word = item.state === "pending" ? "waits for an answer" : item.state === "answered" ? `${clean(item.data.decision ?? "answered")}${item.data.by ? ` by ${clean(item.data.by)}` : ""}` : clean(item.state ?? "");
-    return [long(item.text, renderMarkdown), h("p", { class: "settlement" }, word, item.data.instruction ? h("span", { class: "faint" }, ` “${clean(item.data.instruction)}”`) : null)];
+    const word =
+      item.state === "pending"
+        ? "waits for an answer"
+        : item.state === "answered"
+          ? `${clean(item.data.decision ?? "answered")}${item.data.by ? ` by ${clean(item.data.by)}` : ""}`
+          : clean(item.state ?? "");
+    return [
+      long(item.text, renderMarkdown),
+      h(
+        "p",
+        { class: "settlement" },
+        word,
+        item.data.instruction ? h("span", { class: "faint" }, ` “${clean(item.data.instruction)}”`) : null,
+      ),
+    ];
   }
   const told = sentence(item.events[0]);
   const stderr = item.events[0].data?.stderr_tail;
-  return [h("p", { class: told.bad ? "bad" : "" }, clean(cut(told.text, 600))), typeof stderr === "string" && stderr.trim() ? h("pre", { class: "stderr", tabindex: "0" }, cleanBlock(stderr)) : null];
+  return [
+    h("p", { class: told.bad ? "bad" : "" }, clean(cut(told.text, 600))),
+    typeof stderr === "string" && stderr.trim()
+      ? h("pre", { class: "stderr", tabindex: "0" }, cleanBlock(stderr))
+      : null,
+  ];
 }
 
-const WHO = { message: "agent", thought: "agent", tool: "tool", plan: "plan", prompt: "prompt", clearance: "clearance", question: "question", echo: "you", fact: "" };
+const WHO = {
+  message: "agent",
+  thought: "agent",
+  tool: "tool",
+  plan: "plan",
+  prompt: "prompt",
+  clearance: "clearance",
+  question: "question",
+  echo: "you",
+  fact: "",
+};
 
 async function raw(item) {
   const text = item.events.map((event) => JSON.stringify(event, null, 2)).join("\n");
@@ -78,7 +160,14 @@ async function raw(item) {
     await navigator.clipboard.writeText(text).catch(() => {});
     toast("Copied");
   });
-  await ask({ title: `Events ${item.seq}`, body: [h("div", { class: "row" }, h("span", { class: "faint grow" }, `${item.events.length} in the log`), copy), h("pre", { class: "raw", tabindex: "0" }, shown)], yes: "Close" });
+  await ask({
+    title: `Events ${item.seq}`,
+    body: [
+      h("div", { class: "row" }, h("span", { class: "faint grow" }, `${item.events.length} in the log`), copy),
+      h("pre", { class: "raw", tabindex: "0" }, shown),
+    ],
+    yes: "Close",
+  });
 }
 
 function make(item) {
@@ -86,7 +175,16 @@ function make(item) {
   const element = h(
     "article",
     { class: `item ${item.type}`, tabindex: "-1", "aria-label": `${WHO[item.type] || "event"}, ${clock(item.at)}` },
-    h("div", { class: "gutter" }, h("time", { class: "tabular faint", datetime: item.at }, clock(item.at)), h("button", { type: "button", class: "plain rawbutton", "aria-label": "Raw events", onclick: () => raw(current) }, "{ }")),
+    h(
+      "div",
+      { class: "gutter" },
+      h("time", { class: "tabular faint", datetime: item.at }, clock(item.at)),
+      h(
+        "button",
+        { type: "button", class: "plain rawbutton", "aria-label": "Raw events", onclick: () => raw(current) },
+        "{ }",
+      ),
+    ),
     inner,
   );
   let current = item;
@@ -108,7 +206,13 @@ export function log(session, onChange = () => {}) {
   let oldest = Number.MAX_SAFE_INTEGER;
   let [loading, whole] = [false, false];
   const trouble = h("p", { class: "trouble", hidden: true });
-  const list = virtual({ items: () => line.items, key: (item) => item.seq, make, label: "What happened, oldest first", onTop: () => older() });
+  const list = virtual({
+    items: () => line.items,
+    key: (item) => item.seq,
+    make,
+    label: "What happened, oldest first",
+    onTop: () => older(),
+  });
   const jump = button("Newest", () => list.toEnd(), { class: "small float" });
   jump.hidden = true;
   const element = h("div", { class: "log" }, trouble, list.element, jump);

@@ -66,7 +66,8 @@ export function virtual({ items, key, make, label, onTop }) {
     if (stick) scroller.scrollTop = total;
     else if (anchor && list[anchor.index]) {
       // What is being read stays where it is, whatever was measured above it.
-      const index = key(list[anchor.index]) === anchor.key ? anchor.index : list.findIndex((item) => key(item) === anchor.key);
+      const index =
+        key(list[anchor.index]) === anchor.key ? anchor.index : list.findIndex((item) => key(item) === anchor.key);
       if (index >= 0) scroller.scrollTop = offsets[index] + anchor.offset;
     }
     const top = scroller.scrollTop;
@@ -112,10 +113,14 @@ export function virtual({ items, key, make, label, onTop }) {
       draw();
     });
   };
-  scroller.addEventListener("scroll", () => {
-    notice();
-    soon();
-  }, { passive: true });
+  scroller.addEventListener(
+    "scroll",
+    () => {
+      notice();
+      soon();
+    },
+    { passive: true },
+  );
   const resized = new ResizeObserver(soon);
   resized.observe(scroller);
 

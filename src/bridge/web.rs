@@ -34,6 +34,7 @@ const FILES: &[(&str, &[u8])] = files![
     "/js/card.js",
     "/js/charts.js",
     "/js/diff.js",
+    "/js/diffview.js",
     "/js/dom.js",
     "/js/fleet.js",
     "/js/fold.js",

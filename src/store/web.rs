@@ -18,6 +18,9 @@ impl Store {
     pub async fn add_web_session(&self, known: KnownWebSession, entry: Audited) -> Result<(), StoreError> {
         self.transact(move |connection| {
             let KnownWebSession { session: s, hash } = known;
+            // Those that nobody has used for so long let nobody in; a use is written down within the hour.
+            let idle = s.created_at.minus_millis((WebSession::IDLE_DAYS + 1) * 24 * 60 * 60 * 1000);
+            connection.execute("DELETE FROM web_sessions WHERE last_used_at < ?1", [idle.millis()])?;
             connection.execute(
                 "INSERT INTO web_sessions
                  (id, name, role, token, hash, created_at, last_used_at, last_used_from, browser)

@@ -11,10 +11,20 @@ const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/
 const clearance = (id, params) => `clearance:${id}:${JSON.stringify(params)}`;
 
 /** An agent with a name, in the form of the configuration. */
-const profile = (name, steps, more = "") => `[agents.${name}]\ncommand = "${fixture}"\nargs = ${JSON.stringify(steps)}\n${more}\n`;
+const profile = (name, steps, more = "") =>
+  `[agents.${name}]\ncommand = "${fixture}"\nargs = ${JSON.stringify(steps)}\n${more}\n`;
 
 let daemon;
-before(async () => (daemon = await Daemon.start({ config: profile("coder", [clearance(1, { title: "Run the tests", command: "cargo test", tool: "execute" }), "answer:1", "serve"]) })));
+before(
+  async () =>
+    (daemon = await Daemon.start({
+      config: profile("coder", [
+        clearance(1, { title: "Run the tests", command: "cargo test", tool: "execute" }),
+        "answer:1",
+        "serve",
+      ]),
+    })),
+);
 after(async () => {
   await browser.close();
   await daemon?.close();
@@ -22,7 +32,10 @@ after(async () => {
 
 /** Nothing went wrong in the page, and nothing was fetched from elsewhere. */
 async function well(person, { except = /^$/ } = {}) {
-  assert.deepEqual(person.trouble.filter((each) => !except.test(each)), []);
+  assert.deepEqual(
+    person.trouble.filter((each) => !except.test(each)),
+    [],
+  );
   const elsewhere = person.requests.filter((url) => !url.startsWith(daemon.url) && !/^(data|blob|about):/.test(url));
   assert.deepEqual(elsewhere, []);
   await person.context.close();
@@ -31,7 +44,9 @@ async function well(person, { except = /^$/ } = {}) {
 const DIFF = "--- a/a.rs\n+++ b/a.rs\n@@ -1,2 +1,2 @@\n fn main() {\n-    one();\n+    two();\n";
 
 async function pendingOf(session) {
-  const found = await until("a clearance", async () => (await daemon.json("clearances")).items.find((each) => each.session === session));
+  const found = await until("a clearance", async () =>
+    (await daemon.json("clearances")).items.find((each) => each.session === session),
+  );
   return found.id;
 }
 
@@ -104,12 +119,19 @@ test("the demo, approved from start to end with the mouse", async () => {
 });
 
 test("denied with a reason, which reaches the agent", async () => {
-  const session = await daemon.run([clearance(1, { title: "Edit a.rs", file_path: "a.rs", diff: DIFF, risk_level: "low" }), "answer:1", "serve"], "--name", "denied");
+  const session = await daemon.run(
+    [clearance(1, { title: "Edit a.rs", file_path: "a.rs", diff: DIFF, risk_level: "low" }), "answer:1", "serve"],
+    "--name",
+    "denied",
+  );
   const id = await pendingOf(session);
   const person = await signedIn(daemon);
   await go(person.page, "#/clearances", cardOf(id));
   assert.match(await text(person.page, `${cardOf(id)} .diff`), /one\(\);.*two\(\);/s);
-  assert.equal(await person.page.$$eval(`${cardOf(id)} .changed`, (all) => all.map((each) => each.textContent).join(" ")), "one two");
+  assert.equal(
+    await person.page.$$eval(`${cardOf(id)} .changed`, (all) => all.map((each) => each.textContent).join(" ")),
+    "one two",
+  );
   await press(person.page, "Deny with reason…", cardOf(id));
   await person.page.type("#reason", "not like this");
   await press(person.page, "Deny", "dialog");
@@ -121,7 +143,11 @@ test("denied with a reason, which reaches the agent", async () => {
 });
 
 test("two browsers race for one clearance: one wins, the other is told who", async () => {
-  const session = await daemon.run([clearance(1, { title: "Race", file_path: "a", risk_level: "low" }), "answer:1", "serve"]);
+  const session = await daemon.run([
+    clearance(1, { title: "Race", file_path: "a", risk_level: "low" }),
+    "answer:1",
+    "serve",
+  ]);
   const id = await pendingOf(session);
   const [one, two] = await Promise.all([signedIn(daemon), withRole(daemon, "approver")]);
   await Promise.all([one, two].map((person) => go(person.page, "#/clearances", cardOf(id))));
@@ -136,7 +162,11 @@ test("two browsers race for one clearance: one wins, the other is told who", asy
 });
 
 test("somebody else decides on the command line: the card says so at once", async () => {
-  const session = await daemon.run([clearance(1, { title: "Elsewhere", file_path: "a", risk_level: "low" }), "answer:1", "serve"]);
+  const session = await daemon.run([
+    clearance(1, { title: "Elsewhere", file_path: "a", risk_level: "low" }),
+    "answer:1",
+    "serve",
+  ]);
   const id = await pendingOf(session);
   const person = await signedIn(daemon);
   await go(person.page, `#/s/${session}`, cardOf(id));
@@ -146,8 +176,16 @@ test("somebody else decides on the command line: the card says so at once", asyn
 });
 
 test("with the keyboard only", async () => {
-  const low = await daemon.run([clearance(1, { title: "Keys low", file_path: "a", risk_level: "low" }), "answer:1", "serve"], "--name", "keys-low");
-  const high = await daemon.run([clearance(1, { title: "Keys high", file_path: "a", risk_level: "high" }), "answer:1", "serve"], "--name", "keys-high");
+  const low = await daemon.run(
+    [clearance(1, { title: "Keys low", file_path: "a", risk_level: "low" }), "answer:1", "serve"],
+    "--name",
+    "keys-low",
+  );
+  const high = await daemon.run(
+    [clearance(1, { title: "Keys high", file_path: "a", risk_level: "high" }), "answer:1", "serve"],
+    "--name",
+    "keys-high",
+  );
   const [lowId, highId] = [await pendingOf(low), await pendingOf(high)];
   const person = await signedIn(daemon);
   const { page } = person;
@@ -198,27 +236,76 @@ test("the daemon is killed and started again with the page open", async () => {
     assert.equal(await person.page.evaluate(() => window.sameDocument), true, "without a reload");
     const seqs = await person.page.$$eval(".item.message", (all) => all.map((each) => each.textContent));
     assert.equal(seqs.filter((each) => each.includes("before")).length, 1, "and nothing twice");
-    assert.deepEqual(person.trouble.filter((each) => !/ERR_|Failed to load|network error/i.test(each)), []);
+    assert.deepEqual(
+      person.trouble.filter((each) => !/ERR_|Failed to load|network error/i.test(each)),
+      [],
+    );
     await person.context.close();
   } finally {
     await own.close();
   }
 });
 
+test("a log that was trimmed below where we are is loaded anew", async () => {
+  const session = await daemon.run(["status:kept", "serve"], "--name", "trimmed");
+  const person = await visitor();
+  const { page } = person;
+  await page.setRequestInterception(true);
+  let refusals = 0;
+  page.on("request", (request) => {
+    const first = request.url().includes("/events?after=") && refusals === 0;
+    if (!first) return request.continue();
+    refusals += 1;
+    request.respond({
+      status: 410,
+      contentType: "application/json",
+      body: '{"error":{"code":"trimmed","message":"gone"}}',
+    });
+  });
+  await page.goto(await daemon.cli("console"));
+  await page.waitForSelector("html[data-connection=live]");
+  await waitText(page, "a.session .name", "trimmed");
+  assert.equal(refusals, 1);
+  await daemon.cli("kill", session);
+  await waitText(page, ".tab", "Ended");
+  await well(person, { except: /410/ });
+});
+
 const EVIL = [
-  "<script>window.hacked = 1</script>", "<img src=x onerror='window.hacked=2'>", "[click](javascript:window.hacked=3)", "<svg onload=window.hacked=4>",
-  "\u001b]8;;http://evil.example\u0007link\u001b]8;;\u0007 \u001b[31mred", "a\u202egnp.exe \u200bzero", "![x](http://evil.example/pixel.png)", "[ok](https://evil.example/page)",
-  "`</code><script>window.hacked=5</script>`", "```html\n<script>window.hacked=6</script>\n```", "constructor __proto__ {{7*7}} ${window.hacked=7}",
+  "<script>window.hacked = 1</script>",
+  "<img src=x onerror='window.hacked=2'>",
+  "[click](javascript:window.hacked=3)",
+  "<svg onload=window.hacked=4>",
+  "\u001b]8;;http://evil.example\u0007link\u001b]8;;\u0007 \u001b[31mred",
+  "a\u202egnp.exe \u200bzero",
+  "![x](http://evil.example/pixel.png)",
+  "[ok](https://evil.example/page)",
+  "`</code><script>window.hacked=5</script>`",
+  "```html\n<script>window.hacked=6</script>\n```",
+  "constructor __proto__ {{7*7}} ${window.hacked=7}",
 ];
 
 test("a hostile agent executes nothing and fetches nothing", async () => {
   const evil = EVIL.join("\n\n");
   const acp = (update) => `raw:${JSON.stringify({ method: "update", params: { update } })}`;
   const session = await daemon.run([
-    `status:${evil}`, "flood:1:300000", acp({ sessionUpdate: "agent_message_chunk", content: { type: "text", text: evil } }),
-    `heartbeat:${JSON.stringify([{ label: evil, status: evil }])}`, `raw:${evil}`, `stderr:${evil.replaceAll("\n", " ")}`,
-    clearance(evil.slice(0, 40), { title: evil, description: evil, file_path: `${evil}.rs`, command: evil, tool: evil, diff: `--- a/<script>\n+++ b/<script>\n@@ -1 +1 @@\n-${EVIL[0]}\n+${EVIL[1]}\u202e\n`, risk_level: evil }),
-    `question:q:${evil}`, "serve",
+    `status:${evil}`,
+    "flood:1:300000",
+    acp({ sessionUpdate: "agent_message_chunk", content: { type: "text", text: evil } }),
+    `heartbeat:${JSON.stringify([{ label: evil, status: evil }])}`,
+    `raw:${evil}`,
+    `stderr:${evil.replaceAll("\n", " ")}`,
+    clearance(evil.slice(0, 40), {
+      title: evil,
+      description: evil,
+      file_path: `${evil}.rs`,
+      command: evil,
+      tool: evil,
+      diff: `--- a/<script>\n+++ b/<script>\n@@ -1 +1 @@\n-${EVIL[0]}\n+${EVIL[1]}\u202e\n`,
+      risk_level: evil,
+    }),
+    `question:q:${evil}`,
+    "serve",
   ]);
   const id = await pendingOf(session);
   const person = await signedIn(daemon);
@@ -230,8 +317,14 @@ test("a hostile agent executes nothing and fetches nothing", async () => {
   }
   await go(page, "#/clearances", cardOf(id));
   const shown = await text(page, cardOf(id));
-  assert.ok(shown.includes("<U+202E>") && shown.includes("<U+001B>") && shown.includes("<script>"), shown.slice(0, 300));
-  assert.equal(await page.$$eval("main script, main img, main iframe, main a[href^=javascript]", (all) => all.length), 0);
+  assert.ok(
+    shown.includes("<U+202E>") && shown.includes("<U+001B>") && shown.includes("<script>"),
+    shown.slice(0, 300),
+  );
+  assert.equal(
+    await page.$$eval("main script, main img, main iframe, main a[href^=javascript]", (all) => all.length),
+    0,
+  );
   // A link that leads somewhere says where, and asks first.
   await press(page, "https://evil.example/page", cardOf(id));
   await waitText(page, "dialog[open]", "https://evil.example/page");
@@ -241,7 +334,10 @@ test("a hostile agent executes nothing and fetches nothing", async () => {
 });
 
 test("a viewer sees and cannot decide", async () => {
-  const session = await daemon.run([clearance(1, { title: "Not for viewers", command: "deploy --password=hunter2hunter2", risk_level: "low" }), "serve"]);
+  const session = await daemon.run([
+    clearance(1, { title: "Not for viewers", command: "deploy --password=hunter2hunter2", risk_level: "low" }),
+    "serve",
+  ]);
   const id = await pendingOf(session);
   const person = await withRole(daemon, "viewer");
   const { page } = person;
@@ -251,7 +347,17 @@ test("a viewer sees and cannot decide", async () => {
   assert.ok(!(await text(page, "main")).includes("hunter2"), "secrets are hidden");
   assert.equal(await page.$$eval(".tools button", (all) => all.length), 0);
   assert.equal(await page.$eval(".composer", (composer) => composer.hidden), true);
-  const status = await page.evaluate(async (clearance_) => (await fetch(`/api/v1/clearances/${clearance_}/decision`, { method: "POST", headers: { "x-intercom": "1" }, body: '{"decision":"approve"}' })).status, id);
+  const status = await page.evaluate(
+    async (clearance_) =>
+      (
+        await fetch(`/api/v1/clearances/${clearance_}/decision`, {
+          method: "POST",
+          headers: { "x-intercom": "1" },
+          body: '{"decision":"approve"}',
+        })
+      ).status,
+    id,
+  );
   assert.equal(status, 403);
   await go(page, "#/audit");
   assert.match(await text(page, "main"), /for admins/);
@@ -260,7 +366,9 @@ test("a viewer sees and cannot decide", async () => {
 });
 
 test("the queue of prompts is edited, reordered and taken back", async () => {
-  const own = await Daemon.start({ config: profile("slow", ["status:ready", "hang"], 'prompt_delivery = "heartbeat"') });
+  const own = await Daemon.start({
+    config: profile("slow", ["status:ready", "hang"], 'prompt_delivery = "heartbeat"'),
+  });
   try {
     const session = await own.cli("run", "--agent", "slow", "--workspace", own.workspace);
     const person = await signedIn(own);
@@ -333,7 +441,13 @@ test("thousands of events scroll, with few of them in the page", async () => {
       frames += 1;
       idle = list.scrollTop === 0 ? idle + 1 : 0;
     }
-    return { slowest, most, frames, took: performance.now() - begin, top: document.querySelector(".item")?.getAttribute("aria-setsize") };
+    return {
+      slowest,
+      most,
+      frames,
+      took: performance.now() - begin,
+      top: document.querySelector(".item")?.getAttribute("aria-setsize"),
+    };
   });
   console.log(`timeline of ${count}: ${JSON.stringify(result)}`);
   assert.ok(result.most < 300, `${result.most} items at once`);
@@ -344,7 +458,15 @@ test("thousands of events scroll, with few of them in the page", async () => {
 });
 
 test("every page fits a phone", async () => {
-  const session = await daemon.run([clearance(1, { title: "Edit a file with a rather long name", file_path: "src/".repeat(20) + "a.rs", diff: DIFF, risk_level: "medium" }), "serve"]);
+  const session = await daemon.run([
+    clearance(1, {
+      title: "Edit a file with a rather long name",
+      file_path: "src/".repeat(20) + "a.rs",
+      diff: DIFF,
+      risk_level: "medium",
+    }),
+    "serve",
+  ]);
   const id = await pendingOf(session);
   const person = await signedIn(daemon, { width: 360, height: 740 });
   const { page } = person;
@@ -355,7 +477,9 @@ test("every page fits a phone", async () => {
     assert.ok(wide <= 360, `${hash} is ${wide} pixels wide`);
   }
   await go(page, "#/clearances", cardOf(id));
-  const small = await page.$$eval(`${cardOf(id)} .actions button`, (all) => all.map((each) => each.getBoundingClientRect().height).filter((height) => height < 40));
+  const small = await page.$$eval(`${cardOf(id)} .actions button`, (all) =>
+    all.map((each) => each.getBoundingClientRect().height).filter((height) => height < 40),
+  );
   assert.deepEqual(small, [], "buttons for a thumb");
   await daemon.cli("kill", session);
   await well(person);
@@ -363,7 +487,13 @@ test("every page fits a phone", async () => {
 
 for (const dark of [false, true]) {
   test(`no barrier on any page, ${dark ? "dark" : "light"}`, async () => {
-    const session = await daemon.run(["status:# Hi\n\n- one\n- two", `heartbeat:[{"label":"a","status":"completed"},{"label":"b","status":"in_progress"}]`, clearance(1, { title: "Edit a.rs", file_path: "a.rs", diff: DIFF, command: "rm -rf x", risk_level: "high" }), "question:q:How?", "serve"]);
+    const session = await daemon.run([
+      "status:# Hi\n\n- one\n- two",
+      `heartbeat:[{"label":"a","status":"completed"},{"label":"b","status":"in_progress"}]`,
+      clearance(1, { title: "Edit a.rs", file_path: "a.rs", diff: DIFF, command: "rm -rf x", risk_level: "high" }),
+      "question:q:How?",
+      "serve",
+    ]);
     const id = await pendingOf(session);
     const person = await signedIn(daemon, { dark });
     const { page } = person;
@@ -388,16 +518,29 @@ for (const dark of [false, true]) {
 }
 
 async function barriers(page, where) {
-  await page.evaluate(() => Promise.all(document.getAnimations().filter((each) => each.effect?.getComputedTiming().iterations !== Infinity).map((each) => each.finished.catch(() => {}))));
+  await page.evaluate(() =>
+    Promise.all(
+      document
+        .getAnimations()
+        .filter((each) => each.effect?.getComputedTiming().iterations !== Infinity)
+        .map((each) => each.finished.catch(() => {})),
+    ),
+  );
   // Past the page's own policy, which lets no such script in.
   const client = await page.createCDPSession();
   const run = async (expression) => {
-    const { result, exceptionDetails } = await client.send("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true });
+    const { result, exceptionDetails } = await client.send("Runtime.evaluate", {
+      expression,
+      awaitPromise: true,
+      returnByValue: true,
+    });
     if (exceptionDetails) throw new Error(JSON.stringify(exceptionDetails));
     return result.value;
   };
   await run(axeSource);
-  const found = await run(`axe.run(document, { resultTypes: ["violations"] }).then((all) => all.violations.filter((each) => ["serious", "critical"].includes(each.impact)).map((each) => each.id + ": " + each.nodes.slice(0, 3).map((node) => node.html.slice(0, 200) + " " + (node.any[0]?.message ?? "")).join(" | ")))`);
+  const found = await run(
+    `axe.run(document, { resultTypes: ["violations"] }).then((all) => all.violations.filter((each) => ["serious", "critical"].includes(each.impact)).map((each) => each.id + ": " + each.nodes.slice(0, 3).map((node) => node.html.slice(0, 200) + " " + (node.any[0]?.message ?? "")).join(" | ")))`,
+  );
   await client.detach();
   assert.deepEqual(found, [], where);
 }

@@ -34,8 +34,17 @@ export class Daemon {
     mkdirSync(daemon.workspace, { recursive: true });
     const port = daemon.dir && dir ? readFileSync(join(daemon.dir, "port"), "utf8") : "0";
     writeFileSync(join(daemon.dir, "config.toml"), `${config}\n[api]\nlisten = "127.0.0.1:${port}"\n`);
-    daemon.env = { PATH: process.env.PATH, HOME: daemon.dir, INTERCOM_CONFIG: join(daemon.dir, "config.toml"), INTERCOM_STATE_DIR: join(daemon.dir, "state") };
-    daemon.child = spawn(join(binaries, "intercom"), ["serve", ...(demo ? ["--demo"] : [])], { env: daemon.env, cwd: daemon.workspace, stdio: ["ignore", "ignore", "pipe"] });
+    daemon.env = {
+      PATH: process.env.PATH,
+      HOME: daemon.dir,
+      INTERCOM_CONFIG: join(daemon.dir, "config.toml"),
+      INTERCOM_STATE_DIR: join(daemon.dir, "state"),
+    };
+    daemon.child = spawn(join(binaries, "intercom"), ["serve", ...(demo ? ["--demo"] : [])], {
+      env: daemon.env,
+      cwd: daemon.workspace,
+      stdio: ["ignore", "ignore", "pipe"],
+    });
     daemon.log = "";
     daemon.child.stderr.on("data", (piece) => (daemon.log += piece));
     await until("the daemon", () => {
@@ -54,7 +63,11 @@ export class Daemon {
   }
 
   async cli(...args) {
-    const { stdout } = await run(join(binaries, "intercom"), args, { env: this.env, cwd: this.workspace, maxBuffer: 1 << 26 });
+    const { stdout } = await run(join(binaries, "intercom"), args, {
+      env: this.env,
+      cwd: this.workspace,
+      maxBuffer: 1 << 26,
+    });
     return stdout.trim();
   }
 
@@ -84,7 +97,8 @@ export class Daemon {
 }
 
 export const browser = await puppeteer.launch({
-  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", headless: true,
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  headless: true,
   args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb", "--hide-scrollbars"],
 });
 
@@ -132,12 +146,22 @@ export async function go(page, hash, selector = "main .page") {
 /** The button with these words, inside of what the selector finds. */
 export async function press(page, words, inside = "body") {
   const handle = await page.waitForFunction(
-    (wanted, where) => [...document.querySelectorAll(`${where} button, ${where} a`)].find((each) => each.textContent.trim() === wanted && each.offsetParent !== null),
-    {}, words, inside,
+    (wanted, where) =>
+      [...document.querySelectorAll(`${where} button, ${where} a`)].find(
+        (each) => each.textContent.trim() === wanted && each.offsetParent !== null,
+      ),
+    {},
+    words,
+    inside,
   );
   await handle.click();
 }
 
 export const text = (page, selector) => page.$eval(selector, (element) => element.textContent);
 export const waitText = (page, selector, wanted) =>
-  page.waitForFunction((where, words) => [...document.querySelectorAll(where)].some((each) => each.textContent.includes(words)), {}, selector, wanted);
+  page.waitForFunction(
+    (where, words) => [...document.querySelectorAll(where)].some((each) => each.textContent.includes(words)),
+    {},
+    selector,
+    wanted,
+  );

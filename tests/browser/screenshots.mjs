@@ -62,28 +62,69 @@ const done = "completed";
 agent("checkout-total", "claude", [
   "status:Reading `src/cart.rs`. The total ignores the **count** of each item.",
   "status:Two things are wrong:\n\n1. `total` adds prices without counts\n2. a discount larger than the sum *wraps around*\n\nI fix both and add a test.",
-  plan(["Find the bug", done], ["Fix the total", "in_progress"], ["Add a test", "pending"], ["Run the tests", "pending"]),
-  clearance(1, { title: "Edit src/cart.rs", description: "Counts every item, and a discount never goes below zero.", file_path: "src/cart.rs", diff: DIFF, risk_level: "medium" }),
-  "answer:1", "serve",
+  plan(
+    ["Find the bug", done],
+    ["Fix the total", "in_progress"],
+    ["Add a test", "pending"],
+    ["Run the tests", "pending"],
+  ),
+  clearance(1, {
+    title: "Edit src/cart.rs",
+    description: "Counts every item, and a discount never goes below zero.",
+    file_path: "src/cart.rs",
+    diff: DIFF,
+    risk_level: "medium",
+  }),
+  "answer:1",
+  "serve",
 ]);
 agent("release-0.9", "codex", [
   plan(["Changelog", done], ["Tag", done], ["Push", "in_progress"]),
-  clearance(1, { title: "Push the release branch", description: "Publishes `v0.9.0` to the team's remote.", command: "git push --force origin release/0.9", risk_level: "high" }),
-  "answer:1", "serve",
+  clearance(1, {
+    title: "Push the release branch",
+    description: "Publishes `v0.9.0` to the team's remote.",
+    command: "git push --force origin release/0.9",
+    risk_level: "high",
+  }),
+  "answer:1",
+  "serve",
 ]);
-agent("docs-sweep", "gemini", [plan(["Collect pages", done], ["Fix links", done], ["Spelling", "in_progress"], ["Build", "pending"]), "status:Checked 41 of 60 pages.", "serve"]);
-agent("flaky-login-test", "claude", ["status:Running the login test 200 times.", plan(["Reproduce", "in_progress"], ["Bisect", "pending"]), "serve"]);
-agent("upgrade-tokio", "opencode", ["question:1:tokio 2 is out. Shall I move to it, or stay with the latest 1.x?", "serve"]);
-agent("tidy-imports", "codex", ["status:Sorted 212 imports.", clearance(1, { title: "Format all files", command: "cargo fmt --all", risk_level: "low" }), "answer:1", "status:Done.", "exit:0"]);
+agent("docs-sweep", "gemini", [
+  plan(["Collect pages", done], ["Fix links", done], ["Spelling", "in_progress"], ["Build", "pending"]),
+  "status:Checked 41 of 60 pages.",
+  "serve",
+]);
+agent("flaky-login-test", "claude", [
+  "status:Running the login test 200 times.",
+  plan(["Reproduce", "in_progress"], ["Bisect", "pending"]),
+  "serve",
+]);
+agent("upgrade-tokio", "opencode", [
+  "question:1:tokio 2 is out. Shall I move to it, or stay with the latest 1.x?",
+  "serve",
+]);
+agent("tidy-imports", "codex", [
+  "status:Sorted 212 imports.",
+  clearance(1, { title: "Format all files", command: "cargo fmt --all", risk_level: "low" }),
+  "answer:1",
+  "status:Done.",
+  "exit:0",
+]);
 
 const program = "/tmp/work/bin/agent";
 mkdirSync("/tmp/work/bin", { recursive: true });
 copyFileSync(fixture, program);
 const toml = (name, { steps }) => `[agents.${name}]\ncommand = "${program}"\nargs = ${JSON.stringify(steps)}\n`;
-const names = profiles.map(({ agent: kind }, n) => (profiles.findIndex((each) => each.agent === kind) === n ? kind : `${kind}-${n}`));
-const daemon = await Daemon.start({ config: RULES + profiles.map((each, n) => toml(names[n], each)).join("\n"), workspace: "/tmp/work/shop" });
+const names = profiles.map(({ agent: kind }, n) =>
+  profiles.findIndex((each) => each.agent === kind) === n ? kind : `${kind}-${n}`,
+);
+const daemon = await Daemon.start({
+  config: RULES + profiles.map((each, n) => toml(names[n], each)).join("\n"),
+  workspace: "/tmp/work/shop",
+});
 const ids = {};
-for (const [n, { name }] of profiles.entries()) ids[name] = await daemon.cli("run", "--agent", names[n], "--name", name, "--workspace", daemon.workspace);
+for (const [n, { name }] of profiles.entries())
+  ids[name] = await daemon.cli("run", "--agent", names[n], "--name", name, "--workspace", daemon.workspace);
 const [checkout, finished] = [ids["checkout-total"], ids["tidy-imports"]];
 await until("the clearances", async () => (await daemon.json("clearances")).items.length >= 3);
 // Somebody takes a moment to decide.
@@ -99,9 +140,23 @@ async function shoot(person, name) {
   shots.push(name);
 }
 
-const PAGES = [["fleet", "#/"], ["session", `#/s/${checkout}`], ["clearances", "#/clearances"], ["policy", "#/policy"], ["audit", "#/audit"], ["charts", "#/charts"], ["settings", "#/settings"]];
+const PAGES = [
+  ["fleet", "#/"],
+  ["session", `#/s/${checkout}`],
+  ["clearances", "#/clearances"],
+  ["policy", "#/policy"],
+  ["audit", "#/audit"],
+  ["charts", "#/charts"],
+  ["settings", "#/settings"],
+];
 const wanted = process.env.SHOTS ? new Set(process.env.SHOTS.split(",")) : null;
-for (const [kind, options] of [["light", {}], ["dark", { dark: true }], ["phone", { width: 360, height: 740 }], ["phone-dark", { width: 360, height: 740, dark: true }], ["wide", { width: 1920, height: 1080 }]]) {
+for (const [kind, options] of [
+  ["light", {}],
+  ["dark", { dark: true }],
+  ["phone", { width: 360, height: 740 }],
+  ["phone-dark", { width: 360, height: 740, dark: true }],
+  ["wide", { width: 1920, height: 1080 }],
+]) {
   const pages = PAGES.filter(([name]) => (wanted ? wanted.has(`${name}-${kind}`) : true));
   if (!pages.length) continue;
   const person = await signedIn(daemon, options);

@@ -21,20 +21,41 @@ const DIFF = `--- a/src/due.rs
 
 test("files, hunks and line numbers", () => {
   const files = parse(DIFF);
-  assert.deepEqual(files.map((file) => [file.path, file.hunks.length]), [["src/due.rs", 1], ["b.txt", 1]]);
+  assert.deepEqual(
+    files.map((file) => [file.path, file.hunks.length]),
+    [
+      ["src/due.rs", 1],
+      ["b.txt", 1],
+    ],
+  );
   const { head, lines } = files[0].hunks[0];
   assert.equal(head, "impl Ord for Task {");
-  assert.deepEqual(lines.map((line) => [line.sign, line.old, line.new]), [[" ", 12, 12], ["-", 13, null], ["+", null, 13], [" ", 14, 14], [" ", 15, 15]]);
+  assert.deepEqual(
+    lines.map((line) => [line.sign, line.old, line.new]),
+    [
+      [" ", 12, 12],
+      ["-", 13, null],
+      ["+", null, 13],
+      [" ", 14, 14],
+      [" ", 15, 15],
+    ],
+  );
   assert.deepEqual(size(files), { added: 1, removed: 2 });
 });
 
 test("a removed line that looks like a header is a line", () => {
   const [file] = parse("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a\n+++ b\n same\n");
-  assert.deepEqual(file.hunks[0].lines.map((line) => line.sign + line.text), ["--- a", "+++ b", " same"].map((text) => text));
+  assert.deepEqual(
+    file.hunks[0].lines.map((line) => line.sign + line.text),
+    ["--- a", "+++ b", " same"].map((text) => text),
+  );
 });
 
 test("what is no diff is shown all the same", () => {
-  assert.deepEqual(parse("+a")[0].hunks[0].lines.map((line) => line.sign + line.text), ["+a"]);
+  assert.deepEqual(
+    parse("+a")[0].hunks[0].lines.map((line) => line.sign + line.text),
+    ["+a"],
+  );
   assert.equal(parse("just words\nand more")[0].hunks[0].lines.length, 2);
   assert.match(parse("+a\u202eb")[0].hunks[0].lines[0].text, /<U\+202E>/);
 });
@@ -43,37 +64,70 @@ test("words that changed are marked, and nothing is lost", () => {
   const [left, right] = words("other.due.cmp(&self.due)", "self.due.cmp(&other.due)");
   assert.equal(left.map((part) => part.text).join(""), "other.due.cmp(&self.due)");
   assert.equal(right.map((part) => part.text).join(""), "self.due.cmp(&other.due)");
-  assert.deepEqual(left.filter((part) => part.changed).map((part) => part.text), ["other", "self"]);
-  assert.ok(words("abc", "xyz").flat().every((part) => !part.changed), "lines with nothing in common are not marked");
+  assert.deepEqual(
+    left.filter((part) => part.changed).map((part) => part.text),
+    ["other", "self"],
+  );
+  assert.ok(
+    words("abc", "xyz")
+      .flat()
+      .every((part) => !part.changed),
+    "lines with nothing in common are not marked",
+  );
 });
 
 test("a removed line stands beside the one that replaces it", () => {
   const [{ hunks }] = parse("@@ -1,3 +1,2 @@\n-let a = one();\n-b two\n+let a = three();\n c\n");
   const pairs = rows(hunks[0].lines).map(({ left, right }) => [left?.text ?? null, right?.text ?? null]);
-  assert.deepEqual(pairs, [["let a = one();", "let a = three();"], ["b two", null], ["c", "c"]]);
+  assert.deepEqual(pairs, [
+    ["let a = one();", "let a = three();"],
+    ["b two", null],
+    ["c", "c"],
+  ]);
 });
 
 const fold = (...events) => {
   const line = timeline();
-  events.forEach(([kind, data], n) => add(line, { seq: n + 1, session: "ses_a", at: "2026-01-01T00:00:00Z", kind, data }));
+  events.forEach(([kind, data], n) =>
+    add(line, { seq: n + 1, session: "ses_a", at: "2026-01-01T00:00:00Z", kind, data }),
+  );
   return line.items;
 };
 const update = (update) => ["update", { sessionId: "s", update }];
-const chunk = (text, sessionUpdate = "agent_message_chunk") => update({ sessionUpdate, content: { type: "text", text } });
+const chunk = (text, sessionUpdate = "agent_message_chunk") =>
+  update({ sessionUpdate, content: { type: "text", text } });
 
 test("chunks of a message are one message", () => {
   const items = fold(chunk("Hel"), chunk("lo"), chunk("hm", "agent_thought_chunk"), chunk("again"));
-  assert.deepEqual(items.map((item) => [item.type, item.text]), [["message", "Hello"], ["thought", "hm"], ["message", "again"]]);
+  assert.deepEqual(
+    items.map((item) => [item.type, item.text]),
+    [
+      ["message", "Hello"],
+      ["thought", "hm"],
+      ["message", "again"],
+    ],
+  );
 });
 
 test("a tool call is one item from its start to its end", () => {
   const call = (more) => update({ sessionUpdate: "tool_call", toolCallId: "t", ...more });
-  const items = fold(call({ title: "cargo test", kind: "execute" }), ["status", { message: "x" }], update({ sessionUpdate: "tool_call_update", toolCallId: "t", status: "completed" }));
-  assert.deepEqual([items.length, items[0].title, items[0].status, items[0].version], [2, "cargo test", "completed", 1]);
+  const items = fold(
+    call({ title: "cargo test", kind: "execute" }),
+    ["status", { message: "x" }],
+    update({ sessionUpdate: "tool_call_update", toolCallId: "t", status: "completed" }),
+  );
+  assert.deepEqual(
+    [items.length, items[0].title, items[0].status, items[0].version],
+    [2, "cargo test", "completed", 1],
+  );
 });
 
 test("a clearance is one item, with its outcome", () => {
-  const items = fold(["clearance.requested", { clearance: "clr_1", title: "May I?", risk: "low" }], ["clearance.decided", { clearance: "clr_1", status: "denied", by: "ana", reason: "no" }], ["clearance.delivered", { clearance: "clr_1" }]);
+  const items = fold(
+    ["clearance.requested", { clearance: "clr_1", title: "May I?", risk: "low" }],
+    ["clearance.decided", { clearance: "clr_1", status: "denied", by: "ana", reason: "no" }],
+    ["clearance.delivered", { clearance: "clr_1" }],
+  );
   assert.deepEqual([items.length, items[0].state, items[0].data.by, items[0].events.length], [1, "denied", "ana", 3]);
 });
 
@@ -85,9 +139,22 @@ test("a plan grows while nothing is said, and is not repeated", () => {
 });
 
 test("nothing that an agent sends breaks the timeline", () => {
-  for (const odd of [null, 1, "x", [], {}, { update: null }, { update: {} }, { update: { sessionUpdate: 7 } }, { update: { sessionUpdate: "plan", entries: 1 } }, { update: { sessionUpdate: "tool_call" } }, { update: { sessionUpdate: "agent_message_chunk", content: 1 } }]) {
+  for (const odd of [
+    null,
+    1,
+    "x",
+    [],
+    {},
+    { update: null },
+    { update: {} },
+    { update: { sessionUpdate: 7 } },
+    { update: { sessionUpdate: "plan", entries: 1 } },
+    { update: { sessionUpdate: "tool_call" } },
+    { update: { sessionUpdate: "agent_message_chunk", content: 1 } },
+  ]) {
     for (const kind of ["update", "status", "heartbeat", "unknown", "made.up"]) {
-      for (const item of fold([kind, odd])) if (item.type === "fact") assert.equal(typeof sentence(item.events[0]).text, "string");
+      for (const item of fold([kind, odd]))
+        if (item.type === "fact") assert.equal(typeof sentence(item.events[0]).text, "string");
     }
   }
 });

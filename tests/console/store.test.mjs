@@ -5,8 +5,29 @@ import test from "node:test";
 import * as store from "../../assets/js/store.js";
 
 const at = (second) => `2026-01-01T00:00:${String(second).padStart(2, "0")}.000Z`;
-const session = (id, more = {}) => ({ id, name: null, agent: "demo", protocol: "intercom", workspace: "/w", phase: "working", why: "", created_at: at(0), started_at: at(0), progress: [], standing: null, ...more });
-const clearance = (id, more = {}) => ({ id, session: "ses_a", title: "t", risk: "low", status: "pending", requested_at: at(1), ...more });
+const session = (id, more = {}) => ({
+  id,
+  name: null,
+  agent: "demo",
+  protocol: "intercom",
+  workspace: "/w",
+  phase: "working",
+  why: "",
+  created_at: at(0),
+  started_at: at(0),
+  progress: [],
+  standing: null,
+  ...more,
+});
+const clearance = (id, more = {}) => ({
+  id,
+  session: "ses_a",
+  title: "t",
+  risk: "low",
+  status: "pending",
+  requested_at: at(1),
+  ...more,
+});
 const event = (seq, kind, data = {}, session_ = "ses_a") => ({ seq, session: session_, at: at(seq), kind, data });
 
 function state() {
@@ -40,7 +61,10 @@ test("a decision closes a clearance at once, and a late answer does not open it 
   const now = known.clearances.get("clr_1");
   assert.deepEqual([now.status, now.decided_by], ["approved", "ben"]);
   store.apply(known, event(4, "clearance.undelivered", { clearance: "clr_1", cause: "gone" }));
-  assert.deepEqual([known.clearances.get("clr_1").delivery, known.clearances.get("clr_1").delivery_cause], ["failed", "gone"]);
+  assert.deepEqual(
+    [known.clearances.get("clr_1").delivery, known.clearances.get("clr_1").delivery_cause],
+    ["failed", "gone"],
+  );
   assert.equal(store.waiting(known), 0);
 });
 
@@ -56,17 +80,40 @@ test("what waits comes first, the riskiest before the others", () => {
   assert.deepEqual(ids({ show: "ended" }), ["ses_d"]);
   assert.deepEqual(ids({ show: "all" }).length, 4);
   assert.deepEqual(ids({ search: "SES_C demo" }), ["ses_c"]);
-  assert.deepEqual(store.pendingClearances(known).map((each) => each.id), ["clr_2", "clr_1"]);
+  assert.deepEqual(
+    store.pendingClearances(known).map((each) => each.id),
+    ["clr_2", "clr_1"],
+  );
 });
 
 test("heartbeats are progress", () => {
   const known = state();
-  store.apply(known, event(1, "heartbeat", { progress: [{ label: "a", status: "completed" }, { label: "b", status: "in_progress" }] }));
+  store.apply(
+    known,
+    event(1, "heartbeat", {
+      progress: [
+        { label: "a", status: "completed" },
+        { label: "b", status: "in_progress" },
+      ],
+    }),
+  );
   const { done, of } = store.progress(known.sessions.get("ses_a"));
   assert.deepEqual([done, of], [1, 2]);
   store.apply(known, event(2, "heartbeat", { progress: "nonsense" }));
   store.apply(known, event(3, "heartbeat", null));
   assert.equal(store.progress(known.sessions.get("ses_a")).of, 2);
+});
+
+test("what was settled long ago is forgotten, what waits is not", () => {
+  const known = state();
+  store.putClearance(known, clearance("clr_open"));
+  for (let n = 0; n < 600; n += 1) store.putClearance(known, clearance(`clr_${n}`, { status: "approved" }));
+  store.prune(known);
+  assert.equal(known.clearances.size, 500);
+  assert.deepEqual(
+    [known.clearances.has("clr_open"), known.clearances.has("clr_0"), known.clearances.has("clr_599")],
+    [true, false, true],
+  );
 });
 
 test("roles are in order", () => {

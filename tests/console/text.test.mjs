@@ -22,12 +22,22 @@ test("ordinary text of any language stays", () => {
 
 test("nothing that deceives survives", () => {
   const bad = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/;
-  for (let point = 0; point < 0x3000; point += 1) assert.ok(!bad.test(text.clean(`a${String.fromCodePoint(point)}b`)), point.toString(16));
+  for (let point = 0; point < 0x3000; point += 1)
+    assert.ok(!bad.test(text.clean(`a${String.fromCodePoint(point)}b`)), point.toString(16));
 });
 
 test("only http leads anywhere", () => {
   assert.equal(text.target("https://example.org/a"), "https://example.org/a");
-  for (const bad of ["javascript:alert(1)", "JavaScript:alert(1)", "data:text/html,x", "file:///etc/passwd", " \u0001javascript:alert(1)", "//x", "https://user@evil.example", "nonsense"]) {
+  for (const bad of [
+    "javascript:alert(1)",
+    "JavaScript:alert(1)",
+    "data:text/html,x",
+    "file:///etc/passwd",
+    " \u0001javascript:alert(1)",
+    "//x",
+    "https://user@evil.example",
+    "nonsense",
+  ]) {
     assert.equal(text.target(bad), null, bad);
   }
 });
@@ -39,7 +49,9 @@ test("times and ids are short", () => {
 });
 
 test("Markdown becomes blocks, and markup stays text", () => {
-  const kinds = blocks("# Hi\n\ntext <script>alert(1)</script>\n\n```rust\nfn main() {}\n```\n- a\n  - b\n1. c\n> q\n\n| a | b |\n|---|---|\n| 1 | 2 |\n---").map((block) => block.type);
+  const kinds = blocks(
+    "# Hi\n\ntext <script>alert(1)</script>\n\n```rust\nfn main() {}\n```\n- a\n  - b\n1. c\n> q\n\n| a | b |\n|---|---|\n| 1 | 2 |\n---",
+  ).map((block) => block.type);
   assert.deepEqual(kinds, ["heading", "paragraph", "code", "list", "quote", "table", "rule"]);
   assert.equal(blocks("<img src=x onerror=alert(1)>")[0].text, "<img src=x onerror=alert(1)>");
   assert.deepEqual(blocks("```\nnever closed"), [{ type: "code", language: "", text: "never closed" }]);
@@ -62,8 +74,21 @@ test("a long hostile line is read in no time", () => {
 });
 
 test("colours change no character", () => {
-  for (const line of ['let x = "a\\"b"; // no', "def f(x): # y", "'a' 'b", "x = 0xff + 1.5e3", "SELECT * FROM t -- c", ""]) {
-    for (const language of ["rust", "python", "sql", "js", null]) assert.equal(tokens(line, language).map((token) => token.text).join(""), line);
+  for (const line of [
+    'let x = "a\\"b"; // no',
+    "def f(x): # y",
+    "'a' 'b",
+    "x = 0xff + 1.5e3",
+    "SELECT * FROM t -- c",
+    "",
+  ]) {
+    for (const language of ["rust", "python", "sql", "js", null])
+      assert.equal(
+        tokens(line, language)
+          .map((token) => token.text)
+          .join(""),
+        line,
+      );
   }
   assert.equal(languageOf("src/a.rs"), "rust");
   assert.equal(languageOf("Makefile"), "shell");

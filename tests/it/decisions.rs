@@ -550,7 +550,7 @@ fn what_is_not_there_is_404_and_a_wrong_method_is_405() {
     let session = daemon.run(&["echo"]);
     let session = format!("/api/v1/sessions/{session}");
     for path in [
-        "/",
+        "/nonesuch",
         "/api",
         "/api/v1",
         "/api/v1/",

@@ -8,9 +8,8 @@
 //! A cookie is sent by the browser without being asked, so a write that comes with one must also show that it is from
 //! our own page: see [`guard::own_page`].
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::connect_info::ConnectInfo;
@@ -20,147 +19,26 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use subtle::ConstantTimeEq;
 use tokio_util::sync::CancellationToken;
 
+use super::Api;
 use super::access::{Caller, Peer, audited};
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, ShortList, limit};
 use super::guard;
 use super::tokens::{hash, random_secret};
 use super::view::List;
-use super::{Api, tokens};
 use crate::domain::{Json as Raw, Role, Time, TokenId, WebSession, WebSessionId};
 use crate::store::KnownWebSession;
 
-const CODE_MILLIS: i64 = 10 * 60 * 1000;
-/// Codes that wait to be used; with more, the oldest goes.
-const CODES: usize = 32;
-/// Sessions in all; with more, the one that was not used for longest goes.
-const SESSIONS: usize = 1000;
-const NOTE_EVERY_MILLIS: i64 = 60 * 60 * 1000;
+mod known;
+
+use known::CODE_MILLIS;
+pub(super) use known::Web;
+
 /// As long as browsers keep one; when it really ends is for us to say.
 const COOKIE_SECONDS: u32 = 400 * 24 * 60 * 60;
 const LONGEST_BROWSER: usize = 200;
-
-/// Everything that signs somebody in without a token.
-#[derive(Debug, Default)]
-pub(super) struct Web {
-    /// Where the port is, if there is one.
-    url: std::sync::OnceLock<String>,
-    /// Guards the list for a look or a change.
-    codes: Mutex<Vec<Code>>,
-    /// Looked at for each request, changed with the store.
-    sessions: Mutex<HashMap<WebSessionId, Known>>,
-}
-
-#[derive(Debug)]
-struct Code {
-    hash: Vec<u8>,
-    name: String,
-    role: Role,
-    until: Time,
-}
-
-#[derive(Debug)]
-struct Known {
-    session: WebSession,
-    hash: Vec<u8>,
-    gone: Arc<CancellationToken>,
-    noted_at: Time,
-}
-
-impl Web {
-    pub(super) fn load(sessions: Vec<KnownWebSession>, tokens: &tokens::Tokens) -> Self {
-        let web = Self::default();
-        let now = Time::now();
-        for KnownWebSession { session, hash } in sessions {
-            // What its token let in goes with it.
-            let parent = session.token.map(|id| tokens.get(id, now));
-            if session.is_idle(now) || matches!(parent, Some(None)) {
-                continue;
-            }
-            web.add(session, hash, parent.flatten().map(|(_, gone)| gone).as_deref());
-        }
-        web
-    }
-
-    fn codes(&self) -> MutexGuard<'_, Vec<Code>> {
-        self.codes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, HashMap<WebSessionId, Known>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn mint(&self, name: &str, role: Role, now: Time) -> Result<String, ApiError> {
-        let code = random_secret()?;
-        let until = Time::from_millis(now.millis() + CODE_MILLIS);
-        let mut codes = self.codes();
-        codes.retain(|code| now < code.until);
-        if codes.len() >= CODES {
-            codes.remove(0);
-        }
-        codes.push(Code { hash: hash(&code), name: name.to_owned(), role, until });
-        Ok(code)
-    }
-
-    /// Each opens once.
-    fn redeem(&self, code: &str, now: Time) -> Option<(String, Role)> {
-        let hash = hash(code);
-        let mut codes = self.codes();
-        let at = codes.iter().position(|known| now < known.until && bool::from(known.hash.ct_eq(&hash)))?;
-        let Code { name, role, .. } = codes.remove(at);
-        Some((name, role))
-    }
-
-    fn add(&self, session: WebSession, hash: Vec<u8>, token: Option<&CancellationToken>) {
-        let gone = Arc::new(token.map(CancellationToken::child_token).unwrap_or_default());
-        let noted_at = session.last_used_at;
-        self.sessions().insert(session.id, Known { session, hash, gone, noted_at });
-    }
-
-    fn remove(&self, id: WebSessionId) {
-        if let Some(known) = self.sessions().remove(&id) {
-            known.gone.cancel();
-        }
-    }
-
-    /// The one that was left alone for longest, if there are too many.
-    fn surplus(&self) -> Option<WebSession> {
-        let sessions = self.sessions();
-        let full = sessions.len() >= SESSIONS;
-        let oldest =
-            sessions.values().filter(|_| full).min_by_key(|known| known.session.last_used_at.millis());
-        oldest.map(|known| known.session.clone())
-    }
-
-    fn find(&self, cookie: &str, now: Time) -> Option<(WebSession, Arc<CancellationToken>)> {
-        let (id, secret) = cookie.split_once('.')?;
-        let id: WebSessionId = id.parse().ok()?;
-        let mut sessions = self.sessions();
-        let known = sessions.get_mut(&id)?;
-        let right = bool::from(hash(secret).ct_eq(&known.hash));
-        if !right || known.session.is_idle(now) || known.gone.is_cancelled() {
-            return None;
-        }
-        known.session.last_used_at = now;
-        Some((known.session.clone(), Arc::clone(&known.gone)))
-    }
-
-    /// Whether this use is to be written down.
-    fn is_news(&self, id: WebSessionId, from: &str, now: Time) -> bool {
-        let mut sessions = self.sessions();
-        let Some(known) = sessions.get_mut(&id) else { return false };
-        let age = now.millis().saturating_sub(known.noted_at.millis());
-        if age < NOTE_EVERY_MILLIS && known.session.last_used_from == from {
-            return false;
-        }
-        known.noted_at = now;
-        from.clone_into(&mut known.session.last_used_from);
-        true
-    }
-}
 
 /// Cookies do not know ports: two daemons of one machine would sign each other out.
 fn cookie_name(local: SocketAddr, tls: bool) -> String {
@@ -435,20 +313,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_opens_once_and_not_after_ten_minutes() {
-        let web = Web::default();
-        let at = Time::from_millis;
-        let code = web.mint("ana", Role::Admin, at(0)).unwrap();
-        assert!(web.redeem("x", at(1)).is_none());
-        assert_eq!(web.redeem(&code, at(1)), Some(("ana".to_owned(), Role::Admin)));
-        assert!(web.redeem(&code, at(2)).is_none());
-        let code = web.mint("ana", Role::Admin, at(0)).unwrap();
-        assert!(web.redeem(&code, at(CODE_MILLIS)).is_none());
-        let first = web.mint("ana", Role::Admin, at(0)).unwrap();
-        for _ in 0..CODES {
-            web.mint("ben", Role::Viewer, at(0)).unwrap();
-        }
-        assert!(web.redeem(&first, at(1)).is_none(), "there is a bound");
+    fn under_tls_a_cookie_is_for_this_host_and_this_way_only() {
+        let local = "127.0.0.1:7411".parse().unwrap();
+        assert_eq!(cookie_name(local, false), "intercom_7411");
+        let set = set_cookie(&cookie_name(local, true), "x", true, 1);
+        assert_eq!(set, "__Host-intercom_7411=x; Path=/; Max-Age=1; HttpOnly; SameSite=Strict; Secure");
     }
 
     #[test]
@@ -459,27 +328,5 @@ mod tests {
         assert_eq!(cookie(&headers, "intercom_7411"), Some("x.y"));
         assert_eq!(cookie(&headers, "intercom_80"), Some("z"));
         assert_eq!(cookie(&headers, "intercom_741"), None);
-    }
-
-    #[test]
-    fn a_session_that_was_left_alone_for_a_month_lets_nobody_in() {
-        let web = Web::default();
-        let session = WebSession {
-            id: WebSessionId::mint(),
-            name: "ana".to_owned(),
-            role: Role::Viewer,
-            token: None,
-            created_at: Time::from_millis(0),
-            last_used_at: Time::from_millis(0),
-            last_used_from: "127.0.0.1".to_owned(),
-            browser: None,
-        };
-        let shown = format!("{}.secret", session.id);
-        web.add(session, hash("secret"), None);
-        let day = 24 * 60 * 60 * 1000;
-        assert!(web.find(&format!("{shown}x"), Time::from_millis(day)).is_none());
-        assert!(web.find(&shown, Time::from_millis(29 * day)).is_some());
-        assert!(web.find(&shown, Time::from_millis(58 * day)).is_some(), "using it keeps it");
-        assert!(web.find(&shown, Time::from_millis(89 * day)).is_none());
     }
 }
