@@ -35,6 +35,36 @@ export function add(line, event) {
   return put(line, event, { type: "fact", kind });
 }
 
+/**
+ * Puts what came before in front, without looking at all of it again: only what began there and went on here is joined.
+ * The same as if all had been added in order, but for plans that are repeated across the seam.
+ */
+export function prepend(line, events) {
+  const before = timeline();
+  for (const event of events) add(before, event);
+  const [end, begin] = [before.last, line.items[0]];
+  if (end?.chunk && begin?.chunk && end.type === begin.type && before.items[before.items.length - 1] === end) {
+    grow(end, begin.events[0], { text: end.text + begin.text });
+    end.events.push(...begin.events.slice(1));
+    line.items.shift();
+    if (line.last === begin) line.last = end;
+  }
+  const moved = new Set();
+  for (const [key, item] of line.byKey) {
+    if (before.byKey.has(key)) {
+      for (const event of item.events) add(before, event);
+      moved.add(item);
+    } else before.byKey.set(key, item);
+  }
+  const rest = moved.size ? line.items.filter((item) => !moved.has(item)) : line.items;
+  line.items = before.items.concat(rest);
+  line.byKey = before.byKey;
+  line.plan ??= before.plan;
+  line.last = rest.length ? line.last : before.last;
+  if (moved.has(line.last)) line.last = line.items[line.items.length - 1];
+  return line;
+}
+
 function put(line, event, more, key = null) {
   const item = { seq: event.seq, at: event.at, events: [event], version: 0, ...more };
   line.items.push(item);

@@ -3,14 +3,14 @@
 import * as api from "./api.js";
 import { h, button, ask, toast } from "./dom.js";
 import { on, state } from "./live.js";
-import { add, sentence, timeline } from "./fold.js";
+import { add, prepend, sentence, timeline } from "./fold.js";
 import { virtual } from "./virtual.js";
 import { clean, cleanBlock, clock, cut, short } from "./text.js";
 import { render as renderMarkdown } from "./markdown.js";
 import { badge, fate } from "./card.js";
 
 /** Events of one page; the API gives up to a thousand. */
-const PAGE = 500;
+const PAGE = 1000;
 const FOLDED = 4000;
 
 export function checklist(steps) {
@@ -201,9 +201,9 @@ function make(item) {
 
 /** `onChange` is told what is folded so far. */
 export function log(session, onChange = () => {}) {
-  let line = timeline();
-  let events = [];
-  let oldest = Number.MAX_SAFE_INTEGER;
+  const line = timeline();
+  // What we have, from the first to the last.
+  let [oldest, newest] = [Number.MAX_SAFE_INTEGER, 0];
   let [loading, whole] = [false, false];
   const trouble = h("p", { class: "trouble", hidden: true });
   const list = virtual({
@@ -217,12 +217,6 @@ export function log(session, onChange = () => {}) {
   jump.hidden = true;
   const element = h("div", { class: "log" }, trouble, list.element, jump);
 
-  /** Of what came before, anew: an item may have begun further up. */
-  function refold() {
-    line = timeline();
-    for (const event of events) add(line, event);
-  }
-
   async function older() {
     if (loading || whole) return;
     loading = true;
@@ -230,10 +224,13 @@ export function log(session, onChange = () => {}) {
       const page = await api.get(`/events?session=${session}&before=${oldest}&limit=${PAGE}`);
       whole = page.items.length === 0;
       if (!whole) {
-        oldest = page.items[0].seq;
-        const newest = events.length ? events[0].seq : Infinity;
-        events = [...page.items.filter((event) => event.seq < newest), ...events];
-        refold();
+        // Some of it may have come over the stream while we asked.
+        const fresh = page.items.filter((event) => event.seq < oldest);
+        if (fresh.length) {
+          newest = Math.max(newest, fresh[fresh.length - 1].seq);
+          oldest = fresh[0].seq;
+          prepend(line, fresh);
+        }
       }
       trouble.hidden = true;
       onChange(line);
@@ -247,11 +244,11 @@ export function log(session, onChange = () => {}) {
   }
 
   const off = on("events", (fresh) => {
-    const newest = events.length ? events[events.length - 1].seq : 0;
     const mine = fresh.filter((event) => event.session === session && event.seq > newest);
     if (!mine.length) return;
     for (const event of mine) {
-      events.push(event);
+      newest = event.seq;
+      oldest = Math.min(oldest, event.seq);
       add(line, event);
     }
     onChange(line);

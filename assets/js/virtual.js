@@ -4,12 +4,13 @@ import { h } from "./dom.js";
 
 const GUESS = 44;
 const AROUND = 600;
+/** Kept with the item itself: looking up a hundred thousand heights for each picture would be felt. */
+const HEIGHT = Symbol("height");
 
 /** `items()` in order, `key(item)`, `make(item) → {element, update(item)}`. */
 export function virtual({ items, key, make, label, onTop }) {
   const runway = h("div", { class: "runway" });
   const scroller = h("div", { class: "timeline", role: "feed", "aria-label": label, tabindex: "0" }, runway);
-  const heights = new Map();
   const drawn = new Map();
   let offsets = new Float64Array(1);
   let stick = true;
@@ -17,23 +18,31 @@ export function virtual({ items, key, make, label, onTop }) {
     let moved = false;
     for (const { target } of entries) {
       const height = target.offsetHeight;
-      if (height && heights.get(target.itemKey) !== height) {
-        heights.set(target.itemKey, height);
+      if (height && target.item[HEIGHT] !== height) {
+        target.item[HEIGHT] = height;
         moved = true;
       }
     }
-    if (moved) draw();
+    if (!moved) return;
+    stale = true;
+    draw();
   });
 
+  // What the offsets are of, and whether a height has changed since.
+  let placed = { list: [], length: 0 };
+  let stale = false;
   function place(list) {
+    if (!stale && placed.list === list && placed.length === list.length) return offsets[list.length];
+    stale = false;
+    placed = { list, length: list.length };
     if (offsets.length < list.length + 1) offsets = new Float64Array(Math.ceil((list.length + 1) * 1.5));
-    for (let n = 0; n < list.length; n += 1) offsets[n + 1] = offsets[n] + (heights.get(key(list[n])) ?? GUESS);
+    for (let n = 0; n < list.length; n += 1) offsets[n + 1] = offsets[n] + (list[n][HEIGHT] ?? GUESS);
     return offsets[list.length];
   }
 
   /** The first item that ends below this. */
-  function find(list, y) {
-    let [low, high] = [0, list.length];
+  function find(y) {
+    let [low, high] = [0, placed.length];
     while (low < high) {
       const middle = (low + high) >> 1;
       if (offsets[middle + 1] <= y) low = middle + 1;
@@ -50,11 +59,11 @@ export function virtual({ items, key, make, label, onTop }) {
     if (Math.abs(top - put) < 1) return;
     put = top;
     stick = top + scroller.clientHeight >= scroller.scrollHeight - 24;
-    remember(items());
+    remember();
   }
-  function remember(list) {
-    const at = Math.min(find(list, put), list.length - 1);
-    anchor = at >= 0 ? { index: at, key: key(list[at]), offset: put - offsets[at] } : null;
+  function remember() {
+    const at = Math.min(find(put), placed.length - 1);
+    anchor = at >= 0 ? { index: at, key: key(placed.list[at]), offset: put - offsets[at] } : null;
   }
 
   function draw() {
@@ -71,7 +80,7 @@ export function virtual({ items, key, make, label, onTop }) {
       if (index >= 0) scroller.scrollTop = offsets[index] + anchor.offset;
     }
     const top = scroller.scrollTop;
-    const [first, last] = [find(list, top - AROUND), Math.min(list.length, find(list, top + view + AROUND) + 1)];
+    const [first, last] = [find(top - AROUND), Math.min(list.length, find(top + view + AROUND) + 1)];
     const wanted = new Set();
     for (let n = first; n < last; n += 1) {
       const item = list[n];
@@ -80,15 +89,16 @@ export function virtual({ items, key, make, label, onTop }) {
       let entry = drawn.get(id);
       if (!entry) {
         entry = make(item);
-        entry.element.itemKey = id;
         entry.version = item.version;
         drawn.set(id, entry);
+        entry.element.item = item;
         runway.append(entry.element);
         observer.observe(entry.element);
       } else if (entry.version !== item.version) {
         entry.version = item.version;
         entry.update?.(item);
       }
+      entry.element.item = item;
       entry.element.style.transform = `translateY(${offsets[n]}px)`;
       entry.element.setAttribute("aria-posinset", n + 1);
       entry.element.setAttribute("aria-setsize", list.length);
@@ -100,7 +110,7 @@ export function virtual({ items, key, make, label, onTop }) {
       drawn.delete(id);
     }
     put = top;
-    remember(list);
+    remember();
     if (top < AROUND) onTop?.();
   }
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { parse, rows, size, words } from "../../assets/js/diff.js";
-import { add, sentence, timeline } from "../../assets/js/fold.js";
+import { add, prepend, sentence, timeline } from "../../assets/js/fold.js";
 
 const DIFF = `--- a/src/due.rs
 +++ b/src/due.rs
@@ -136,6 +136,35 @@ test("a plan grows while nothing is said, and is not repeated", () => {
   assert.equal(fold(beat(false), beat(true)).length, 1);
   assert.equal(fold(beat(false), ["status", { message: "x" }], beat(false)).length, 2);
   assert.equal(fold(["heartbeat", {}], ["heartbeat", { progress: [] }]).length, 0);
+});
+
+test("what came before is put in front as if it had been there", () => {
+  const events = [
+    chunk("one "),
+    chunk("two "),
+    ["clearance.requested", { clearance: "clr_1", title: "May I?" }],
+    update({ sessionUpdate: "tool_call", toolCallId: "t", title: "make" }),
+    chunk("three "),
+    chunk("four "),
+    ["status", { message: "x" }],
+    ["clearance.decided", { clearance: "clr_1", status: "approved", by: "ana" }],
+    update({ sessionUpdate: "tool_call_update", toolCallId: "t", status: "completed" }),
+    ["question.asked", { question: "qst_1", text: "How?" }],
+    chunk("five"),
+  ].map(([kind, data], n) => ({ seq: n + 1, session: "ses_a", at: "2026-01-01T00:00:00Z", kind, data }));
+  const seen = (line) =>
+    line.items.map(({ seq, type, text, status, state, events }) => [seq, type, text, status, state, events.length]);
+  const whole = timeline();
+  for (const event of events) add(whole, event);
+  for (let cut = 0; cut <= events.length; cut += 1) {
+    for (let middle = 0; middle <= cut; middle += 1) {
+      const line = timeline();
+      for (const event of events.slice(cut)) add(line, event);
+      prepend(line, events.slice(middle, cut));
+      prepend(line, events.slice(0, middle));
+      assert.deepEqual(seen(line), seen(whole), `cut at ${middle} and ${cut}`);
+    }
+  }
 });
 
 test("nothing that an agent sends breaks the timeline", () => {
