@@ -14,6 +14,8 @@ pub fn init() {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // It would complain on stderr that stderr cannot be written to, as on a full disk, and panic when that fails, too.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
     builder.try_init().ok(); // a test may have set one up before
