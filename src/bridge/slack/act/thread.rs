@@ -102,14 +102,26 @@ impl Actor {
                 }
                 Err(words) => Err(words),
             },
-            Word::Approve { which } => the(&clearances, which.as_deref())
-                .map(|clearance| decision(clearance, &json!({ "decision": "approve" }))),
-            Word::Deny { which, reason } => the(&clearances, which.as_deref())
-                .map(|clearance| decision(clearance, &json!({ "decision": "deny", "reason": reason }))),
-            Word::Continue => {
-                one(&questions).map(|question| answer(question, json!({ "decision": "continue" })))
-            }
-            Word::Refine(how) => one(&questions)
+            Word::Approve { which } => match the(&clearances, which.as_deref()) {
+                Ok(clearance) if which.is_none() && !self.was_seen(&clearance.id, said).await? => {
+                    Err(unseen(&clearance.id, "approve"))
+                }
+                found => found.map(|clearance| decision(clearance, &json!({ "decision": "approve" }))),
+            },
+            Word::Deny { which, reason } => match the(&clearances, which.as_deref()) {
+                Ok(clearance) if which.is_none() && !self.was_seen(&clearance.id, said).await? => {
+                    Err(unseen(&clearance.id, "deny"))
+                }
+                found => found
+                    .map(|clearance| decision(clearance, &json!({ "decision": "deny", "reason": reason }))),
+            },
+            Word::Continue => self
+                .the_seen(&questions, said)
+                .await?
+                .map(|question| answer(question, json!({ "decision": "continue" }))),
+            Word::Refine(how) => self
+                .the_seen(&questions, said)
+                .await?
                 .map(|question| answer(question, json!({ "decision": "refine", "instruction": how }))),
             Word::Stop => Ok(session("stop", json!({}))),
             Word::Interrupt => Ok(session("interrupt", json!({}))),
@@ -124,6 +136,25 @@ impl Actor {
             Err(words) => self.say(desk, words).await,
         }
         Ok(())
+    }
+
+    /// Whether its card was there when this was said. A word can be long on its way; what came since cannot be meant.
+    async fn was_seen(&self, id: &str, said: &Said) -> Result<bool, Again> {
+        let card = self.0.store.slack_message(id.to_owned()).await.map_err(|_| Again)?;
+        Ok(card.and_then(|card| card.ts).is_some_and(|ts| moment(&ts) <= moment(&said.ts)))
+    }
+
+    async fn the_seen<'a>(
+        &self,
+        questions: &'a [Question],
+        said: &Said,
+    ) -> Result<Result<&'a Question, Words>, Again> {
+        Ok(match one(questions) {
+            Ok(question) if !self.was_seen(&question.id, said).await? => Err(Words::new(
+                "This question came after what you wrote, so nothing was done: use its buttons.",
+            )),
+            found => found,
+        })
     }
 
     async fn prompt(
@@ -206,6 +237,17 @@ fn the<'a>(pending: &'a [Clearance], which: Option<&str>) -> Result<&'a Clearanc
                 .and(Words::join(each, "\n")))
         }
     }
+}
+
+/// `1700000000.000100` as numbers.
+fn moment(ts: &str) -> (u64, u64) {
+    let (seconds, rest) = ts.split_once('.').unwrap_or((ts, ""));
+    (seconds.parse().unwrap_or(0), rest.parse().unwrap_or(0))
+}
+
+fn unseen(id: &str, verb: &str) -> Words {
+    Words::new("What waits here came after what you wrote, so nothing was done. Once you have read it: ")
+        .and(Words::said(&format!("{verb} {id}")).code())
 }
 
 fn one(pending: &[Question]) -> Result<&Question, Words> {
