@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 mod click;
 mod form;
@@ -25,6 +25,8 @@ use crate::store::{SlackWant, Store};
 
 /// A private answer is worth this many attempts; it is kept nowhere.
 const TRIES: usize = 4;
+/// So many are given at the same time; while Slack hangs, what is beyond that is not said.
+const ASIDES: usize = 256;
 const FIRST_WAIT: Duration = Duration::from_millis(300);
 /// A stranger who talks in a thread is told once in a while.
 const TOLD_FOR: Duration = Duration::from_mins(10);
@@ -50,6 +52,8 @@ struct Inner {
     told: Mutex<HashMap<String, Instant>>,
     /// Who has looked at their home lately; likewise.
     homes: Mutex<HashMap<String, Instant>>,
+    /// Private answers and forms that are on their way.
+    asides: Arc<Semaphore>,
 }
 
 /// Where a private answer goes.
@@ -75,8 +79,8 @@ impl Desk {
 
 impl Actor {
     pub(super) fn new(seat: Seat, store: Store, web: Arc<Web>, outbox: Arc<Notify>) -> Self {
-        let (told, homes) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { seat, store, web, outbox, told, homes }))
+        let (told, homes, asides) = (Mutex::default(), Mutex::default(), Arc::new(Semaphore::new(ASIDES)));
+        Self(Arc::new(Inner { seat, store, web, outbox, told, homes, asides }))
     }
 
     fn seat(&self) -> &Seat {
@@ -191,9 +195,27 @@ impl Actor {
         self.tell(desk, &card::note("answer", words)).await;
     }
 
-    /// To this person only. A few attempts, and then it is not said: what was done is in the thread anyway.
+    /// To this person only, and nobody waits for it: not those who act in the same thread.
+    #[expect(clippy::unused_async, reason = "it belongs to what is awaited")]
     async fn tell(&self, desk: &Desk, message: &Message) {
-        let mut body = json!(message);
+        let (this, desk, body) = (self.clone(), desk.clone(), json!(message));
+        self.aside(async move { this.tell_now(&desk, body).await });
+    }
+
+    /// Does something that changes nothing here. With too much of it on the way, it is not done.
+    fn aside(&self, what: impl Future<Output = ()> + Send + 'static) {
+        let Ok(permit) = Arc::clone(&self.0.asides).try_acquire_owned() else {
+            tracing::warn!("too many private answers are on their way: one is not given");
+            return;
+        };
+        tokio::spawn(async move {
+            what.await;
+            drop(permit);
+        });
+    }
+
+    /// A few attempts, and then it is not said: what was done is in the thread anyway.
+    async fn tell_now(&self, desk: &Desk, mut body: Value) {
         let mut wait = FIRST_WAIT;
         let mut url = desk.url.clone();
         for _ in 0..TRIES {
@@ -288,12 +310,16 @@ impl Actor {
     }
 
     /// A form; if it does not open, what to type instead.
+    #[expect(clippy::unused_async, reason = "it belongs to what is awaited")]
     async fn open(&self, desk: &Desk, trigger: &str, view: &super::kit::View, instead: Words) {
         let body = json!({ "trigger_id": trigger, "view": view });
-        if let Err(trouble) = self.0.web.call("views.open", &body).await {
-            tracing::info!(%trouble, "a form did not open");
-            self.say(desk, Words::new("The form did not open. ").and(instead)).await;
-        }
+        let (this, desk) = (self.clone(), desk.clone());
+        self.aside(async move {
+            if let Err(trouble) = this.0.web.call("views.open", &body).await {
+                tracing::info!(%trouble, "a form did not open");
+                this.say(&desk, Words::new("The form did not open. ").and(instead)).await;
+            }
+        });
     }
 
     async fn open_send(&self, desk: &Desk, trigger: &str, text: &str) {

@@ -48,7 +48,8 @@ impl Actor {
         };
         self.post(who, desk, &path, &body, key).await?;
         if click.channel.is_none() {
-            self.publish_home(&click.user).await;
+            let (this, user) = (self.clone(), click.user.clone());
+            self.aside(async move { this.publish_home(&user).await });
         }
         Ok(())
     }
