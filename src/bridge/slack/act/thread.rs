@@ -175,7 +175,10 @@ impl Actor {
         let path = format!("/sessions/{}/prompts", thread.session);
         let answer = self.seat().post(who, &path, &json!({ "text": text }), key).await;
         if !answer.is_ok() {
-            return self.settle(who, desk, answer).await.map(drop);
+            if self.settle(who, desk, answer).await? {
+                self.taken(said, thread).await?;
+            }
+            return Ok(());
         }
         // Under the prompt's own name, so that its arrival is seen as well.
         let id = answer.body["id"].as_str().unwrap_or(&said.ts).to_owned();
