@@ -1,7 +1,15 @@
 //! What a person did in Slack, read from an envelope. Only what we act on is looked at, and nothing has to be there: what
 //! cannot be understood is [`Deed::Unknown`], never an error.
 
+use std::borrow::Cow;
+
+use ring::digest::{SHA256, digest};
 use serde_json::Value;
+
+use crate::domain::hex;
+
+/// Longer than any id of Slack's, and short enough for a key.
+const MAX_NAME: usize = 200;
 
 /// One act of one person.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,6 +108,14 @@ fn text(value: &Value, pointer: &str) -> Option<String> {
     value.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
+/// An id as it is, or what stands for it where a key cannot be so long or have such characters.
+fn name(id: &str) -> Cow<'_, str> {
+    if id.len() <= MAX_NAME && id.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Cow::Borrowed(id);
+    }
+    Cow::Owned(hex(digest(&SHA256, id.as_bytes()).as_ref()))
+}
+
 /// Reads as little as it takes to acknowledge.
 pub(super) fn envelope(frame: &str) -> Envelope {
     let Ok(value) = serde_json::from_str::<Value>(frame) else { return Envelope::Other };
@@ -121,8 +137,8 @@ pub(super) fn envelope(frame: &str) -> Envelope {
     let known = ["/payload/event_id", "/payload/trigger_id", "/payload/view/hash"];
     let named = known.into_iter().find_map(|pointer| text(&value, pointer).map(|id| (pointer, id)));
     let key = match named {
-        Some((pointer, id)) => format!("{} {id}", pointer.rsplit('/').next().unwrap_or_default()),
-        None => format!("envelope {envelope}"),
+        Some((pointer, id)) => format!("{} {}", pointer.rsplit('/').next().unwrap_or_default(), name(&id)),
+        None => format!("envelope {}", name(&envelope)),
     };
     Envelope::Deed { envelope, key }
 }
