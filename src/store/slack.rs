@@ -73,8 +73,13 @@ impl Store {
             connection
                 .prepare_cached("DELETE FROM slack_inbox WHERE frame IS NULL AND at <= ?1")?
                 .execute([now.minus_millis(REMEMBERED_MILLIS).millis()])?;
+            // After all that waits, also within one millisecond and when the clock was set back: it is worked off in order.
             let new = connection
-                .prepare_cached("INSERT INTO slack_inbox VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
+                .prepare_cached(
+                    "INSERT INTO slack_inbox VALUES (?1,
+                         max(?2, 1 + coalesce((SELECT max(at) FROM slack_inbox WHERE frame IS NOT NULL), 0)), ?3)
+                     ON CONFLICT DO NOTHING",
+                )?
                 .execute(params![key, now.millis(), frame])?;
             Ok(new == 1)
         })
@@ -305,6 +310,18 @@ mod tests {
         store.slack_worked_off("Ev1".into()).await.unwrap();
         assert!(store.slack_received().await.unwrap().is_empty() && !receive(3).await.unwrap());
         assert!(receive(1 + REMEMBERED_MILLIS).await.unwrap(), "keys are not kept for ever");
+    }
+
+    #[tokio::test]
+    async fn what_came_is_worked_off_in_the_order_in_which_it_came() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
+        for (key, at) in [("Ev9", 5), ("Ev1", 5), ("Ev5", 3)] {
+            store.slack_receive(key.into(), "{}".into(), Time::from_millis(at)).await.unwrap();
+        }
+        let keys: Vec<String> =
+            store.slack_received().await.unwrap().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["Ev9", "Ev1", "Ev5"], "one millisecond, and a clock that was set back");
     }
 
     #[tokio::test]
