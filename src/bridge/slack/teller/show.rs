@@ -25,20 +25,14 @@ pub(super) struct Scene {
 
 /// How many steps of a stall are remembered.
 const MAX_STEPS: usize = 30;
+/// How many messages of what an agent says may wait to be sent.
+const MAX_WAITING_TALK: usize = 5;
 
 impl Scene {
     fn root(&self) -> SlackWant {
         let key = self.id.to_string();
         let open = self.session.phase != "ended";
         self.want(&key, &card::status(&key, &self.session), open, String::new())
-    }
-
-    fn talk(&self, seq: u64, text: &str) -> Option<SlackWant> {
-        if self.here.verbosity != Verbosity::Stream || text.trim().is_empty() {
-            return None;
-        }
-        let key = format!("talk {} {seq}", self.id);
-        Some(self.want(&key, &card::talk(&key, &self.session, text), false, String::new()))
     }
 
     pub(super) fn want(&self, key: &str, message: &Message, open: bool, memo: String) -> SlackWant {
@@ -136,7 +130,9 @@ impl Teller {
                 News::TurnOver { seq, turn, reason, .. } => {
                     self.turn_over(&scene, *seq, turn, reason.as_deref(), &wants).await?.into_iter().collect()
                 }
-                News::Talk { talk, .. } => scene.talk(talk.seq, &talk.text()).into_iter().collect(),
+                News::Talk { talk, .. } => {
+                    self.said(&scene, talk.seq, &talk.text(), &wants).await?.into_iter().collect()
+                }
                 News::Note { seq, what, .. } => note(&scene, *seq, what).into_iter().collect(),
                 News::Prompt { .. } => Vec::new(),
             };
@@ -176,6 +172,34 @@ impl Teller {
         let said = if streamed { String::new() } else { turn.said() };
         let card = card::turn(&key, &scene.session, &said, reason, did);
         Ok(Some(scene.want(&key, &card, false, Memo { did, ..Memo::default() }.text())))
+    }
+
+    /// What is streamed. Slack takes about a message per second, and what an agent asks comes after what it has said: if it
+    /// says more than that, what has not left us yet makes room for what is newer.
+    async fn said(
+        &self,
+        scene: &Scene,
+        seq: u64,
+        text: &str,
+        before: &[SlackWant],
+    ) -> Result<Option<SlackWant>, StoreError> {
+        if scene.here.verbosity != Verbosity::Stream || text.trim().is_empty() {
+            return Ok(None);
+        }
+        let memo = seq.to_string();
+        let cards = self.cards(scene.id, "talk ", before).await?;
+        let waiting = cards.iter().filter(|card| card.waits).count();
+        let known = cards.iter().find(|card| card.memo == memo);
+        let instead = || cards.iter().rev().find(|card| card.waits).filter(|_| waiting >= MAX_WAITING_TALK);
+        let key = known.or_else(instead).map(|card| card.key.clone());
+        let own = format!("talk {} {seq}", scene.id);
+        let key = key.unwrap_or_else(|| own.clone());
+        let card = if key == own {
+            card::talk(&key, &scene.session, text)
+        } else {
+            card::talk(&key, &scene.session, &format!("[…] {text}"))
+        };
+        Ok(Some(scene.want(&key, &card, false, memo)))
     }
 
     async fn clearance(&self, id: &str, scene: &Scene) -> Result<Vec<SlackWant>, StoreError> {
@@ -351,7 +375,7 @@ impl Teller {
 
     pub(super) async fn talk(&self, id: SessionId, seq: u64, text: &str, mind: &mut Mind) -> Vec<SlackWant> {
         let Some(scene) = self.scene(id).await else { return Vec::new() };
-        let Some(want) = scene.talk(seq, text) else { return Vec::new() };
+        let Ok(Some(want)) = self.said(&scene, seq, text, &[]).await else { return Vec::new() };
         let root = self.rooted(&scene, mind).await.ok().flatten();
         root.into_iter().chain([want]).collect()
     }
