@@ -18,6 +18,8 @@ const EDITS: Rate = Rate { burst: 30.0, per_second: 0.8 };
 const RESERVE: f64 = 8.0;
 /// A status card is not edited more often.
 const STATUS_EVERY: Duration = Duration::from_secs(2);
+/// For how long it is known when a status card was edited, so that others have their turn.
+const TURNS: Duration = Duration::from_mins(10);
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// Until a person has set something right.
@@ -54,7 +56,8 @@ pub(super) enum Sort {
     #[default]
     Post,
     Edit,
-    /// The root of a thread is edited: of all edits the least important ones.
+    /// The root of a thread is edited, or what an agent is saying: of all edits the least important ones, and there is no
+    /// end of them.
     Status,
 }
 
@@ -154,7 +157,9 @@ impl Outbox {
             *head = row.place.min(*head);
         }
         let mut order: Vec<&Row> = rows.iter().collect();
-        order.sort_by_key(|row| (!row.open || row.is_status(), row.is_status(), row.place));
+        // Status cards take turns: there may be more to show than Slack takes, and none may be left out for ever.
+        let shown_at = |row: &Row| self.status_at.get(&row.place).copied().filter(|_| row.is_status());
+        order.sort_by_key(|row| (!row.open || row.is_status(), row.is_status(), shown_at(row), row.place));
         for row in order {
             if self.flying.len() >= AT_ONCE || (alone && !self.flying.is_empty()) {
                 break;
@@ -248,8 +253,7 @@ impl Outbox {
     pub(super) fn forget(&mut self, rows: &[Row]) {
         let known: HashSet<i64> = rows.iter().map(|row| row.place).collect();
         self.waits.retain(|place, _| known.contains(place));
-        let horizon = STATUS_EVERY * 2;
-        self.status_at.retain(|_, at| at.elapsed() < horizon);
+        self.status_at.retain(|_, at| at.elapsed() < TURNS);
     }
 }
 

@@ -373,7 +373,7 @@ impl From<SlackMessage> for Row {
         let sort = match message.ts {
             None if reaction => Sort::Edit,
             None => Sort::Post,
-            Some(_) if message.thread.is_none() => Sort::Status,
+            Some(_) if message.thread.is_none() || message.key.starts_with("talk ") => Sort::Status,
             Some(_) => Sort::Edit,
         };
         let lane = message.thread.as_ref().filter(|_| !alone).unwrap_or(&message.key).clone();

@@ -57,6 +57,23 @@ fn a_channel_gets_a_burst_and_then_one_per_second() {
 }
 
 #[test]
+fn status_cards_take_turns() {
+    let (mut outbox, start) = (Outbox::default(), Instant::now());
+    let rows: Vec<Row> = (0..40).map(status).collect();
+    let mut edited = std::collections::HashSet::new();
+    // All of them change all the time.
+    for second in 0..60 {
+        let now = start + Duration::from_secs(second);
+        for row in outbox.plan(&rows, now).send {
+            edited.insert(row.place);
+            outbox.landed(&row, Fate::Done, now, 0.0);
+        }
+        outbox.forget(&rows);
+    }
+    assert_eq!(edited.len(), 40, "{edited:?}");
+}
+
+#[test]
 fn what_waits_for_somebody_goes_first_and_status_cards_leave_room() {
     let (mut outbox, now) = (Outbox::default(), Instant::now());
     let mut rows: Vec<Row> = (0..40).map(status).collect();
