@@ -266,7 +266,11 @@ impl Teller {
                     mind.forget(id);
                 }
             }
-            Err(error) => tracing::warn!(%error, "status cards cannot be written down yet"),
+            Err(error) => {
+                tracing::warn!(%error, "status cards cannot be written down yet");
+                // They are still due: without this we would try as fast as we can.
+                tokio::time::sleep(BREATHER).await;
+            }
         }
         if mind.homes_stale && due(mind.homes.as_ref(), HOMES_EVERY) {
             (mind.homes, mind.homes_stale) = (Some(Instant::now()), false);
