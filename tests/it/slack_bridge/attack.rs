@@ -673,3 +673,30 @@ fn what_agents_say_does_not_keep_decided_cards_from_being_shown_so() {
         office.daemon.cli(&["kill", session]).ok();
     }
 }
+
+#[test]
+fn a_prompt_arrives_once_whenever_the_daemon_is_killed() {
+    for point in ["slack.received", "slack.acted"] {
+        let slack = FakeSlack::start();
+        slack.echo(false);
+        let dir = home(&config(&slack, "", ""));
+        let [app, bot] = tokens();
+        let daemon = Daemon::start_in(dir, &[], &[app, bot, ("INTERCOM_FAILPOINT", &format!("{point}:1"))]);
+        let mut office = Office { slack: Strict(slack), daemon };
+        office.slack.wait_connected(1);
+        let session = office.daemon.run(&["serve"]);
+        let root = office.root(&session).ts;
+        office.slack.say(ANA, CHANNEL, Some(&root), "status:only once");
+        office.daemon.until("its death", |daemon| daemon.ended().then_some(()));
+        let office = office.restart(Signal::SIGKILL);
+        office.slack.wait_connected(1);
+        office.slack.say(ANA, CHANNEL, Some(&root), "status:end");
+        office.daemon.wait_status(&session, "end");
+        let said = office.daemon.so_far(&session);
+        let times = said
+            .iter()
+            .filter(|event| event["kind"] == "status" && event["data"]["message"] == "only once")
+            .count();
+        assert_eq!(times, 1, "{point}");
+    }
+}
