@@ -32,7 +32,7 @@ pub use ledger::{ClearanceFilter, QuestionFilter, Request};
 pub use maintain::Swept;
 pub use read::{Cut, Found, Page, Stored};
 pub use schema::VERSION as SCHEMA_VERSION;
-pub use slack::{SlackMessage, SlackSent, SlackWant};
+pub use slack::{SlackMessage, SlackSent, SlackWant, SlackWish};
 pub use web::KnownWebSession;
 pub use write::{Outgoing, Snapshot, Write};
 

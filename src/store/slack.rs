@@ -45,8 +45,18 @@ pub struct SlackWant {
     pub wanted: String,
     pub open: bool,
     pub memo: String,
-    /// Sent again although it looks the same.
-    pub again: bool,
+    pub wish: SlackWish,
+}
+
+/// When something is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlackWish {
+    /// If it looks different from before.
+    IfNew,
+    /// Also if it looks the same.
+    Again,
+    /// As new, but forgotten if nobody has seen anything of it.
+    OrForget,
 }
 
 /// What became of sending a version.
@@ -124,9 +134,10 @@ impl Store {
         .await
     }
 
-    pub async fn slack_sent(&self, key: String, sent: SlackSent) -> Result<(), StoreError> {
+    /// `false` if it was forgotten.
+    pub async fn slack_sent(&self, key: String, sent: SlackSent) -> Result<bool, StoreError> {
         self.transact(move |connection| {
-            match sent {
+            let rows = match sent {
                 SlackSent::Trying(at) => connection
                     .prepare_cached("UPDATE slack_messages SET tried = ?2 WHERE key = ?1")?
                     .execute(params![key, at.millis()])?,
@@ -140,7 +151,7 @@ impl Store {
                     )?
                     .execute(params![key, version, ts])?,
             };
-            Ok(())
+            Ok(rows > 0)
         })
         .await
     }
@@ -243,7 +254,14 @@ impl Store {
 }
 
 fn apply(connection: &Connection, want: &SlackWant) -> Result<usize, StoreError> {
-    let SlackWant { key, session, channel, thread, wanted, open, memo, again } = want;
+    let SlackWant { key, session, channel, thread, wanted, open, memo, wish } = want;
+    if *wish == SlackWish::OrForget {
+        let sql = "DELETE FROM slack_messages WHERE key = ?1 AND ts IS NULL AND tried IS NULL";
+        if connection.prepare_cached(sql)?.execute([key])? > 0 {
+            return Ok(1);
+        }
+    }
+    let again = *wish == SlackWish::Again;
     let changed = connection
         .prepare_cached(
             "INSERT INTO slack_messages (key, session, channel, thread, wanted, version, sent, open, memo)
@@ -297,7 +315,16 @@ mod tests {
     fn want(key: &str, wanted: &str) -> SlackWant {
         let (key, wanted) = (key.to_owned(), wanted.to_owned());
         let (channel, memo) = ("C1".to_owned(), String::new());
-        SlackWant { key, session: None, channel, thread: None, wanted, open: true, memo, again: false }
+        SlackWant {
+            key,
+            session: None,
+            channel,
+            thread: None,
+            wanted,
+            open: true,
+            memo,
+            wish: SlackWish::IfNew,
+        }
     }
 
     #[tokio::test]
@@ -331,7 +358,10 @@ mod tests {
         assert_eq!(store.slack_want(vec![want("a", "1"), want("b", "1")], Some(7)).await.unwrap(), 2);
         assert_eq!(store.slack_want(vec![want("a", "1")], None).await.unwrap(), 0);
         assert_eq!(
-            store.slack_want(vec![SlackWant { again: true, ..want("a", "1") }], None).await.unwrap(),
+            store
+                .slack_want(vec![SlackWant { wish: SlackWish::Again, ..want("a", "1") }], None)
+                .await
+                .unwrap(),
             1
         );
         store.slack_want(vec![want("a", "2")], None).await.unwrap();

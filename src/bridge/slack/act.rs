@@ -18,10 +18,11 @@ use super::kit::{Message, Words};
 use super::seat::Seat;
 use super::sender::Wanted;
 use super::web::{Trouble, Web};
+use super::words::{Waiting, Word, typed, word};
 use crate::bridge::api::Person;
 use crate::bridge::api::inside::Answer;
 use crate::domain::{Audited, Json, SessionId, Time};
-use crate::store::{SlackWant, Store};
+use crate::store::{SlackWant, SlackWish, Store};
 
 /// A private answer is worth this many attempts; it is kept nowhere.
 const TRIES: usize = 4;
@@ -31,6 +32,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(300);
 /// A stranger who talks in a thread is told once in a while.
 const TOLD_FOR: Duration = Duration::from_mins(10);
 const REPLY: &str = "reply";
+const ALL: Waiting = Waiting { clearances: true, questions: true };
 /// Homes that were looked at are kept up to date for a while.
 const LOOKED_FOR: Duration = Duration::from_mins(30);
 
@@ -114,7 +116,8 @@ impl Actor {
                 let Some(thread) = thread else { return Ok(()) };
                 let desk = Desk::of_said(said);
                 let Some(who) = self.seat().operator(&said.user) else {
-                    self.stranger(&desk, &said.user, REPLY).await;
+                    let ordered = !matches!(word(&typed(&said.text), ALL), Word::Prompt(_));
+                    self.stranger(&desk, &said.user, if ordered { "word" } else { REPLY }).await;
                     return Ok(());
                 };
                 let done = self.said(&who, key, said, &thread, &desk).await;
@@ -179,7 +182,13 @@ impl Actor {
     fn is_news(&self, who: &str) -> bool {
         let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|_, at| at.elapsed() < TOLD_FOR);
-        told.insert(who.to_owned(), Instant::now()).is_none()
+        // Not renewed: who goes on is told again.
+        let mut news = false;
+        told.entry(who.to_owned()).or_insert_with(|| {
+            news = true;
+            Instant::now()
+        });
+        news
     }
 
     /// A refusal.
@@ -307,7 +316,17 @@ impl Actor {
         let wanted = Wanted::Reaction { of: said.ts.clone(), name: name.to_owned(), instead_of: None }.text();
         let (channel, memo) = (said.channel.clone(), String::new());
         let (session, thread) = (Some(session), None);
-        self.want(SlackWant { key, session, channel, thread, wanted, open: false, memo, again: false }).await
+        self.want(SlackWant {
+            key,
+            session,
+            channel,
+            thread,
+            wanted,
+            open: false,
+            memo,
+            wish: SlackWish::IfNew,
+        })
+        .await
     }
 
     /// A form; if it does not open, what to type instead.
@@ -324,7 +343,7 @@ impl Actor {
     }
 
     async fn open_send(&self, desk: &Desk, trigger: &str, text: &str) {
-        let sessions = self.seat().sessions(false).await;
+        let sessions = self.seat().sessions(false).await.unwrap_or_default();
         let view = card::send_to_agent(&sessions, &super::words::typed(text));
         let instead = Words::new("Use `/intercom send &lt;session&gt; &lt;text&gt;` instead.");
         self.open(desk, trigger, &view, instead).await;
@@ -340,6 +359,10 @@ impl Actor {
                     self.seat().pending_clearances(None),
                     self.seat().pending_questions(None)
                 );
+                // What cannot be read now is not shown as nothing.
+                let (Ok(sessions), Ok(clearances), Ok(questions)) = (sessions, clearances, questions) else {
+                    return;
+                };
                 card::home(&sessions, &clearances, &questions, Some((&who.name, who.role.as_str())))
             }
         };

@@ -13,6 +13,7 @@ use crate::bridge::api::Person;
 use crate::bridge::api::inside::{Answer, Inside};
 use crate::config::Config;
 use crate::domain::Role;
+use crate::store::StoreError;
 use crate::supervisor::Supervisor;
 
 /// How many of a list are looked at.
@@ -57,41 +58,49 @@ impl Seat {
         Some(Person { name: found.name.clone(), role: found.role(), via: VIA })
     }
 
-    async fn read<T: DeserializeOwned>(&self, path: &str) -> Option<T> {
-        self.inside.get(&self.viewer, path).await.read()
+    /// `None` if there is no such thing. What cannot be read now is an error: it may be there all the same.
+    async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, StoreError> {
+        let answer = self.inside.get(&self.viewer, path).await;
+        if answer.is_fault() {
+            return Err(StoreError::Unavailable(answer.why()));
+        }
+        Ok(answer.read())
+    }
+
+    async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, StoreError> {
+        let list: Option<List<T>> = self.read(path).await?;
+        Ok(list.map(|list| list.items).unwrap_or_default())
     }
 
     /// By its id, its name, or the beginning of either.
-    pub(super) async fn session(&self, typed: &str) -> Option<Session> {
+    pub(super) async fn session(&self, typed: &str) -> Result<Option<Session>, StoreError> {
         self.read(&format!("/sessions/{}", quoted(typed))).await
     }
 
-    pub(super) async fn clearance(&self, id: &str) -> Option<Clearance> {
+    pub(super) async fn clearance(&self, id: &str) -> Result<Option<Clearance>, StoreError> {
         self.read(&format!("/clearances/{}", quoted(id))).await
     }
 
-    pub(super) async fn question(&self, id: &str) -> Option<Question> {
+    pub(super) async fn question(&self, id: &str) -> Result<Option<Question>, StoreError> {
         self.read(&format!("/questions/{}", quoted(id))).await
     }
 
     /// Those that have not ended, newest first; with `all`, the others as well.
-    pub(super) async fn sessions(&self, all: bool) -> Vec<Session> {
-        let list: Option<List<Session>> = self.read(&format!("/sessions?all={all}&limit={MANY}")).await;
-        list.map(|list| list.items).unwrap_or_default()
+    pub(super) async fn sessions(&self, all: bool) -> Result<Vec<Session>, StoreError> {
+        self.list(&format!("/sessions?all={all}&limit={MANY}")).await
     }
 
-    pub(super) async fn pending_clearances(&self, session: Option<&str>) -> Vec<Clearance> {
+    pub(super) async fn pending_clearances(
+        &self,
+        session: Option<&str>,
+    ) -> Result<Vec<Clearance>, StoreError> {
         let of = session.map(|id| format!("&session={}", quoted(id))).unwrap_or_default();
-        let list: Option<List<Clearance>> =
-            self.read(&format!("/clearances?status=pending&limit={ALL}{of}")).await;
-        list.map(|list| list.items).unwrap_or_default()
+        self.list(&format!("/clearances?status=pending&limit={ALL}{of}")).await
     }
 
-    pub(super) async fn pending_questions(&self, session: Option<&str>) -> Vec<Question> {
+    pub(super) async fn pending_questions(&self, session: Option<&str>) -> Result<Vec<Question>, StoreError> {
         let of = session.map(|id| format!("&session={}", quoted(id))).unwrap_or_default();
-        let list: Option<List<Question>> =
-            self.read(&format!("/questions?status=pending&limit={ALL}{of}")).await;
-        list.map(|list| list.items).unwrap_or_default()
+        self.list(&format!("/questions?status=pending&limit={ALL}{of}")).await
     }
 
     pub(super) async fn get(&self, who: &Person, path: &str) -> Answer {

@@ -160,7 +160,7 @@ impl Sender {
             }
         };
         match self.store.slack_sent(key.to_owned(), sent).await {
-            Ok(()) => fate,
+            Ok(_) => fate,
             // It is found again before it would be posted twice.
             Err(error) => not_stored(&error),
         }
@@ -221,8 +221,10 @@ impl Sender {
                 Err(trouble) => return Ended::InDoubt(trouble),
             }
         }
-        if let Err(error) = self.store.slack_sent(message.key.clone(), SlackSent::Trying(Time::now())).await {
-            return Ended::Store(error);
+        match self.store.slack_sent(message.key.clone(), SlackSent::Trying(Time::now())).await {
+            Ok(true) => {}
+            Ok(false) => return Ended::Sent(None), // nobody needs it any more
+            Err(error) => return Ended::Store(error),
         }
         crate::failpoint::visit("slack.posting");
         body["channel"] = json!(message.channel);
@@ -282,7 +284,11 @@ impl Sender {
     }
 
     async fn attach(&self, message: &SlackMessage, clearance: &str, root: Option<&str>) -> Ended {
-        let (Some(found), Some(thread)) = (self.seat.clearance(clearance).await, root) else {
+        let found = match self.seat.clearance(clearance).await {
+            Ok(found) => found,
+            Err(error) => return Ended::Store(error),
+        };
+        let (Some(found), Some(thread)) = (found, root) else {
             return Ended::Sent(None); // it has gone with its session
         };
         let parts = [found.command, found.diff].into_iter().flatten().filter(|part| !part.is_empty());

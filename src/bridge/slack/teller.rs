@@ -22,7 +22,7 @@ use self::turn::{Talk, Turn};
 use super::seat::Seat;
 use crate::bus::Bell;
 use crate::domain::{Event, SessionId};
-use crate::store::{Cut, SlackWant, Store, StoreError};
+use crate::store::{Cut, SlackWant, SlackWish, Store, StoreError};
 
 const CURSOR: &str = "slack";
 const BATCH: usize = 500;
@@ -158,7 +158,14 @@ impl Teller {
                 }
                 Ok(Err(Cut { oldest })) => {
                     tracing::warn!(after = seq, oldest, "retention was faster than Slack");
+                    // What was not told is not news any more; what is open now may be.
+                    mind = Mind::default();
                     seq = oldest.saturating_sub(1);
+                    let again = self.store.set_cursor(CURSOR, seq).await;
+                    match again {
+                        Ok(()) => seq = self.begin(seq, &mut mind).await.unwrap_or(seq),
+                        Err(error) => tracing::warn!(%error, "how far Slack was told cannot be stored"),
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the log cannot be read for Slack");
@@ -182,15 +189,15 @@ impl Teller {
             let Some(session) = message.session else { continue };
             news.extend(card_of(session, &message.key));
         }
-        for session in self.seat.sessions(false).await {
+        for session in self.seat.sessions(false).await? {
             let Ok(id) = session.id.parse() else { continue };
             mind.stale.insert(id);
         }
-        for clearance in self.seat.pending_clearances(None).await {
+        for clearance in self.seat.pending_clearances(None).await? {
             let session = clearance.session.parse().ok().filter(|_| !open.contains(&clearance.id));
             news.extend(session.map(|session| News::Clearance(session, clearance.id)));
         }
-        for question in self.seat.pending_questions(None).await {
+        for question in self.seat.pending_questions(None).await? {
             let session = question.session.parse().ok().filter(|_| !open.contains(&question.id));
             news.extend(session.map(|session| News::Question(session, question.id)));
         }
@@ -198,7 +205,7 @@ impl Teller {
         wants
             .iter_mut()
             .filter(|want| want.open && open.contains(&want.key))
-            .for_each(|want| want.again = true);
+            .for_each(|want| want.wish = SlackWish::Again);
         self.store.slack_want(wants, Some(seq)).await?;
         self.outbox.notify_one();
         Ok(seq)

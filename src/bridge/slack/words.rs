@@ -46,7 +46,9 @@ pub(super) fn word(text: &str, waiting: Waiting) -> Word {
     let bare = text.trim().trim_matches('`').trim();
     let (first, rest) = bare.split_once(char::is_whitespace).unwrap_or((bare, ""));
     let (first, rest) = (first.to_ascii_lowercase(), rest.trim());
-    let clearance = |text: &str| text.starts_with("clr_") && !text.contains(char::is_whitespace);
+    let clearance = |text: &str| {
+        text.strip_prefix("clr_").is_some_and(|id| id.len() >= 4 && !id.contains(char::is_whitespace))
+    };
     let said = (!rest.is_empty()).then(|| rest.to_owned());
     match (first.as_str(), &said) {
         ("approve" | "allow", None) => Word::Approve { which: None },
@@ -241,13 +243,13 @@ mod tests {
         let reason = Some("touches prod".to_owned());
         assert_eq!(word("deny touches prod", BOTH), Word::Deny { which: None, reason });
         assert_eq!(word("deny touches prod", NONE), prompt("deny touches prod"));
-        let which = Some("clr_ab".to_owned());
-        assert_eq!(word("deny clr_ab", BOTH), Word::Deny { which: which.clone(), reason: None });
+        let which = Some("clr_abcd".to_owned());
+        assert_eq!(word("deny clr_abcd", BOTH), Word::Deny { which: which.clone(), reason: None });
         assert_eq!(
-            word("deny clr_ab no way", BOTH),
+            word("deny clr_abcd no way", BOTH),
             Word::Deny { which: which.clone(), reason: Some("no way".to_owned()) }
         );
-        assert_eq!(word("approve clr_ab", NONE), Word::Approve { which });
+        assert_eq!(word("approve clr_abcd", NONE), Word::Approve { which });
         assert_eq!(word("refine use sqlite", BOTH), Word::Refine("use sqlite".to_owned()));
         assert_eq!(word("refine use sqlite", NONE), prompt("refine use sqlite"));
         assert_eq!(word("continue", NONE), prompt("continue"));

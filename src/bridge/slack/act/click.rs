@@ -56,7 +56,7 @@ impl Actor {
 
     /// One of the agent's own options, by its place.
     async fn choose(&self, who: &Person, key: &str, id: &str, n: usize, desk: &Desk) -> Result<(), Again> {
-        let Some(clearance) = self.seat().clearance(id).await else {
+        let Some(clearance) = self.seat().clearance(id).await.map_err(|_| Again)? else {
             self.say(desk, Words::new("This clearance is not known any more.")).await;
             return Ok(());
         };
@@ -75,10 +75,10 @@ impl Actor {
         let view = match click.action.as_str() {
             "always" => return self.open_always(who, click, desk).await,
             "details" => {
-                let Some(clearance) = self.seat().clearance(&click.value).await else {
+                let Ok(Some(clearance)) = self.seat().clearance(&click.value).await else {
                     return self.say(desk, gone()).await;
                 };
-                let Some(session) = self.seat().session(&clearance.session).await else {
+                let Ok(Some(session)) = self.seat().session(&clearance.session).await else {
                     return self.say(desk, gone()).await;
                 };
                 let explanation = self.explanation(&click.value).await;
@@ -87,13 +87,13 @@ impl Actor {
                     .and(Words::said(&format!("intercom clearances {}", click.value)).code());
                 return self.open(desk, &click.trigger, &view, instead).await;
             }
-            "deny_reason" => self.seat().clearance(&click.value).await.map(|clearance| {
+            "deny_reason" => self.seat().clearance(&click.value).await.ok().flatten().map(|clearance| {
                 (card::deny_reason(&clearance), "Reply in this thread instead: `deny &lt;reason&gt;`.")
             }),
-            "refine" => self.seat().question(&click.value).await.map(|question| {
+            "refine" => self.seat().question(&click.value).await.ok().flatten().map(|question| {
                 (card::refine(&question), "Reply in this thread instead: `refine &lt;text&gt;`.")
             }),
-            _ => self.seat().session(&click.value).await.map(|session| {
+            _ => self.seat().session(&click.value).await.ok().flatten().map(|session| {
                 (card::nudge_with(&session), "Reply in this thread instead: `nudge: &lt;text&gt;`.")
             }),
         };

@@ -24,8 +24,8 @@ impl Actor {
             }
             Slash::Wrong(why) => Words::said(&why),
             Slash::Whoami => self.whoami_words(&desk.user),
-            Slash::Ls | Slash::Status(None) => list(&self.seat().sessions(false).await),
-            Slash::Status(Some(typed)) => match self.seat().session(&typed).await {
+            Slash::Ls | Slash::Status(None) => list(&self.seat().sessions(false).await.map_err(|_| Again)?),
+            Slash::Status(Some(typed)) => match self.seat().session(&typed).await.map_err(|_| Again)? {
                 Some(session) => {
                     self.tell(desk, &card::status("status", &session)).await;
                     return Ok(());
@@ -126,7 +126,9 @@ impl Actor {
     }
 
     async fn clearances_words(&self) -> Words {
-        let pending = self.seat().pending_clearances(None).await;
+        let Ok(pending) = self.seat().pending_clearances(None).await else {
+            return Words::new("What waits cannot be read now.");
+        };
         let each = pending.iter().take(MANY).map(|clearance| {
             let id = crate::text::short(&clearance.id);
             let session = crate::text::short(&clearance.session);

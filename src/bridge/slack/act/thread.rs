@@ -61,14 +61,14 @@ impl Actor {
         desk: &Desk,
     ) -> Result<(), Again> {
         let id = thread.session.to_string();
-        let clearances = self.seat().pending_clearances(Some(&id)).await;
-        let questions = self.seat().pending_questions(Some(&id)).await;
+        let clearances = self.seat().pending_clearances(Some(&id)).await.map_err(|_| Again)?;
+        let questions = self.seat().pending_questions(Some(&id)).await.map_err(|_| Again)?;
         let waiting = Waiting { clearances: !clearances.is_empty(), questions: !questions.is_empty() };
         let session = |verb: &str, body: Value| Order { path: format!("/sessions/{id}/{verb}"), body };
         let order = match word(&typed(&said.text), waiting) {
             Word::Prompt(text) => return self.prompt(who, key, said, thread, &text, desk).await,
             Word::Status => {
-                if let Some(found) = self.seat().session(&id).await {
+                if let Some(found) = self.seat().session(&id).await.map_err(|_| Again)? {
                     self.tell(desk, &card::status("status", &found)).await;
                 }
                 return Ok(());

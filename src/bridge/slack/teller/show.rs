@@ -14,7 +14,7 @@ use crate::bridge::slack::sender::Wanted;
 use crate::config::{SlackHere, Verbosity};
 use crate::domain::{Role, SessionId, Time};
 use crate::redact::redact;
-use crate::store::{SlackMessage, SlackWant, StoreError};
+use crate::store::{SlackMessage, SlackWant, SlackWish, StoreError};
 
 /// A session and what holds for it here.
 pub(super) struct Scene {
@@ -39,29 +39,38 @@ impl Scene {
         let wanted = Wanted::Message(json!(message)).text();
         let thread = Some(self.id.to_string()).filter(|root| root != key);
         let (session, channel) = (Some(self.id), self.here.channel.clone());
-        SlackWant { key: key.to_owned(), session, channel, thread, wanted, open, memo, again: false }
+        SlackWant {
+            key: key.to_owned(),
+            session,
+            channel,
+            thread,
+            wanted,
+            open,
+            memo,
+            wish: SlackWish::IfNew,
+        }
     }
 }
 
 impl Teller {
     /// `None` if it has gone, or Slack is off for it.
-    pub(super) async fn scene(&self, id: SessionId) -> Option<Scene> {
-        let session = self.seat.session(&id.to_string()).await?;
+    pub(super) async fn scene(&self, id: SessionId) -> Result<Option<Scene>, StoreError> {
+        let Some(session) = self.seat.session(&id.to_string()).await? else { return Ok(None) };
         let workspace = session.workspace.clone().unwrap_or_default();
-        let mut here = self.seat.config().slack_here(workspace.as_ref())?;
+        let Some(mut here) = self.seat.config().slack_here(workspace.as_ref()) else { return Ok(None) };
         // A thread stays where it began, whatever is configured since.
-        if let Ok(Some(root)) = self.store.slack_message(id.to_string()).await {
+        if let Some(root) = self.store.slack_message(id.to_string()).await? {
             here.channel = root.channel;
         }
-        let asked = self.store.slack_verbosity(id).await.ok().flatten();
+        let asked = self.store.slack_verbosity(id).await?;
         here.verbosity = asked.and_then(|asked| asked.parse().ok()).unwrap_or(here.verbosity);
-        Some(Scene { id, session, here })
+        Ok(Some(Scene { id, session, here }))
     }
 
     /// The status cards of these, as they are now.
     pub(super) async fn roots(&self, sessions: &[SessionId], mind: &mut Mind) -> Vec<SlackWant> {
         let scenes = join_all(sessions.iter().map(|id| self.scene(*id))).await;
-        let scenes = scenes.into_iter().flatten();
+        let scenes = scenes.into_iter().filter_map(Result::ok).flatten();
         scenes
             .map(|scene| {
                 mind.rooted.insert(scene.id);
@@ -115,7 +124,7 @@ impl Teller {
             }
             return Ok(wants);
         };
-        let Some(scene) = self.scene(session).await else { return Ok(wants) };
+        let Some(scene) = self.scene(session).await? else { return Ok(wants) };
         for (at, one) in news.iter().enumerate() {
             // Cards are made of how things are now: once is enough.
             if news[..at].iter().any(|earlier| earlier.is_same_card(one)) {
@@ -203,7 +212,7 @@ impl Teller {
     }
 
     async fn clearance(&self, id: &str, scene: &Scene) -> Result<Vec<SlackWant>, StoreError> {
-        let Some(clearance) = self.seat.clearance(id).await else { return Ok(Vec::new()) };
+        let Some(clearance) = self.seat.clearance(id).await? else { return Ok(Vec::new()) };
         let known = self.store.slack_message(clearance.id.clone()).await?;
         let open = clearance.status == "pending";
         // What is over before anybody was asked needs no card: the turn's summary counts it.
@@ -215,7 +224,9 @@ impl Teller {
         let people = act::people(&self.seat);
         let ping: &[String] = if open { &memo.ping } else { &[] };
         let card = card::clearance(&clearance.id, &clearance, &scene.session, &people, ping);
-        let mut wants = vec![scene.want(&clearance.id, &card, open, memo.text())];
+        // Decided before anybody could see it: then nobody needs to.
+        let wish = if open { SlackWish::IfNew } else { SlackWish::OrForget };
+        let mut wants = vec![SlackWant { wish, ..scene.want(&clearance.id, &card, open, memo.text()) }];
         if new && (card::diff_is_cut(&clearance) || card::command_is_cut(&clearance)) {
             let key = format!("diff {}", clearance.id);
             let wanted = Wanted::Diff { clearance: clearance.id.clone() }.text();
@@ -240,7 +251,7 @@ impl Teller {
     }
 
     async fn question(&self, id: &str, scene: &Scene) -> Result<Vec<SlackWant>, StoreError> {
-        let Some(question) = self.seat.question(id).await else { return Ok(Vec::new()) };
+        let Some(question) = self.seat.question(id).await? else { return Ok(Vec::new()) };
         let known = self.store.slack_message(question.id.clone()).await?;
         let open = question.status == "pending";
         let memo = match known {
@@ -374,7 +385,7 @@ impl Teller {
     }
 
     pub(super) async fn talk(&self, id: SessionId, seq: u64, text: &str, mind: &mut Mind) -> Vec<SlackWant> {
-        let Some(scene) = self.scene(id).await else { return Vec::new() };
+        let Ok(Some(scene)) = self.scene(id).await else { return Vec::new() };
         let Ok(Some(want)) = self.said(&scene, seq, text, &[]).await else { return Vec::new() };
         let root = self.rooted(&scene, mind).await.ok().flatten();
         root.into_iter().chain([want]).collect()
@@ -393,7 +404,16 @@ impl Teller {
         }
         let wanted = Wanted::Reaction { of, name: now.to_owned(), instead_of: Some(name) }.text();
         let (channel, memo, session) = (known.channel, String::new(), known.session);
-        Ok(Some(SlackWant { key, session, channel, thread: None, wanted, open: false, memo, again: false }))
+        Ok(Some(SlackWant {
+            key,
+            session,
+            channel,
+            thread: None,
+            wanted,
+            open: false,
+            memo,
+            wish: SlackWish::IfNew,
+        }))
     }
 }
 

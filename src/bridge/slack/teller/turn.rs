@@ -13,6 +13,8 @@ const MAX_TALK: usize = 2800;
 pub(super) struct Turn {
     /// The last message of the agent, from its beginning.
     said: String,
+    /// Its length: there are very many small pieces.
+    chars: usize,
     /// It is still the same message.
     speaking: bool,
     pub(super) tools: usize,
@@ -27,6 +29,7 @@ pub(super) struct Talk {
     /// The event that it began with.
     pub(super) seq: u64,
     text: String,
+    chars: usize,
     /// It has grown since it was last shown.
     pub(super) fresh: bool,
 }
@@ -84,22 +87,24 @@ impl Turn {
         }
         if !self.speaking {
             self.said.clear();
+            self.chars = 0;
         }
-        let room = MAX_SAID.saturating_sub(self.said.chars().count());
-        self.said.extend(text.chars().take(room));
+        let room = MAX_SAID - self.chars;
+        self.chars += push(&mut self.said, &mut text.chars(), room);
         let talk = self.talk.get_or_insert_with(|| Talk { seq, ..Talk::default() });
         if !self.speaking && !talk.text.is_empty() {
             talk.text.push('\n');
+            talk.chars += 1;
         }
         self.speaking = true;
         let mut rest = text.chars();
         loop {
             let talk = self.talk.get_or_insert_with(|| Talk { seq, ..Talk::default() });
-            let room = MAX_TALK.saturating_sub(talk.text.chars().count());
-            let before = talk.text.len();
-            talk.text.extend(rest.by_ref().take(room));
-            talk.fresh |= talk.text.len() > before;
-            if talk.text.chars().count() < MAX_TALK {
+            let room = MAX_TALK.saturating_sub(talk.chars);
+            let pushed = push(&mut talk.text, &mut rest, room);
+            talk.chars += pushed;
+            talk.fresh |= pushed > 0;
+            if talk.chars < MAX_TALK {
                 return;
             }
             full.extend(self.talk.take());
@@ -108,6 +113,11 @@ impl Turn {
             }
         }
     }
+}
+
+/// At most `room` of them; how many there were.
+fn push(text: &mut String, more: &mut std::str::Chars<'_>, room: usize) -> usize {
+    more.take(room).map(|c| text.push(c)).count()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::bridge::slack::card;
 use crate::bridge::slack::kit::Words;
 use crate::bridge::slack::sender::Wanted;
 use crate::domain::{Role, Time};
-use crate::store::{SlackWant, StoreError};
+use crate::store::{SlackWant, SlackWish, StoreError};
 
 /// The last morning that was told of.
 const DIGEST: &str = "slack digest";
@@ -21,12 +21,12 @@ impl Teller {
         let config = self.seat.config();
         let (now, mut wants) = (Time::now(), Vec::new());
         if config.slack.escalate_after().is_some() {
-            for clearance in self.seat.pending_clearances(None).await {
+            for clearance in self.seat.pending_clearances(None).await.unwrap_or_default() {
                 let called = calls::escalated(&config, &waits_for(&clearance), now);
                 let about = (clearance.id.as_str(), clearance.session.as_str(), clearance.title.as_str());
                 wants.extend(self.escalate(about, &called, mind).await);
             }
-            for question in self.seat.pending_questions(None).await {
+            for question in self.seat.pending_questions(None).await.unwrap_or_default() {
                 let called = calls::escalated(&config, &waits(&question), now);
                 let about = (question.id.as_str(), question.session.as_str(), question.text.as_str());
                 wants.extend(self.escalate(about, &called, mind).await);
@@ -49,7 +49,7 @@ impl Teller {
                 continue;
             }
             let Some((ping, session)) = people.ping(name).zip(session.parse().ok()) else { continue };
-            let Some(scene) = self.scene(session).await else { continue };
+            let Ok(Some(scene)) = self.scene(session).await else { continue };
             let words = ping
                 .and(" this still waits for somebody: ")
                 .and(Words::said(title).cut(200))
@@ -70,7 +70,7 @@ impl Teller {
         }
         self.store.set_cursor(DIGEST, today).await?;
         let (clearances, questions) =
-            (self.seat.pending_clearances(None).await, self.seat.pending_questions(None).await);
+            (self.seat.pending_clearances(None).await?, self.seat.pending_questions(None).await?);
         let titles = clearances.iter().map(|clearance| (&clearance.session, &clearance.title));
         let titles: Vec<_> =
             titles.chain(questions.iter().map(|question| (&question.session, &question.text))).collect();
@@ -99,7 +99,16 @@ impl Teller {
         let memo = String::new();
         let wanted = Wanted::Message(serde_json::json!(message)).text();
         let (session, thread) = (None, None);
-        Ok(Some(SlackWant { key, session, channel, thread, wanted, open: false, memo, again: false }))
+        Ok(Some(SlackWant {
+            key,
+            session,
+            channel,
+            thread,
+            wanted,
+            open: false,
+            memo,
+            wish: SlackWish::IfNew,
+        }))
     }
 }
 
