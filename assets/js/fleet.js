@@ -4,6 +4,7 @@ import { h, text, attribute, keyed } from "./dom.js";
 import { state, on } from "./live.js";
 import { fleet, progress, pendingClearances, pendingQuestions, GROUPS, waitingBySession, group } from "./store.js";
 import { clean, plural, project, short, since } from "./text.js";
+import { checklist } from "./checklist.js";
 
 const SHOWS = [
   ["live", "Live"],
@@ -54,6 +55,7 @@ function create() {
     unenforced: h("span", { class: "badge unenforced", title: "This agent acts without asking" }, "unenforced"),
     bar: h("progress", { max: "1", value: 0 }),
     step: h("span", { class: "step faint" }),
+    list: h("div", {}),
   };
   const link = h(
     "a",
@@ -61,12 +63,13 @@ function create() {
     h("span", { class: "status" }, parts.dot, parts.phase, parts.time),
     h("span", { class: "who" }, parts.name, parts.place),
     h("span", { class: "what" }, parts.why, h("span", { class: "badges" }, parts.waits, parts.stall, parts.unenforced)),
-    h("span", { class: "progress" }, parts.bar, parts.step),
   );
-  return { element: h("li", {}, link), link, parts };
+  // Beside the link, not in it: it opens by itself.
+  const plan = h("details", { class: "steps" }, h("summary", { class: "progress" }, parts.bar, parts.step), parts.list);
+  return { element: h("li", {}, link, plan), link, plan, parts };
 }
 
-function update({ link, parts }, row) {
+function update({ element, link, plan, parts }, row) {
   const { session } = row;
   const word = phaseWord(row);
   attribute(link, "href", `#/s/${session.id}`);
@@ -90,7 +93,8 @@ function update({ link, parts }, row) {
   text(parts.stall, stall ? clean(stall) : "");
   parts.unenforced.hidden = !session.unenforced;
   const made = progress(session);
-  parts.bar.parentElement.hidden = !made;
+  plan.hidden = !made;
+  attribute(element, "class", made ? "planned" : null);
   if (!made) return;
   attribute(parts.bar, "max", made.of);
   if (parts.bar.value !== made.done) parts.bar.value = made.done;
@@ -98,16 +102,10 @@ function update({ link, parts }, row) {
   const now =
     made.steps.find((step) => step.status === "in_progress") ?? made.steps.find((step) => step.status !== "completed");
   text(parts.step, `${made.done}/${made.of}${now ? ` ${clean(now.text)}` : ""}`);
-  attribute(
-    link,
-    "title",
-    made.steps
-      .map(
-        (step) =>
-          `${step.status === "completed" ? "✓" : step.status === "in_progress" ? "▸" : "·"} ${clean(step.text)}`,
-      )
-      .join("\n"),
-  );
+  const version = JSON.stringify(made.steps);
+  if (version === parts.list.dataset.version) return;
+  parts.list.dataset.version = version;
+  parts.list.replaceChildren(checklist(made.steps));
 }
 
 export function view() {

@@ -2,7 +2,7 @@
 
 import { announce } from "./dom.js";
 import { on, state } from "./live.js";
-import { waiting, pendingClearances } from "./store.js";
+import { waiting, pendingClearances, pendingQuestions } from "./store.js";
 import { clean } from "./text.js";
 
 const WANTED = "notify";
@@ -54,15 +54,16 @@ function drawIcon() {
 
 export function listen() {
   on("change", () => {
-    const open = pendingClearances(state);
-    const ids = new Set(open.map((clearance) => clearance.id));
-    for (const question of state.questions.values()) if (question.status === "pending") ids.add(question.id);
+    const open = [
+      ...pendingClearances(state).map((each) => ({ ...each, words: `${each.risk} risk: ${clean(each.title)}` })),
+      ...pendingQuestions(state).map((each) => ({ ...each, words: `Question: ${clean(each.text)}` })),
+    ];
     // What was there when the page was opened is no news.
-    const fresh = known ? open.filter((clearance) => !known.has(clearance.id)) : [];
-    known = ids;
-    for (const clearance of fresh) {
-      announce(`New clearance, ${clearance.risk} risk: ${clean(clearance.title)}`);
-      if (wanted() && document.hidden) notify(clearance);
+    const fresh = known ? open.filter((each) => !known.has(each.id)) : [];
+    known = new Set(open.map((each) => each.id));
+    for (const each of fresh) {
+      announce(`Waits for you, ${each.words}`);
+      if (wanted() && document.hidden) notify(each);
     }
     const now = waiting(state);
     if (now === count) return;
@@ -72,16 +73,16 @@ export function listen() {
   });
 }
 
-function notify(clearance) {
+function notify(each) {
   try {
-    const note = new Notification(`${clearance.risk} risk: ${clean(clearance.title)}`, {
-      tag: clearance.id,
+    const note = new Notification(each.words, {
+      tag: each.id,
       icon: "/icon.svg",
-      body: clean(state.sessions.get(clearance.session)?.name ?? ""),
+      body: clean(state.sessions.get(each.session)?.name ?? ""),
     });
     note.onclick = () => {
       focus();
-      location.hash = `#/s/${clearance.session}`;
+      location.hash = `#/s/${each.session}`;
       note.close();
     };
   } catch {

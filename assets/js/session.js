@@ -7,7 +7,8 @@ import { group, may, pendingClearances, pendingQuestions, progress, putSession, 
 import { clean, cleanBlock, clock, project, short, since, span } from "./text.js";
 import * as clearances from "./card.js";
 import * as questions from "./question.js";
-import { log, checklist } from "./timeline.js";
+import { checklist } from "./checklist.js";
+import { log } from "./timeline.js";
 import { box } from "./prompts.js";
 import { phaseWord } from "./fleet.js";
 
@@ -114,7 +115,8 @@ function about(session) {
       : null,
   );
   put("Unenforced", session.unenforced ? clean(session.unenforced) : null);
-  put("Mode", session.controls?.mode ? clean(session.controls.mode.current ?? "") : null);
+  put("Mode", session.controls?.mode ? clean(session.controls.mode) : null);
+  put("Model", session.controls?.model ? clean(session.controls.model) : null);
   if (session.processes?.length)
     put(
       "Processes",

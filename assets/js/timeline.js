@@ -1,6 +1,7 @@
 // A session's log, from its end backwards as far as one scrolls.
 
 import * as api from "./api.js";
+import { checklist } from "./checklist.js";
 import { h, button, ask, toast } from "./dom.js";
 import { on, state } from "./live.js";
 import { add, prepend, sentence, timeline } from "./fold.js";
@@ -12,23 +13,6 @@ import { badge, fate } from "./card.js";
 /** Events of one page; the API gives up to a thousand. */
 const PAGE = 1000;
 const FOLDED = 4000;
-
-export function checklist(steps) {
-  const mark = { completed: "✓", in_progress: "▸" };
-  return h(
-    "ul",
-    { class: "checklist" },
-    steps.map((step) =>
-      h(
-        "li",
-        { class: step.status === "completed" ? "done" : step.status === "in_progress" ? "now" : "" },
-        h("span", { class: "mark", "aria-hidden": "true" }, mark[step.status] ?? "·"),
-        clean(step.text),
-        h("span", { class: "unseen" }, ` (${clean(step.status)})`),
-      ),
-    ),
-  );
-}
 
 function long(text, show) {
   if (text.length <= FOLDED) return show(text);

@@ -33,6 +33,7 @@ const FILES: &[(&str, &[u8])] = files![
     "/js/audit.js",
     "/js/card.js",
     "/js/charts.js",
+    "/js/checklist.js",
     "/js/diff.js",
     "/js/diffview.js",
     "/js/dom.js",

@@ -1,6 +1,7 @@
 // Pictures of every page, made from a fleet that looks like a day's work. scripts/screenshots runs this.
 
-import { copyFileSync, mkdirSync, rmSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { browser, Daemon, fixture, go, signedIn, until } from "./harness.mjs";
 
@@ -111,8 +112,10 @@ agent("tidy-imports", "codex", [
   "exit:0",
 ]);
 
-const program = "/tmp/work/bin/agent";
-mkdirSync("/tmp/work/bin", { recursive: true });
+// A directory of our own; its name stands in the pictures.
+const work = mkdtempSync(join(tmpdir(), "work-"));
+const program = join(work, "bin/agent");
+mkdirSync(join(work, "bin"));
 copyFileSync(fixture, program);
 const toml = (name, { steps }) => `[agents.${name}]\ncommand = "${program}"\nargs = ${JSON.stringify(steps)}\n`;
 const names = profiles.map(({ agent: kind }, n) =>
@@ -120,7 +123,7 @@ const names = profiles.map(({ agent: kind }, n) =>
 );
 const daemon = await Daemon.start({
   config: RULES + profiles.map((each, n) => toml(names[n], each)).join("\n"),
-  workspace: "/tmp/work/shop",
+  workspace: join(work, "shop"),
 });
 const ids = {};
 for (const [n, { name }] of profiles.entries())
@@ -169,5 +172,5 @@ for (const [kind, options] of [
 }
 await browser.close();
 await daemon.close();
-rmSync("/tmp/work", { recursive: true, force: true });
+rmSync(work, { recursive: true, force: true });
 console.log(shots.join("\n"));

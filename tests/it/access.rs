@@ -338,6 +338,15 @@ fn a_configured_operator_bounds_the_role_of_every_token_in_that_name() {
     refused(call(&address, Some(&first), "GET", "/api/v1/tokens", None), 403, "forbidden");
 }
 
+/// Prints the cookie that a browser would get.
+const SIGN_IN_OVER_TLS: &str = r#"
+import ssl, sys, urllib.request
+url, cert, body = sys.argv[1:]
+headers = {"content-type": "application/json", "origin": url, "x-intercom": "1"}
+request = urllib.request.Request(url + "/api/v1/web/sessions", body.encode(), headers)
+print(urllib.request.urlopen(request, context=ssl.create_default_context(cafile=cert)).headers["set-cookie"])
+"#;
+
 #[test]
 fn with_tls_a_port_can_be_reached_from_outside_and_without_it_cannot() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
@@ -371,6 +380,15 @@ fn with_tls_a_port_can_be_reached_from_outside_and_without_it_cannot() {
         run(&mut command)
     };
     cli(&url, true).ok();
+    // Who signs in to the console over TLS gets a cookie that never leaves it.
+    let body = json!({ "token": secret }).to_string();
+    let mut command = std::process::Command::new("python3");
+    let ran = run(command.args(["-c", SIGN_IN_OVER_TLS, &url, cert.to_str().unwrap(), &body]));
+    let cookie = ran.ok().stdout;
+    assert!(
+        cookie.starts_with("__Host-") && cookie.contains("; Secure") && cookie.contains("HttpOnly"),
+        "{cookie}"
+    );
     assert_eq!(cli(&url, false).code, 1, "a certificate that nobody vouches for");
     assert_eq!(cli(&url.replace("https", "http"), true).code, 1, "no TLS, no answer");
 }

@@ -1,0 +1,21 @@
+// What an agent means to do, and how far it has come.
+
+import { h } from "./dom.js";
+import { clean } from "./text.js";
+
+export function checklist(steps) {
+  const mark = { completed: "✓", in_progress: "▸" };
+  return h(
+    "ul",
+    { class: "checklist" },
+    steps.map((step) =>
+      h(
+        "li",
+        { class: step.status === "completed" ? "done" : step.status === "in_progress" ? "now" : "" },
+        h("span", { class: "mark", "aria-hidden": "true" }, mark[step.status] ?? "·"),
+        clean(step.text),
+        h("span", { class: "unseen" }, ` (${clean(step.status)})`),
+      ),
+    ),
+  );
+}
