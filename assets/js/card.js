@@ -143,6 +143,8 @@ function guarded(label, act) {
   let done = false;
   const run = () => {
     stop();
+    // What was taken from under the finger is not what it was put on.
+    if (!element.isConnected) return;
     done = true;
     element.disabled = true;
     act().finally(() => {
@@ -156,6 +158,11 @@ function guarded(label, act) {
     timer = setTimeout(run, HOLD);
   });
   for (const name of ["pointerup", "pointerleave", "pointercancel"]) element.addEventListener(name, stop);
+  // A release is heard wherever it happens, also if the card has moved meanwhile.
+  for (const name of ["pointerup", "pointercancel", "blur"])
+    addEventListener(name, () => timer && stop(), { capture: true });
+  // A key that is held is one press.
+  element.addEventListener("keydown", (event) => event.repeat && event.preventDefault());
   // A click without a pointer is a key or a screen reader: the second one counts.
   const press = () => {
     if (done) return;

@@ -76,7 +76,8 @@ async function lookNow() {
     wanted[what].clear();
     return ids;
   };
-  const each = async (ids, list, one, put) => {
+  const each = async (what, list, one, put) => {
+    const ids = take(what);
     try {
       let single = ids;
       if (ids.length > FEW) {
@@ -84,25 +85,30 @@ async function lookNow() {
         views.forEach((view) => put(state, view));
         // What is not in the list any more has come to an end.
         const known = new Set(views.map((view) => view.id));
-        single = ids.filter((id) => !known.has(id)).slice(0, FEW);
+        const gone = ids.filter((id) => !known.has(id));
+        single = gone.slice(0, FEW);
+        gone.slice(FEW).forEach((id) => wanted[what].add(id));
       }
       const views = await Promise.all(single.map((id) => api.get(one(id)).catch(missing)));
       views.forEach((view) => view && put(state, view));
     } catch {
-      // Offline: what comes after the next connection says the same.
+      // The stream goes on after what told us of them: they are looked for until they are found.
+      ids.forEach((id) => wanted[what].add(id));
+      failed = true;
     }
   };
-  const [sessions, clearances, questions] = [take("session"), take("clearance"), take("question")];
+  let failed = false;
+  const many = wanted.session.size > FEW;
   await Promise.all([
-    each(sessions, "/sessions", (id) => `/sessions/${id}`, store.putSession),
-    each(clearances, "/clearances?status=pending", (id) => `/clearances/${id}`, store.putClearance),
-    each(questions, "/questions?status=pending", (id) => `/questions/${id}`, store.putQuestion),
+    each("session", "/sessions", (id) => `/sessions/${id}`, store.putSession),
+    each("clearance", "/clearances?status=pending", (id) => `/clearances/${id}`, store.putClearance),
+    each("question", "/questions?status=pending", (id) => `/questions/${id}`, store.putQuestion),
   ]);
   store.prune(state);
   touch();
   // With many sessions the next look waits a little longer.
   looking = null;
-  if (Object.values(wanted).some((ids) => ids.size)) looking = setTimeout(lookNow, sessions.length > FEW ? 1500 : 250);
+  if (Object.values(wanted).some((ids) => ids.size)) looking = setTimeout(lookNow, many || failed ? 1500 : 250);
 }
 
 function missing(error) {

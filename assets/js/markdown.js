@@ -4,6 +4,9 @@
 import { h, ask } from "./dom.js";
 import { cleanBlock, clean, target } from "./text.js";
 
+/** Longer lines are shown as they are. */
+const LONGEST = 2000;
+
 /** Longer texts are shown as they are: nobody reads them as Markdown. */
 const MOST = 200000;
 
@@ -28,10 +31,15 @@ export function blocks(source) {
       found.push({ type: "code", language: fence[2], text: body.join("\n") });
       continue;
     }
-    const heading = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/.exec(line);
+    // Patterns that look back cost more than they should on a line made for that: such a line is plain text.
+    if (line.length > LONGEST) {
+      paragraph.push(line);
+      continue;
+    }
+    const heading = /^ {0,3}(#{1,6})\s+(\S.*)$/.exec(line);
     if (heading) {
       flush();
-      found.push({ type: "heading", level: heading[1].length, text: heading[2] });
+      found.push({ type: "heading", level: heading[1].length, text: heading[2].trimEnd().replace(/#+$/, "").trimEnd() });
       continue;
     }
     if (/^ {0,3}([-*_])\s*(\1\s*){2,}$/.test(line)) {
@@ -64,7 +72,7 @@ export function blocks(source) {
       found.push({ type: "list", ordered, items });
       continue;
     }
-    if (/^\s*\|.*\|\s*$/.test(line) && /^\s*\|?[\s:|-]+\|[\s:|-]*$/.test(lines[n + 1] ?? "")) {
+    if (/^\s*\|.*\|\s*$/.test(line) && isSeparator(lines[n + 1] ?? "")) {
       flush();
       const cells = (row) =>
         row
@@ -86,11 +94,13 @@ export function blocks(source) {
   return found;
 }
 
+const isSeparator = (line) => line.length <= LONGEST && line.includes("|") && /^[\s:|-]+$/.test(line);
+
 const INLINE =
   /(`+)([^`](?:[^\n]*?[^`])??)\1(?!`)|\*\*(?=\S)([^\n]*?\S)\*\*|__(?=\S)([^\n]*?\S)__|(?<![\w*])\*(?=[^\s*])([^*\n]*[^\s*])\*(?!\*)|(?<!\w)_(?=[^\s_])([^_\n]*[^\s_])_(?!\w)|~~(?=\S)([^\n]*?\S)~~|!?\[([^\]\n]{0,500})\]\(\s*<?([^\s)>]{1,2000})>?(?:\s+"[^"\n]*")?\s*\)|(https?:\/\/[^\s<>"'`]{1,2000}[^\s<>"'`.,;:!?)\]])/g;
 
 export function inline(text, depth = 0) {
-  if (depth > 6) return [{ type: "text", text }];
+  if (depth > 6 || text.length > 4 * LONGEST) return [{ type: "text", text }];
   const found = [];
   let last = 0;
   for (const match of text.matchAll(INLINE)) {

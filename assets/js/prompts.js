@@ -31,7 +31,7 @@ export function box(session) {
     value: sessionStorage.getItem(draftKey) ?? "",
     oninput: () => sessionStorage.setItem(draftKey, field.value),
     onkeydown: (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) send();
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.repeat) send();
       if (event.key === "Escape") field.blur();
     },
   });
@@ -44,14 +44,18 @@ export function box(session) {
   async function send() {
     const words = field.value;
     if (!words.trim()) return field.focus();
+    if (sender.disabled) return;
     sender.disabled = true;
     const sent = await attempt(() =>
       api.post(`/sessions/${session}/prompts`, { text: words }, `web-${crypto.randomUUID()}`),
     );
     sender.disabled = false;
     if (!sent) return;
-    field.value = "";
-    sessionStorage.removeItem(draftKey);
+    // What was typed meanwhile is not what was sent.
+    if (field.value === words) {
+      field.value = "";
+      sessionStorage.removeItem(draftKey);
+    }
     if (sent.state === "failed") toast(`Not delivered: ${clean(sent.error ?? "")}`, "error");
     refresh();
   }

@@ -222,17 +222,15 @@ export function view(id, { write = false } = {}) {
     const [pending, questioned] = [pendingClearances(state, id), pendingQuestions(state, id)];
     pending.forEach((each) => arrived.add(each.id));
     questioned.forEach((each) => arrived.add(each.id));
-    // A settled card stays until the next one comes, so that one sees what became of it.
-    const stays = (each, others) =>
+    // A settled card stays for a while: one sees what became of it, and the next one does not slip under the pointer.
+    const stays = (each) =>
       each.status === "pending" ||
-      (arrived.has(each.id) &&
-        others === 0 &&
-        Date.now() - Date.parse(each.decided_at ?? each.answered_at ?? 0) < 15000);
+      (arrived.has(each.id) && Date.now() - Date.parse(each.decided_at ?? each.answered_at ?? 0) < 15000);
     const total = pending.length + questioned.length;
     const mine = [...state.clearances.values()]
-      .filter((each) => each.session === id && stays(each, total))
+      .filter((each) => each.session === id && stays(each))
       .sort((a, b) => a.requested_at.localeCompare(b.requested_at));
-    const mineToo = [...state.questions.values()].filter((each) => each.session === id && stays(each, total));
+    const mineToo = [...state.questions.values()].filter((each) => each.session === id && stays(each));
     clearances.cards(cards, mine, { link: false });
     questions.cards(asked, mineToo, { link: false });
     open.hidden = !(mine.length + mineToo.length);

@@ -409,6 +409,8 @@ test("always shows its rule, and the grant is revoked on the policy page", async
   await waitText(page, "dialog .rule", "cargo");
   await press(page, "Allow always", "dialog");
   await page.waitForSelector(`${cardOf(id)}.settled`);
+  // It is stored a moment after the decision.
+  await until("the grant", async () => (await daemon.json("policy", "grants")).items.length > 0);
   await go(page, "#/policy", "main table");
   await press(page, "Revoke…");
   await press(page, "Revoke", "dialog");

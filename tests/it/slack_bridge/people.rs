@@ -221,6 +221,33 @@ fn in_quiet_hours_only_what_is_grave_calls() {
 }
 
 #[test]
+fn what_waited_over_night_is_told_once_in_the_morning() {
+    let slack = FakeSlack::start();
+    let dir = home("");
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    let session = daemon.run(ASKS);
+    daemon.clearance(&session);
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    // A night that was over a minute ago.
+    let clock = |minutes: i64| {
+        let at = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(minutes);
+        at.strftime("%H:%M").to_string()
+    };
+    let night = format!("ping = ['ana', 'vic']\nquiet_hours = '{}-{}'", clock(180), clock(1));
+    let config = config(&slack, &night, "") + "[api]\nlisten = \"off\"\n";
+    std::fs::write(dir.path().join("config.toml"), config).unwrap();
+    let office = Office { slack: Strict(slack), daemon: Daemon::start_in(dir, &[], &tokens()) };
+    let digest = |message: &Message| key(message).starts_with("digest ");
+    let told = office.slack.message_with(digest);
+    assert!(shown(&told).contains("Edit main.rs") && shown(&told).contains("<@U0ANA>"), "{}", shown(&told));
+    assert!(!shown(&told).contains("<@U0VIC>"), "who only looks on is not called");
+    let office = office.restart(Signal::SIGKILL);
+    let again = office.daemon.run(ASKS);
+    office.card(&office.daemon.clearance(&again));
+    assert_eq!(office.slack.messages().iter().filter(|message| digest(message)).count(), 1);
+}
+
+#[test]
 fn each_workspace_has_its_own_channel() {
     let slack = FakeSlack::start();
     slack.add_channel("C0OTHER", true);

@@ -79,9 +79,7 @@ fn ten_sessions_are_as_fast_as_one() {
          from click to agent: {agent_of_one:?}, {agent_of_ten:?}"
     );
     assert!(card_of_ten <= card_of_one.mul_f64(1.2), "{card_of_one:?} {card_of_ten:?}");
-    // A few milliseconds beside the 300 of a call: one or two of them are the machine's.
-    assert!(
-        agent_of_ten <= agent_of_one.mul_f64(1.2) + Duration::from_millis(2),
-        "{agent_of_one:?} {agent_of_ten:?}"
-    );
+    // No call of Slack is between a click and its agent. What is left is a few milliseconds, and how many is the machine's:
+    // less than a tenth of a call is nothing.
+    assert!(agent_of_ten <= agent_of_one.mul_f64(1.2).max(CALL / 10), "{agent_of_one:?} {agent_of_ten:?}");
 }
