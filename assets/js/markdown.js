@@ -39,7 +39,11 @@ export function blocks(source) {
     const heading = /^ {0,3}(#{1,6})\s+(\S.*)$/.exec(line);
     if (heading) {
       flush();
-      found.push({ type: "heading", level: heading[1].length, text: heading[2].trimEnd().replace(/#+$/, "").trimEnd() });
+      found.push({
+        type: "heading",
+        level: heading[1].length,
+        text: heading[2].trimEnd().replace(/#+$/, "").trimEnd(),
+      });
       continue;
     }
     if (/^ {0,3}([-*_])\s*(\1\s*){2,}$/.test(line)) {
