@@ -10,6 +10,7 @@ use crate::slack::{APP_TOKEN, BOT_TOKEN, CHANNEL, FakeSlack, Message};
 
 mod attack;
 mod cards;
+mod killed;
 mod people;
 mod soak;
 mod speed;
@@ -160,8 +161,19 @@ fn answered(office: &Office, session: &str) -> Value {
     told["data"].clone()
 }
 
+fn pending(office: &Office, clearance: &str) -> bool {
+    office.daemon.get(&format!("/api/v1/clearances/{clearance}")).1["status"] == "pending"
+}
+
 fn audit(office: &Office, action: &str) -> Vec<Value> {
     let ran = office.daemon.cli(&["audit", "--json"]).ok();
     let rows = ran.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap_or(json!(null)));
     rows.filter(|row| row["action"] == action).collect()
+}
+
+/// A number of the metrics.
+fn figure(daemon: &Daemon, name: &str) -> u64 {
+    let text = crate::harness::http(&daemon.socket(), "GET", "/metrics", None, &[]).1;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name} in {text}")).parse().unwrap()
 }

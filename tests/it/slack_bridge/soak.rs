@@ -7,12 +7,6 @@ use super::*;
 
 use crate::slack::Fault;
 
-fn figure(daemon: &Daemon, name: &str) -> u64 {
-    let text = crate::harness::http(&daemon.socket(), "GET", "/metrics", None, &[]).1;
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("{name} in {text}")).parse().unwrap()
-}
-
 fn memory_kib(daemon: &Daemon) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
