@@ -250,14 +250,8 @@ impl Teller {
             .collect();
         for id in &talking {
             mind.talked.insert(*id, Instant::now());
-            let talk = mind.turns.get_mut(id).and_then(|turn| turn.talk.as_mut());
-            let Some((seq, text)) = talk.map(|talk| {
-                talk.fresh = false;
-                (talk.seq, talk.text())
-            }) else {
-                continue;
-            };
-            wants.extend(self.talk(*id, seq, &text, mind).await);
+            let Some((name, text)) = mind.turns.get_mut(id).and_then(Turn::show) else { continue };
+            wants.extend(self.talk(*id, &name, &text, mind).await);
         }
         if due(mind.called.as_ref(), CALLS_EVERY) {
             mind.called = Some(Instant::now());

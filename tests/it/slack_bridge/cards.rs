@@ -262,6 +262,19 @@ fn a_thread_says_as_much_as_it_is_asked_to() {
 }
 
 #[test]
+fn a_long_speech_is_streamed_in_full() {
+    let office = Office::with("verbosity = 'stream'", "");
+    let session = office.daemon.run(&["serve"]);
+    office.root(&session);
+    let speech: Vec<String> = (0..800).map(|n| format!("word{n}")).collect();
+    office.daemon.prompt(&session, &json!([format!("status:{}", speech.join(" ")), "turn-end"]).to_string());
+    office.says(&session, "word799");
+    for n in [0, 400, 799] {
+        office.says(&session, &format!("word{n}"));
+    }
+}
+
+#[test]
 fn the_status_card_follows_and_is_not_edited_too_often() {
     let office = Office::open();
     let beats: Vec<String> =

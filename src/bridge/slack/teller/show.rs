@@ -140,7 +140,7 @@ impl Teller {
                     self.turn_over(&scene, *seq, turn, reason.as_deref(), &wants).await?.into_iter().collect()
                 }
                 News::Talk { talk, .. } => {
-                    self.said(&scene, talk.seq, &talk.text(), &wants).await?.into_iter().collect()
+                    self.said(&scene, &talk.name(), &talk.text(), &wants).await?.into_iter().collect()
                 }
                 News::Note { seq, what, .. } => note(&scene, *seq, what).into_iter().collect(),
                 News::Prompt { .. } => Vec::new(),
@@ -188,27 +188,26 @@ impl Teller {
     async fn said(
         &self,
         scene: &Scene,
-        seq: u64,
+        name: &str,
         text: &str,
         before: &[SlackWant],
     ) -> Result<Option<SlackWant>, StoreError> {
         if scene.here.verbosity != Verbosity::Stream || text.trim().is_empty() {
             return Ok(None);
         }
-        let memo = seq.to_string();
         let cards = self.cards(scene.id, "talk ", before).await?;
         let waiting = cards.iter().filter(|card| card.waits).count();
-        let known = cards.iter().find(|card| card.memo == memo);
+        let known = cards.iter().find(|card| card.memo == name);
         let instead = || cards.iter().rev().find(|card| card.waits).filter(|_| waiting >= MAX_WAITING_TALK);
         let key = known.or_else(instead).map(|card| card.key.clone());
-        let own = format!("talk {} {seq}", scene.id);
+        let own = format!("talk {} {name}", scene.id);
         let key = key.unwrap_or_else(|| own.clone());
         let card = if key == own {
             card::talk(&key, &scene.session, text)
         } else {
             card::talk(&key, &scene.session, &format!("[…] {text}"))
         };
-        Ok(Some(scene.want(&key, &card, false, memo)))
+        Ok(Some(scene.want(&key, &card, false, name.to_owned())))
     }
 
     async fn clearance(&self, id: &str, scene: &Scene) -> Result<Vec<SlackWant>, StoreError> {
@@ -384,9 +383,15 @@ impl Teller {
         Ok(wants.collect())
     }
 
-    pub(super) async fn talk(&self, id: SessionId, seq: u64, text: &str, mind: &mut Mind) -> Vec<SlackWant> {
+    pub(super) async fn talk(
+        &self,
+        id: SessionId,
+        name: &str,
+        text: &str,
+        mind: &mut Mind,
+    ) -> Vec<SlackWant> {
         let Ok(Some(scene)) = self.scene(id).await else { return Vec::new() };
-        let Ok(Some(want)) = self.said(&scene, seq, text, &[]).await else { return Vec::new() };
+        let Ok(Some(want)) = self.said(&scene, name, text, &[]).await else { return Vec::new() };
         let root = self.rooted(&scene, mind).await.ok().flatten();
         root.into_iter().chain([want]).collect()
     }

@@ -8,6 +8,8 @@ use crate::redact::redact;
 const MAX_SAID: usize = 6000;
 /// Of what is streamed into one message of ours.
 const MAX_TALK: usize = 2800;
+/// What a full message leaves to the next one at most, so that no word is torn.
+const MAX_CARRIED: usize = 2000;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
@@ -26,8 +28,9 @@ pub(super) struct Turn {
 /// What is streamed: one message of ours, until it is full.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Talk {
-    /// The event that it began with.
-    pub(super) seq: u64,
+    /// The event that it began with, and which piece of that it is.
+    seq: u64,
+    piece: usize,
     text: String,
     chars: usize,
     /// It has grown since it was last shown.
@@ -35,8 +38,28 @@ pub(super) struct Talk {
 }
 
 impl Talk {
+    /// Tells it from the others of its session.
+    pub(super) fn name(&self) -> String {
+        match self.piece {
+            0 => self.seq.to_string(),
+            piece => format!("{}.{piece}", self.seq),
+        }
+    }
+
     pub(super) fn text(&self) -> String {
         redact(&self.text).text.into_owned()
+    }
+
+    /// Full: its last word, or a key whose end is not there yet, is left to the next one.
+    fn next(&mut self, seq: u64) -> Self {
+        let near = self.text.char_indices().rev().nth(MAX_CARRIED - 1).map_or(0, |(at, _)| at);
+        let tail = &self.text[near..];
+        let key = tail.rfind("-----BEGIN ").filter(|at| !tail[*at..].contains("-----END "));
+        let word = || tail.rfind(char::is_whitespace).map(|at| at + 1);
+        let carried = key.or_else(word).map_or(String::new(), |at| self.text.split_off(near + at));
+        let piece = if self.seq == seq { self.piece + 1 } else { 0 };
+        let (chars, fresh) = (carried.chars().count(), !carried.is_empty());
+        Self { seq, piece, text: carried, chars, fresh }
     }
 }
 
@@ -48,6 +71,15 @@ impl Turn {
 
     pub(super) fn is_empty(&self) -> bool {
         self.said.trim().is_empty() && self.tools == 0
+    }
+
+    /// What is streamed, as far as it can be shown by now: a word may still grow, and half of a secret does not look like one.
+    pub(super) fn show(&mut self) -> Option<(String, String)> {
+        let talk = self.talk.as_mut()?;
+        talk.fresh = false;
+        let whole =
+            if self.speaking { talk.text.rfind(char::is_whitespace).unwrap_or(0) } else { talk.text.len() };
+        Some((talk.name(), redact(&talk.text[..whole]).text.into_owned()))
     }
 
     /// Takes note of an event. `full` are the messages that have become full with it.
@@ -74,6 +106,13 @@ impl Turn {
                 }
                 _ => {}
             },
+            "clearance.requested" | "question.asked" => {
+                // What was said is whole now.
+                if let Some(talk) = self.talk.as_mut().filter(|_| self.speaking) {
+                    talk.fresh = true;
+                }
+                self.speaking = false;
+            }
             "clearance.decided" if data["via"] == "policy" && data["status"] == "approved" => {
                 self.allowed += 1;
             }
@@ -99,7 +138,6 @@ impl Turn {
         self.speaking = true;
         let mut rest = text.chars();
         loop {
-            let talk = self.talk.get_or_insert_with(|| Talk { seq, ..Talk::default() });
             let room = MAX_TALK.saturating_sub(talk.chars);
             let pushed = push(&mut talk.text, &mut rest, room);
             talk.chars += pushed;
@@ -107,7 +145,8 @@ impl Turn {
             if talk.chars < MAX_TALK {
                 return;
             }
-            full.extend(self.talk.take());
+            let next = talk.next(seq);
+            full.push(std::mem::replace(talk, next));
             if full.len() > 20 {
                 return; // a message of this length is for the log
             }
@@ -160,6 +199,43 @@ mod tests {
             full.clear();
         }
         assert!(turn.said().chars().count() <= MAX_SAID);
+    }
+
+    #[test]
+    fn pieces_of_one_message_have_names_of_their_own_and_tear_no_word() {
+        let (mut turn, mut full) = (Turn::default(), Vec::new());
+        let speech = (0..2000).map(|n| format!("word{n} ")).collect::<Vec<_>>().concat();
+        turn.hear(7, "status", &json!({ "message": speech }), &mut full);
+        full.extend(turn.talk.take());
+        let names: Vec<String> = full.iter().map(Talk::name).collect();
+        assert_eq!(names, ["7", "7.1", "7.2", "7.3", "7.4", "7.5", "7.6"]);
+        assert_eq!(full.iter().map(Talk::text).collect::<String>(), speech);
+        assert!(full.iter().all(|talk| talk.text.ends_with(' ') && talk.text.starts_with("word")));
+    }
+
+    #[test]
+    fn a_secret_that_comes_in_pieces_is_never_seen_in_part() {
+        let secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+        for before in (0..MAX_TALK).step_by(7) {
+            let (mut turn, mut full, mut seen) = (Turn::default(), Vec::new(), String::new());
+            let text = format!("{} {secret} is the token. ", "x".repeat(before));
+            for (seq, piece) in (1..).zip(text.as_bytes().chunks(11)) {
+                turn.hear(seq, "update", &chunk(std::str::from_utf8(piece).unwrap()), &mut full);
+                seen.extend(turn.show().map(|(_, text)| text));
+            }
+            seen.extend(full.iter().map(Talk::text));
+            assert!(seen.contains("[hidden:") && !seen.contains(&secret[..12]), "{before}: {seen}");
+        }
+    }
+
+    #[test]
+    fn the_last_word_is_shown_once_the_agent_waits() {
+        let (mut turn, mut full) = (Turn::default(), Vec::new());
+        turn.hear(1, "update", &chunk("May I go on?"), &mut full);
+        assert_eq!(turn.show(), Some(("1".to_owned(), "May I go".to_owned())));
+        turn.hear(2, "question.asked", &Value::Null, &mut full);
+        assert!(turn.talk.as_ref().unwrap().fresh);
+        assert_eq!(turn.show(), Some(("1".to_owned(), "May I go on?".to_owned())));
     }
 
     #[test]
