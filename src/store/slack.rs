@@ -75,6 +75,8 @@ const COLUMNS: &str = "place, key, session, channel, thread, ts, wanted, version
     FROM slack_messages m";
 /// How many are looked at to choose what is sent next.
 const LOOKED_AT: usize = 1000;
+/// How many of one sort are looked at in a session; what may still change is among them.
+const NEWEST: usize = 20;
 
 impl Store {
     /// Keeps what Slack sent; `false` if it was there before.
@@ -182,11 +184,17 @@ impl Store {
         Ok(found.into_iter().next())
     }
 
-    /// Messages of one session whose keys begin like this.
-    pub async fn slack_of(&self, session: SessionId, prefix: &str) -> Result<Vec<SlackMessage>, StoreError> {
-        let sql =
-            format!("SELECT {COLUMNS} WHERE session = ?1 AND substr(key, 1, length(?2)) = ?2 ORDER BY place");
-        self.slack_messages(sql, vec![session.to_string(), prefix.to_owned()]).await
+    /// The newest messages of one session whose keys begin like this, oldest first: a session may have thousands.
+    pub async fn slack_newest(
+        &self,
+        session: SessionId,
+        prefix: &str,
+    ) -> Result<Vec<SlackMessage>, StoreError> {
+        let mine = "WHERE session = ?1 AND substr(key, 1, length(?2)) = ?2";
+        let sql = format!("SELECT {COLUMNS} {mine} ORDER BY place DESC LIMIT {NEWEST}");
+        let mut newest = self.slack_messages(sql, vec![session.to_string(), prefix.to_owned()]).await?;
+        newest.reverse();
+        Ok(newest)
     }
 
     /// The message that Slack knows by this name.
@@ -258,6 +266,10 @@ fn apply(connection: &Connection, want: &SlackWant) -> Result<usize, StoreError>
     if *wish == SlackWish::OrForget {
         let sql = "DELETE FROM slack_messages WHERE key = ?1 AND ts IS NULL AND tried IS NULL";
         if connection.prepare_cached(sql)?.execute([key])? > 0 {
+            // The file that belongs below it goes with it.
+            connection
+                .prepare_cached("DELETE FROM slack_messages WHERE key = 'diff ' || ?1")?
+                .execute([key])?;
             return Ok(1);
         }
     }
@@ -349,6 +361,21 @@ mod tests {
         let keys: Vec<String> =
             store.slack_received().await.unwrap().into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys, ["Ev9", "Ev1", "Ev5"], "one millisecond, and a clock that was set back");
+    }
+
+    #[tokio::test]
+    async fn of_a_long_session_only_the_newest_are_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
+        let session = SessionId::mint();
+        let wants = (0..50).flat_map(|n| {
+            ["talk", "turn"]
+                .map(|sort| SlackWant { session: Some(session), ..want(&format!("{sort} {n}"), "1") })
+        });
+        store.slack_want(wants.collect(), None).await.unwrap();
+        let newest = store.slack_newest(session, "talk ").await.unwrap();
+        let keys: Vec<&str> = newest.iter().map(|message| message.key.as_str()).collect();
+        assert_eq!((keys.len(), keys[0], keys[NEWEST - 1]), (NEWEST, "talk 30", "talk 49"));
     }
 
     #[tokio::test]

@@ -121,6 +121,31 @@ fn slack_that_goes_away_in_the_middle_has_right_cards_in_the_end() {
 }
 
 #[test]
+fn a_card_that_nobody_saw_leaves_no_file_behind() {
+    let mut office = Office::open();
+    let diff = "+line\n".repeat(200);
+    let ask = |title: &str| json!({ "title": title, "file_path": "x", "diff": diff, "risk_level": "low" });
+    let steps = [format!("clearance:c1:{}", ask("Unseen")), "answer:c1".to_owned()];
+    let steps = [&steps[..], &[format!("clearance:c2:{}", ask("Seen")), "serve".to_owned()]].concat();
+    office.slack.go_away();
+    let session = office.daemon.run(&steps.iter().map(String::as_str).collect::<Vec<_>>());
+    // The thread, the card and the file wait to be sent.
+    office
+        .daemon
+        .until("three messages", |daemon| (figure(daemon, "intercom_slack_unsent") == 3).then_some(()));
+    office.daemon.decide(&office.daemon.clearance(&session), "deny");
+    answered(&office, &session);
+    office.slack.come_back();
+    office.slack.message_with(|message| key(message).starts_with("clr_") && shown(message).contains("Seen"));
+    office.daemon.until("everything to be sent", |daemon| {
+        (figure(daemon, "intercom_slack_unsent") == 0).then_some(())
+    });
+    let files: Vec<String> =
+        office.slack.look(|state| state.files.iter().map(|file| file.title.clone()).collect());
+    assert_eq!(files, ["Seen"]);
+}
+
+#[test]
 fn faults_of_all_sorts_cost_time_and_nothing_else() {
     let office = Office::open();
     let post = "chat.postMessage";

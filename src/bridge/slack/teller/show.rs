@@ -263,14 +263,14 @@ impl Teller {
         Ok(vec![scene.want(&question.id, &card, open, memo.text())])
     }
 
-    /// Cards of a session, oldest first: those of the store, as what is to be stored with this one has them.
+    /// The newest cards of a session, oldest first: those of the store, as what is to be stored with this one has them.
     async fn cards(
         &self,
         session: SessionId,
         prefix: &str,
         before: &[SlackWant],
     ) -> Result<Vec<Known>, StoreError> {
-        let stored = self.store.slack_of(session, prefix).await?;
+        let stored = self.store.slack_newest(session, prefix).await?;
         let known = |card: SlackMessage| {
             let waits = card.ts.is_none() && card.tried.is_none();
             Known { key: card.key, open: card.open, waits, memo: card.memo }
