@@ -243,7 +243,9 @@ impl Deed {
     pub(super) fn lane(&self) -> String {
         let thread = |channel: &str, thread: &str| format!("{channel} {thread}");
         match self {
-            Self::Click(Click { user, channel, thread: ts, .. }) => match (channel, ts) {
+            Self::Click(Click { user, channel, thread: ts, action, .. }) => match (channel, ts) {
+                // It is meant for what takes too long: a stop that still waits is what it ends.
+                (Some(channel), Some(ts)) if action == "kill" => thread(channel, ts) + " kill",
                 (Some(channel), Some(ts)) => thread(channel, ts),
                 _ => user.clone(),
             },

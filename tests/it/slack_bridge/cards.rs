@@ -226,6 +226,21 @@ fn a_stall_has_one_card_that_climbs_with_the_ladder() {
 }
 
 #[test]
+fn a_kill_does_not_wait_for_a_stop_that_takes_long() {
+    let stall = "[stall]\nsilent_after = '1s'\nno_cpu_after = '1s'\nladder = ['alert', 'escalate']\n";
+    let stop = "[stop]\nafter_interrupt_seconds = 60\n";
+    let mut office = Office::with("", &(stop.to_owned() + stall));
+    let session = office.daemon.run(&["status:go", "hang"]);
+    let card = office.slack.message_with(|message| {
+        key(message).starts_with("stall ") && buttons(message).contains(&"kill".to_owned())
+    });
+    office.slack.click(ROOT, &office.root(&session), "stop");
+    office.daemon.until("the stop", |daemon| (daemon.show(&session)["phase"] == "stopping").then_some(()));
+    office.slack.click(ROOT, &card, "kill");
+    office.daemon.wait_for_end(&session);
+}
+
+#[test]
 fn a_thread_says_as_much_as_it_is_asked_to() {
     let office = Office::open();
     let session = office.daemon.run(&["serve"]);
