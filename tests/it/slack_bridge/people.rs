@@ -31,12 +31,14 @@ fn strangers_and_viewers_may_do_nothing_and_it_is_written_down() {
     assert!(!home.body.to_string().contains("ses_") && !home.body.to_string().contains("Edit main.rs"));
     let told = office.slack.click(VIC, &card, "allow").wait_ephemeral();
     assert!(told.text.contains("needs the role approver"), "{told:?}");
+    let told = office.slack.say(VIC, CHANNEL, Some(&root.ts), "verbosity quiet").wait_ephemeral();
+    assert!(told.text.contains("needs the role operator"), "{told:?}");
     assert_eq!(office.daemon.get(&format!("/api/v1/clearances/{clearance}")).1["status"], "pending");
     let refused = audit(&office, "access.refused");
     let by: Vec<&str> = refused.iter().map(|row| row["by"].as_str().unwrap()).collect();
     assert_eq!(
         by,
-        [&format!("slack {EVE}")[..], &format!("slack {EVE}"), &format!("slack {EVE}"), "vic"],
+        [&format!("slack {EVE}")[..], &format!("slack {EVE}"), &format!("slack {EVE}"), "vic", "vic"],
         "{refused:?}"
     );
     assert_eq!(refused[0]["data"]["what"], "click allow");

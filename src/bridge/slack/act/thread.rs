@@ -79,7 +79,9 @@ impl Actor {
                 return Ok(());
             }
             Word::Verbosity(_) if who.role < Role::Operator => {
-                self.say(desk, Words::new("This takes the role operator.")).await;
+                let why = format!("this needs the role operator; {} is {}", who.name, who.role);
+                self.record(&who.name, &json!({ "why": why, "via": "slack" })).await;
+                self.say(desk, Words::said(&why)).await;
                 return Ok(());
             }
             Word::Verbosity(verbosity) => {
