@@ -93,8 +93,15 @@ impl Slack {
         let store = self.supervisor.store().clone();
         let (link, seat) = (Link::new(self.conditions), Seat::new(self.inside, self.supervisor));
         let (outgoing, incoming) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let actor = Actor::new(seat.clone(), store.clone(), Arc::clone(&web), Arc::clone(&outgoing));
         let tasks = TaskTracker::new();
+        let actor = Actor::new(
+            seat.clone(),
+            store.clone(),
+            Arc::clone(&web),
+            Arc::clone(&outgoing),
+            tasks.clone(),
+            closing.clone(),
+        );
         let socket = Socket {
             web: Arc::clone(&web),
             store: store.clone(),

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 mod click;
 mod form;
@@ -56,6 +58,8 @@ struct Inner {
     homes: Mutex<HashMap<String, Instant>>,
     /// Private answers and forms that are on their way.
     asides: Arc<Semaphore>,
+    tasks: TaskTracker,
+    closing: CancellationToken,
 }
 
 /// Where a private answer goes.
@@ -80,9 +84,17 @@ impl Desk {
 }
 
 impl Actor {
-    pub(super) fn new(seat: Seat, store: Store, web: Arc<Web>, outbox: Arc<Notify>) -> Self {
+    /// What it begins beside itself is among `tasks`, and ends with `closing`.
+    pub(super) fn new(
+        seat: Seat,
+        store: Store,
+        web: Arc<Web>,
+        outbox: Arc<Notify>,
+        tasks: TaskTracker,
+        closing: CancellationToken,
+    ) -> Self {
         let (told, homes, asides) = (Mutex::default(), Mutex::default(), Arc::new(Semaphore::new(ASIDES)));
-        Self(Arc::new(Inner { seat, store, web, outbox, told, homes, asides }))
+        Self(Arc::new(Inner { seat, store, web, outbox, told, homes, asides, tasks, closing }))
     }
 
     fn seat(&self) -> &Seat {
@@ -217,8 +229,9 @@ impl Actor {
             tracing::warn!("too many private answers are on their way: one is not given");
             return;
         };
-        tokio::spawn(async move {
-            what.await;
+        let closing = self.0.closing.clone();
+        self.0.tasks.spawn(async move {
+            closing.run_until_cancelled(what).await;
             drop(permit);
         });
     }
