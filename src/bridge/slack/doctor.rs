@@ -109,7 +109,7 @@ fn people(config: &Config) -> Finding {
         (true, 0) => wrong(
             "people",
             "no [[operator]] has a `slack` id: nobody can do anything there",
-            "in Slack, `/intercom whoami` tells your id",
+            "your id: your profile in Slack → ⋮ → Copy member ID; docs/SLACK.md, step 6",
         ),
         (true, _) => {
             wrong("people", "no operator with a `slack` id is approver or admin", "see [[operator]] role")
