@@ -32,6 +32,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long there may be no connection before we ask why, and how often we ask.
 const ASK_AFTER: Duration = Duration::from_secs(3);
 const ASK_EVERY: Duration = Duration::from_secs(30);
+/// How long the answer may take: whoever watches must not wait as patiently as whoever sends.
+const ASK_FOR: Duration = Duration::from_secs(5);
 /// How long there may be none before everything is begun anew.
 const ANEW_AFTER: Duration = Duration::from_mins(1);
 
@@ -64,13 +66,7 @@ impl Socket {
             self.link.tell();
             if lost >= ASK_AFTER && asked.elapsed() >= ASK_EVERY {
                 asked = tokio::time::Instant::now();
-                match self.web.can_connect().await {
-                    Ok(()) => self.link.why("Slack can be reached, and does not say hello"),
-                    Err(trouble) => {
-                        let advice = trouble.advice().map(|advice| format!(": {advice}")).unwrap_or_default();
-                        self.link.why(&format!("{trouble}{advice}"));
-                    }
-                }
+                closing.run_until_cancelled(self.ask()).await;
             }
             if lost >= ANEW_AFTER && begun.elapsed() >= ANEW_AFTER {
                 tracing::warn!("Slack has not been heard of for {} s: connecting anew", lost.as_secs());
@@ -81,6 +77,18 @@ impl Socket {
             }
         }
         manager.shutdown().await;
+    }
+
+    /// Why there is no connection.
+    async fn ask(&self) {
+        match tokio::time::timeout(ASK_FOR, self.web.can_connect()).await {
+            Ok(Ok(())) => self.link.why("Slack can be reached, and does not say hello"),
+            Ok(Err(trouble)) => {
+                let advice = trouble.advice().map(|advice| format!(": {advice}")).unwrap_or_default();
+                self.link.why(&format!("{trouble}{advice}"));
+            }
+            Err(_) => self.link.why(&format!("no answer within {} s", ASK_FOR.as_secs())),
+        }
     }
 
     async fn connect(&self, generation: u64) -> Arc<Manager> {

@@ -62,6 +62,18 @@ fn without_tokens_or_with_bad_ones_the_daemon_works_and_says_what_is_wrong() {
 }
 
 #[test]
+fn a_slack_that_never_answers_is_noticed_long_before_a_call_is_given_up() {
+    let slack = FakeSlack::start();
+    slack.fail("apps.connections.open", Fault::Hang, 1000);
+    let dir = home(&config(&slack, "", "").replace("timeout_seconds = 2", "timeout_seconds = 300"));
+    let mut daemon = Daemon::start_in(dir, &[], &tokens());
+    says(&mut daemon, "no answer within 5 s");
+    let ls = daemon.cli(&["ls"]).ok();
+    assert!(ls.stderr.contains("slack: no connection for"), "{ls:?}");
+    daemon.end(Signal::SIGTERM);
+}
+
+#[test]
 fn the_doctor_says_in_words_what_is_missing() {
     let slack = FakeSlack::start();
     let office = Office::unconnected(slack, "", "");
