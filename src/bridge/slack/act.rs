@@ -21,6 +21,7 @@ use super::seat::Seat;
 use super::sender::Wanted;
 use super::web::{Trouble, Web};
 use super::words::{Waiting, Word, typed, word};
+use crate::answers::Session;
 use crate::bridge::api::Person;
 use crate::bridge::api::inside::Answer;
 use crate::domain::{Audited, Json, SessionId, Time};
@@ -342,24 +343,24 @@ impl Actor {
         .await
     }
 
-    /// A form; if it does not open, what to type instead.
+    /// A form; if it does not open, this instead.
     #[expect(clippy::unused_async, reason = "it belongs to what is awaited")]
-    async fn open(&self, desk: &Desk, trigger: &str, view: &super::kit::View, instead: Words) {
+    async fn open(&self, desk: &Desk, trigger: &str, view: &super::kit::View, instead: Message) {
         let body = json!({ "trigger_id": trigger, "view": view });
         let (this, desk) = (self.clone(), desk.clone());
         self.aside(async move {
             if let Err(trouble) = this.0.web.call("views.open", &body).await {
                 tracing::info!(%trouble, "a form did not open");
-                this.say(&desk, Words::new("The form did not open. ").and(instead)).await;
+                this.tell(&desk, &instead).await;
             }
         });
     }
 
     async fn open_send(&self, desk: &Desk, trigger: &str, text: &str) {
-        let sessions = self.seat().sessions(false).await.unwrap_or_default();
+        let sessions = self.seat().sessions().await.unwrap_or_default();
         let view = card::send_to_agent(&sessions, &super::words::typed(text));
         let instead = Words::new("Use `/intercom send &lt;session&gt; &lt;text&gt;` instead.");
-        self.open(desk, trigger, &view, instead).await;
+        self.open(desk, trigger, &view, not_opened(instead)).await;
     }
 
     async fn publish_home(&self, user: &str) {
@@ -367,15 +368,21 @@ impl Actor {
         let view = match &who {
             None => card::home(&[], &[], &[], None),
             Some(who) => {
-                let (sessions, clearances, questions) = tokio::join!(
-                    self.seat().sessions(true),
+                let (live, recent, clearances, questions) = tokio::join!(
+                    self.seat().sessions(),
+                    self.seat().recent_sessions(),
                     self.seat().pending_clearances(None),
                     self.seat().pending_questions(None)
                 );
                 // What cannot be read now is not shown as nothing.
-                let (Ok(sessions), Ok(clearances), Ok(questions)) = (sessions, clearances, questions) else {
+                let (Ok(mut sessions), Ok(recent), Ok(clearances), Ok(questions)) =
+                    (live, recent, clearances, questions)
+                else {
                     return;
                 };
+                let ended = |session: &Session| sessions.iter().all(|live| live.id != session.id);
+                let ended: Vec<Session> = recent.into_iter().filter(ended).collect();
+                sessions.extend(ended);
                 card::home(&sessions, &clearances, &questions, Some((&who.name, who.role.as_str())))
             }
         };
@@ -414,6 +421,11 @@ pub(super) fn people(seat: &Seat) -> People {
     let config = seat.config();
     let known = config.operators.iter();
     People::new(known.filter_map(|known| Some((known.name.clone(), known.slack.clone()?))).collect())
+}
+
+/// What to type instead of filling in a form.
+fn not_opened(instead: Words) -> Message {
+    card::note("answer", Words::new("The form did not open. ").and(instead))
 }
 
 /// Who was first, and when.

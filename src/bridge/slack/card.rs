@@ -25,7 +25,7 @@ mod talk;
 mod tests;
 
 pub(super) use clearance::{clearance, command_is_cut, diff_is_cut};
-pub(super) use details::clearance_details;
+pub(super) use details::{clearance_details, clearance_details_told};
 pub(super) use exit::exit;
 pub(super) use forms::{always, deny_reason, nudge_with, refine, send_to_agent};
 pub(super) use home::home;

@@ -16,9 +16,9 @@ use crate::domain::Role;
 use crate::store::StoreError;
 use crate::supervisor::Supervisor;
 
-/// How many of a list are looked at.
-const MANY: usize = 200;
-/// Of what waits, as many as the API gives at once: none of it may go unseen.
+/// How many of those are looked at that began last, whether or not they have ended.
+const RECENT: usize = 50;
+/// Of what runs and of what waits, as many as the API gives at once: none of it may go unseen.
 const ALL: usize = 1000;
 
 /// What the record says.
@@ -85,9 +85,14 @@ impl Seat {
         self.read(&format!("/questions/{}", quoted(id))).await
     }
 
-    /// Those that have not ended, newest first; with `all`, the others as well.
-    pub(super) async fn sessions(&self, all: bool) -> Result<Vec<Session>, StoreError> {
-        self.list(&format!("/sessions?all={all}&limit={MANY}")).await
+    /// Those that have not ended, newest first.
+    pub(super) async fn sessions(&self) -> Result<Vec<Session>, StoreError> {
+        self.list(&format!("/sessions?limit={ALL}")).await
+    }
+
+    /// Those that began last, also if they have ended.
+    pub(super) async fn recent_sessions(&self) -> Result<Vec<Session>, StoreError> {
+        self.list(&format!("/sessions?all=true&limit={RECENT}")).await
     }
 
     pub(super) async fn pending_clearances(

@@ -189,7 +189,7 @@ impl Teller {
             let Some(session) = message.session else { continue };
             news.extend(card_of(session, &message.key));
         }
-        for session in self.seat.sessions(false).await? {
+        for session in self.seat.sessions().await? {
             let Ok(id) = session.id.parse() else { continue };
             mind.stale.insert(id);
         }

@@ -160,6 +160,20 @@ fn the_home_shows_what_waits_first_and_follows() {
 }
 
 #[test]
+fn a_home_full_of_what_has_ended_still_shows_what_runs() {
+    let office = Office::open();
+    let long = office.daemon.run(&["serve"]);
+    for _ in 0..51 {
+        office.daemon.run(&["exit:0"]);
+    }
+    office.slack.open_home(ANA);
+    office.slack.wait_until("a home with all of it", |state| {
+        let home = state.homes.get(ANA)?.body.to_string();
+        (home.contains(&long[..12]) && home.contains("that ended before")).then_some(())
+    });
+}
+
+#[test]
 fn a_message_of_anybody_can_be_sent_to_an_agent() {
     let office = Office::open();
     let session = office.daemon.run(&["serve"]);
@@ -180,6 +194,9 @@ fn a_form_that_does_not_open_says_what_to_type_instead() {
     office.slack.fail("views.open", Fault::Error("expired_trigger_id"), 1);
     let told = office.slack.click(ANA, &card, "deny_reason").wait_ephemeral();
     assert!(told.text.contains("deny &lt;reason&gt;"), "{told:?}");
+    office.slack.fail("views.open", Fault::Error("expired_trigger_id"), 1);
+    let told = office.slack.click(ANA, &card, "details").wait_ephemeral();
+    assert!(told.blocks.to_string().contains("What the rules say"), "{told:?}");
     office.slack.say(ANA, CHANNEL, card.thread_ts.as_deref(), "deny no forms today");
     assert_eq!(answered(&office, &session)["params"]["reason"], "no forms today");
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::form::how_to_always;
-use super::{Actor, Again, Desk};
+use super::{Actor, Again, Desk, not_opened};
 use crate::bridge::api::Person;
 use crate::bridge::slack::card;
 use crate::bridge::slack::deed::Click;
@@ -83,22 +83,32 @@ impl Actor {
                 };
                 let explanation = self.explanation(&click.value).await;
                 let view = card::clearance_details(&clearance, &session, &explanation);
-                let instead = Words::new("On the daemon's machine, this shows it: ")
-                    .and(Words::said(&format!("intercom clearances {}", click.value)).code());
+                let instead = card::clearance_details_told(&clearance, &session, &explanation);
                 return self.open(desk, &click.trigger, &view, instead).await;
             }
             "deny_reason" => self.seat().clearance(&click.value).await.ok().flatten().map(|clearance| {
-                (card::deny_reason(&clearance), "Reply in this thread instead: `deny &lt;reason&gt;`.")
+                (
+                    card::deny_reason(&clearance),
+                    "Reply in the thread of the session instead: `deny &lt;reason&gt;`.",
+                )
             }),
             "refine" => self.seat().question(&click.value).await.ok().flatten().map(|question| {
-                (card::refine(&question), "Reply in this thread instead: `refine &lt;text&gt;`.")
+                (
+                    card::refine(&question),
+                    "Reply in the thread of the session instead: `refine &lt;text&gt;`.",
+                )
             }),
             _ => self.seat().session(&click.value).await.ok().flatten().map(|session| {
-                (card::nudge_with(&session), "Reply in this thread instead: `nudge: &lt;text&gt;`.")
+                (
+                    card::nudge_with(&session),
+                    "Reply in the thread of the session instead: `nudge: &lt;text&gt;`.",
+                )
             }),
         };
         match view {
-            Some((view, instead)) => self.open(desk, &click.trigger, &view, Words::new(instead)).await,
+            Some((view, instead)) => {
+                self.open(desk, &click.trigger, &view, not_opened(Words::new(instead))).await;
+            }
             None => self.say(desk, gone()).await,
         }
     }
@@ -113,7 +123,7 @@ impl Actor {
         match self.proposal(who, &click.value).await {
             Ok((clearance, proposal)) => {
                 let view = card::always(&clearance, &proposal.sentence, &proposal.digest);
-                let instead = how_to_always(&proposal);
+                let instead = not_opened(how_to_always(&proposal));
                 self.open(desk, &click.trigger, &view, instead).await;
             }
             Err(why) => self.say(desk, why).await,

@@ -28,7 +28,7 @@ pub(super) struct Proposal {
 pub(super) fn how_to_always(proposal: &Proposal) -> Words {
     Words::new("This rule would be added: ")
         .and(Words::said(&proposal.sentence).cut(500).code())
-        .and(". To have it for 8 hours, reply in this thread: ")
+        .and(". To have it for 8 hours, reply in the thread of the session: ")
         .and(Words::said(&format!("always 8h {}", proposal.short())).code())
 }
 

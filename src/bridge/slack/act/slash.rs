@@ -24,7 +24,7 @@ impl Actor {
             }
             Slash::Wrong(why) => Words::said(&why),
             Slash::Whoami => self.whoami_words(&desk.user),
-            Slash::Ls | Slash::Status(None) => list(&self.seat().sessions(false).await.map_err(|_| Again)?),
+            Slash::Ls | Slash::Status(None) => list(&self.seat().sessions().await.map_err(|_| Again)?),
             Slash::Status(Some(typed)) => match self.seat().session(&typed).await.map_err(|_| Again)? {
                 Some(session) => {
                     self.tell(desk, &card::status("status", &session)).await;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::kit::{Blocks, View, Words, cut};
+use super::super::kit::{Blocks, Message, View, Words, cut};
 use super::clearance::fields;
 use super::{at, id, options};
 use crate::answers::{Clearance, Session};
@@ -18,6 +18,21 @@ pub(in crate::bridge::slack) fn clearance_details(
     session: &Session,
     explanation: &Value,
 ) -> View {
+    let blocks = details(clearance, session, explanation);
+    View::modal("details", "Details", blocks).metadata(&clearance.id)
+}
+
+/// The same where no form can be opened; a message holds less than a form.
+pub(in crate::bridge::slack) fn clearance_details_told(
+    clearance: &Clearance,
+    session: &Session,
+    explanation: &Value,
+) -> Message {
+    let title = Words::new("Details: ").and(Words::said(&clearance.title).cut(300));
+    details(clearance, session, explanation).message(title)
+}
+
+fn details(clearance: &Clearance, session: &Session, explanation: &Value) -> Blocks {
     let asked = clearance.requested_at.as_deref();
     let asked = asked.map(|time| Words::new("asked").and(at(Some(time)))).unwrap_or_default();
     let paths = paths(clearance);
@@ -33,7 +48,7 @@ pub(in crate::bridge::slack) fn clearance_details(
     let blocks = rules(blocks, explanation).section(choices(clearance));
     let blocks = titled(blocks, "Command", clearance.command.as_deref().unwrap_or_default());
     let blocks = titled(blocks, "Change", clearance.diff.as_deref().unwrap_or_default());
-    View::modal("details", "Details", blocks.context(vec![asked, id(&clearance.id)])).metadata(&clearance.id)
+    blocks.context(vec![asked, id(&clearance.id)])
 }
 
 /// Each reason in full; the field above has room for the first few words.

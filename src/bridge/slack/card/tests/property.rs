@@ -132,6 +132,7 @@ proptest! {
         good(&clearance(&key, &c, &s, &people, &ping), whom);
         good(&clearance(&key, &decided, &s, &people, &ping), &[]);
         good(&clearance_details(&c, &s, &pool.explanation()), &[]);
+        good(&clearance_details_told(&c, &s, &pool.explanation()), &[]);
         good(&always(&c, &pool.text(), &pool.text()), &[]);
         good(&deny_reason(&c), &[]);
         let whom: &[&str] = if q.status == "pending" { &["U1"] } else { &[] };
