@@ -158,7 +158,7 @@ pub(super) fn read(frame: &str) -> Deed {
             text: text(payload, "/text").unwrap_or_default(),
             answer: answer(),
         },
-        Some("events_api") => event(&payload["event"]),
+        Some("events_api") => event(payload),
         Some("interactive") => match payload["type"].as_str() {
             Some("block_actions") => {
                 let Some(action) = payload.pointer("/actions/0") else {
@@ -199,7 +199,8 @@ pub(super) fn read(frame: &str) -> Deed {
     }
 }
 
-fn event(event: &Value) -> Deed {
+fn event(payload: &Value) -> Deed {
+    let event = &payload["event"];
     let user = || text(event, "/user").unwrap_or_default();
     let subtype = event["subtype"].as_str();
     match event["type"].as_str() {
@@ -216,12 +217,24 @@ fn event(event: &Value) -> Deed {
                 channel: text(event, "/channel").unwrap_or_default(),
                 ts: text(event, "/ts").unwrap_or_default(),
                 thread: text(event, "/thread_ts"),
-                text: text(event, "/text").unwrap_or_default(),
+                text: to_us(payload, text(event, "/text").unwrap_or_default()),
                 files: event["files"].as_array().is_some_and(|files| !files.is_empty()),
             })
         }
         other => Deed::Unknown { what: format!("{} {}", other.unwrap_or("?"), subtype.unwrap_or_default()) },
     }
+}
+
+/// Without our name at its beginning: `@intercom approve` is as good as `approve`.
+fn to_us(payload: &Value, said: String) -> String {
+    let us =
+        payload["authorizations"].as_array().into_iter().flatten().filter_map(|us| us["user_id"].as_str());
+    let mut rest = us.filter_map(|us| {
+        let rest = said.trim_start().strip_prefix("<@")?.strip_prefix(us)?;
+        // With or without a label.
+        rest.strip_prefix('>').or_else(|| rest.strip_prefix('|')?.split_once('>').map(|(_, rest)| rest))
+    });
+    rest.next().map(|rest| rest.trim_start().to_owned()).unwrap_or(said)
 }
 
 /// Each block has one element, whatever its name.
@@ -334,6 +347,26 @@ mod tests {
         assert!(!said(json!({ "type": "message", "bot_id": "B1", "user": "U1", "text": "hi" })));
         assert!(!said(json!({ "type": "message", "subtype": "message_changed", "user": "U1" })));
         assert!(!said(json!({ "type": "reaction_added", "user": "U1" })));
+    }
+
+    #[test]
+    fn our_name_before_a_word_changes_nothing() {
+        let said = |text: &str| {
+            let event =
+                json!({ "type": "message", "user": "U1", "channel": "C1", "ts": "1.1", "text": text });
+            let payload =
+                json!({ "authorizations": [{ "user_id": "U0BOT", "is_bot": true }], "event": event });
+            let frame = json!({ "type": "events_api", "envelope_id": "e", "payload": payload });
+            match read(&frame.to_string()) {
+                Deed::Said(said) => said.text,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(said("<@U0BOT> approve"), "approve");
+        assert_eq!(said(" <@U0BOT|intercom> deny no"), "deny no");
+        assert_eq!(said("<@U0BOTTOM> approve"), "<@U0BOTTOM> approve");
+        assert_eq!(said("ask <@U0BOT> first"), "ask <@U0BOT> first");
+        assert_eq!(said("<@U0BOT"), "<@U0BOT");
     }
 
     proptest::proptest! {

@@ -3,7 +3,7 @@
 use super::*;
 
 use crate::harness::profile;
-use crate::slack::Fault;
+use crate::slack::{BOT_USER, Fault};
 
 fn reacted(office: &Office, ts: &str, name: &str) {
     office.slack.wait_until(&format!("the reaction {name}"), |state| {
@@ -70,7 +70,9 @@ fn words_in_a_thread_are_commands_and_everything_else_is_a_prompt() {
     let (first, second) = (titled("One"), titled("Two"));
     let several = say("approve").wait_ephemeral();
     assert!(several.text.contains("Several wait") && several.text.contains(&first[..12]), "{several:?}");
-    reacted(&office, &say(&format!("approve {}", &first[..12])).ts, "white_check_mark");
+    let named = format!("<@{BOT_USER}> approve {}", &first[..12]);
+    reacted(&office, &say(&named).ts, "white_check_mark");
+    assert!(!pending(&office, &first));
     reacted(&office, &say("deny it breaks &amp; burns").ts, "white_check_mark");
     let (_, body) = office.daemon.get(&format!("/api/v1/clearances/{second}"));
     assert_eq!((&body["status"], &body["reason"]), (&json!("denied"), &json!("it breaks & burns")));
