@@ -78,11 +78,18 @@ export function size(files) {
 
 const parts = (text) => text.match(/\w+|\s+|[^\w\s]/gu) ?? [];
 
-/** Which parts of two lines differ: `[[{text, changed}], [{text, changed}]]`. Lines that have little in common differ as a whole. */
-export function words(before, after) {
+/** How many pairs of words are looked at for one hunk; what is left then differs as a whole. */
+const MOST_WORK = 3000000;
+
+/**
+ * Which parts of two lines differ: `[[{text, changed}], [{text, changed}]]`. Lines that have little in common differ as a whole.
+ * `work.left` goes down by what it took: a diff made for it would keep a page busy for minutes.
+ */
+export function words(before, after, work = { left: MOST_WORK }) {
   const whole = [[{ text: before, changed: false }], [{ text: after, changed: false }]];
-  if (before.length > LONGEST_LINE || after.length > LONGEST_LINE) return whole;
+  if (before.length > LONGEST_LINE || after.length > LONGEST_LINE || work.left <= 0) return whole;
   const [a, b] = [parts(before), parts(after)];
+  work.left -= a.length * b.length + before.length + after.length;
   if (a.length * b.length > 90000) return whole;
   const table = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
   for (let i = a.length - 1; i >= 0; i -= 1) {
@@ -116,13 +123,13 @@ const solid = (text) => text.replace(/\s+/g, "").length;
 const MOST_PAIRED = 60;
 
 /** Which of the new lines each removed line became: only what has much in common is compared word by word. */
-function pair(gone, come) {
+function pair(gone, come, work) {
   const found = [];
   let [next, paired] = [0, gone.length <= MOST_PAIRED && come.length <= MOST_PAIRED];
   for (const left of gone) {
     let match = -1;
     for (let k = next; paired && k < come.length && match < 0; k += 1) {
-      const [was, is] = words(left.text, come[k].text);
+      const [was, is] = words(left.text, come[k].text, work);
       if (was.length > 1 || is.length > 1) {
         [left.parts, come[k].parts] = [was, is];
         match = k;
@@ -139,21 +146,30 @@ function pair(gone, come) {
   return squeezed(found);
 }
 
-/** A removed line and an added one that have no partner share a row. */
+/** Removed lines and added ones that have no partner share rows, in the order in which they are. */
 function squeezed(list) {
   const out = [];
+  let [lefts, rights] = [[], []];
+  const flush = () => {
+    for (let n = 0; n < Math.max(lefts.length, rights.length); n += 1)
+      out.push({ left: lefts[n] ?? null, right: rights[n] ?? null });
+    [lefts, rights] = [[], []];
+  };
   for (const row of list) {
-    const last = out[out.length - 1];
-    if (last && !last.right && last.left && !row.left) last.right = row.right;
-    else if (last && !last.left && last.right && !row.right && row.left) last.left = row.left;
-    else out.push(row);
+    if (row.left && row.right) {
+      flush();
+      out.push(row);
+    } else if (row.left) lefts.push(row.left);
+    else rights.push(row.right);
   }
+  flush();
   return out;
 }
 
 /** Rows of a hunk: `{left, right}`, a removed line beside the line that replaces it. */
 export function rows(lines) {
   const found = [];
+  const work = { left: MOST_WORK };
   for (let n = 0; n < lines.length; ) {
     if (lines[n].sign === " ") {
       found.push({ left: lines[n], right: lines[n] });
@@ -162,7 +178,7 @@ export function rows(lines) {
     }
     const [gone, come] = [[], []];
     for (; n < lines.length && lines[n].sign !== " "; n += 1) (lines[n].sign === "-" ? gone : come).push(lines[n]);
-    found.push(...pair(gone, come));
+    found.push(...pair(gone, come, work));
   }
   return found;
 }

@@ -86,6 +86,29 @@ test("a removed line stands beside the one that replaces it", () => {
   ]);
 });
 
+test("lines that were replaced as a whole stand beside each other", () => {
+  const lines = parse("@@ -1,3 +1,2 @@\n-one\n-two\n-three\n+alpha\n+beta\n")[0].hunks[0].lines;
+  assert.deepEqual(
+    rows(lines).map(({ left, right }) => [left?.text ?? null, right?.text ?? null]),
+    [
+      ["one", "alpha"],
+      ["two", "beta"],
+      ["three", null],
+    ],
+  );
+});
+
+test("a diff made to keep a page busy does not", () => {
+  const line = (word, n) => Array.from({ length: 140 }, (_, k) => `${word}${(n * 7 + k) % 97}`).join(" ");
+  const stretch = (sign, word) => Array.from({ length: 60 }, (_, n) => `${sign}${line(word, n)}`).join("\n");
+  const stretches = Array.from({ length: 12 }, () => `${stretch("-", "a")}\n${stretch("+", "b")}\n same`).join("\n");
+  const begin = performance.now();
+  const found = rows(parse(`@@ -1,732 +1,732 @@\n${stretches}`)[0].hunks[0].lines);
+  const took = performance.now() - begin;
+  assert.equal(found.length, 12 * 61);
+  assert.ok(took < 1000, `${took} ms`);
+});
+
 const fold = (...events) => {
   const line = timeline();
   events.forEach(([kind, data], n) =>
