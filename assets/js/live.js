@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import * as store from "./store.js";
+import { reader } from "./stream.js";
 
 export const state = store.empty();
 
@@ -181,32 +182,17 @@ async function stream(opened) {
     });
     if (!response.ok) throw new api.Refused(response.status, null);
     opened();
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
+    const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    const read = reader();
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await pieces.read();
       if (done) return;
       alive();
-      const blocks = (rest + value).split("\n\n");
-      rest = blocks.pop();
-      const events = blocks.map(parse).filter(Boolean);
+      const events = read(value);
       if (events.length) take(events);
     }
   } finally {
     clearTimeout(alarm);
     abort.abort();
-  }
-}
-
-function parse(block) {
-  const data = block
-    .split("\n")
-    .filter((line) => line.startsWith("data:"))
-    .map((line) => line.slice(5).trimStart());
-  if (!data.length) return null;
-  try {
-    return JSON.parse(data.join("\n"));
-  } catch {
-    return null;
   }
 }

@@ -51,6 +51,7 @@ const FILES: &[(&str, &[u8])] = files![
     "/js/settings.js",
     "/js/signin.js",
     "/js/store.js",
+    "/js/stream.js",
     "/js/syntax.js",
     "/js/text.js",
     "/js/timeline.js",

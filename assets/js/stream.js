@@ -1,0 +1,28 @@
+// Server-sent events, out of the pieces in which they come. Pure.
+
+/** `read(piece)` gives the facts that are whole by now. */
+export function reader() {
+  let rest = [];
+  return (piece) => {
+    // What has not come to its end is not looked through again with each piece: one fact may have many megabytes.
+    const seam = (rest[rest.length - 1] ?? "").slice(-1) + piece;
+    rest.push(piece);
+    if (!seam.includes("\n\n")) return [];
+    const blocks = rest.join("").split("\n\n");
+    rest = [blocks.pop()];
+    return blocks.map(parse).filter(Boolean);
+  };
+}
+
+function parse(block) {
+  const data = block
+    .split("\n")
+    .filter((line) => line.startsWith("data:"))
+    .map((line) => line.slice(5).trimStart());
+  if (!data.length) return null;
+  try {
+    return JSON.parse(data.join("\n"));
+  } catch {
+    return null;
+  }
+}
