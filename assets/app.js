@@ -150,6 +150,7 @@ async function start() {
   parts = frame();
   root.replaceChildren(parts.element);
   live.on("status", showStatus);
+  live.on("anew", route);
   live.on("change", () => {
     if (!parts) return;
     const now = waiting(live.state);

@@ -6,9 +6,12 @@ import { reader } from "./stream.js";
 
 export const state = store.empty();
 
-const listeners = { change: new Set(), events: new Set(), status: new Set() };
+const listeners = { change: new Set(), events: new Set(), status: new Set(), anew: new Set() };
 
-/** `change`: models are different. `events`: raw facts, in order. `status`: the connection. Returns how to stop. */
+/**
+ * `change`: models are different. `events`: raw facts, in order. `status`: the connection. `anew`: some facts will never be told, so
+ * whoever keeps them has to begin again. Returns how to stop.
+ */
 export function on(what, listener) {
   listeners[what].add(listener);
   return () => listeners[what].delete(listener);
@@ -58,6 +61,7 @@ export async function load() {
   clearances.forEach((view) => store.putClearance(state, view));
   questions.forEach((view) => store.putQuestion(state, view));
   state.seq = health.last_seq;
+  tell("anew");
   touch();
 }
 

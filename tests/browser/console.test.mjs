@@ -271,6 +271,44 @@ test("a log that was trimmed below where we are is loaded anew", async () => {
   await well(person, { except: /410/ });
 });
 
+test("after a log that was trimmed, the timeline has no gap", async () => {
+  let own = await Daemon.start();
+  try {
+    const session = await own.run(["status:before", "serve"]);
+    const person = await visitor();
+    const { page } = person;
+    await page.setRequestInterception(true);
+    let told;
+    const ready = new Promise((resolve) => (told = resolve));
+    let [armed, refusals] = [false, 0];
+    page.on("request", async (request) => {
+      if (!armed || refusals || !request.url().includes("/events?after=")) return request.continue();
+      refusals += 1;
+      await ready;
+      await request.respond({
+        status: 410,
+        contentType: "application/json",
+        body: '{"error":{"code":"trimmed","message":"gone"}}',
+      });
+    });
+    await page.goto(await own.cli("console"));
+    await page.waitForSelector("html[data-connection=live]");
+    await go(page, `#/s/${session}`);
+    await waitText(page, ".item.message", "before");
+    armed = true;
+    await own.end("SIGKILL");
+    own = await Daemon.start({ dir: own.dir });
+    await own.cli("send", session, '["status:meanwhile"]');
+    await until("the word", async () => (await own.cli("logs", session)).includes("meanwhile"));
+    told();
+    await waitText(page, ".item.message", "meanwhile");
+    assert.equal(refusals, 1);
+    await person.context.close();
+  } finally {
+    await own.close();
+  }
+});
+
 const EVIL = [
   "<script>window.hacked = 1</script>",
   "<img src=x onerror='window.hacked=2'>",
