@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { clean } from "./text.js";
 
 export function checklist(steps) {
-  const mark = { completed: "✓", in_progress: "▸" };
+  const mark = (status) => (status === "completed" ? "✓" : status === "in_progress" ? "▸" : "·");
   return h(
     "ul",
     { class: "checklist" },
@@ -12,7 +12,7 @@ export function checklist(steps) {
       h(
         "li",
         { class: step.status === "completed" ? "done" : step.status === "in_progress" ? "now" : "" },
-        h("span", { class: "mark", "aria-hidden": "true" }, mark[step.status] ?? "·"),
+        h("span", { class: "mark", "aria-hidden": "true" }, mark(step.status)),
         clean(step.text),
         h("span", { class: "unseen" }, ` (${clean(step.status)})`),
       ),

@@ -1,5 +1,8 @@
 // Events as people read them: what belongs together becomes one item of the timeline. Pure.
 
+import { standingOf, stepsOf } from "./store.js";
+import { said as one } from "./text.js";
+
 const SILENT = new Set([
   "heartbeat",
   "clearance.delivered",
@@ -9,8 +12,6 @@ const SILENT = new Set([
   "terminal.output",
   "terminal.released",
 ]);
-
-const one = (value) => (typeof value === "string" ? value : value == null ? "" : JSON.stringify(value));
 
 export function timeline() {
   return { items: [], byKey: new Map(), plan: null };
@@ -24,12 +25,7 @@ export function add(line, event) {
   if (kind.startsWith("clearance.") && data?.clearance) return joined(line, event, "clearance", data.clearance);
   if (kind.startsWith("question.") && data?.question) return joined(line, event, "question", data.question);
   if (kind.startsWith("prompt.") && data?.prompt) return joined(line, event, "prompt", data.prompt);
-  if (kind === "heartbeat") {
-    const steps = Array.isArray(data?.progress)
-      ? data.progress.map((step) => ({ text: one(step?.label), status: one(step?.status) }))
-      : [];
-    return steps.length ? plan(line, event, steps) : null;
-  }
+  if (kind === "heartbeat") return plan(line, event, stepsOf(event));
   if (SILENT.has(kind)) return null;
   if (kind === "status") return put(line, event, { type: "message", text: one(data?.message) });
   return put(line, event, { type: "fact", kind });
@@ -83,9 +79,16 @@ function grow(item, event, more = {}) {
 function joined(line, event, type, id) {
   const known = line.byKey.get(id);
   const { kind, data } = event;
-  if (!known)
-    return put(line, event, { type, id, text: one(data.text ?? data.title), data, state: stateOf(kind, data) }, id);
-  const more = { state: stateOf(kind, data) ?? known.state, data: { ...known.data, ...data } };
+  const standing = type === "clearance" ? standingOf(event) : null;
+  if (!known) {
+    const state = stateOf(kind, data);
+    return put(line, event, { type, id, text: one(data.text ?? data.title), data, state, standing }, id);
+  }
+  const more = {
+    state: stateOf(kind, data) ?? known.state,
+    data: { ...known.data, ...data },
+    standing: { ...known.standing, ...standing },
+  };
   if (kind === "prompt.amended" && data.text) more.text = one(data.text);
   return grow(known, event, more);
 }
@@ -101,6 +104,7 @@ function stateOf(kind, data) {
 }
 
 function plan(line, event, steps) {
+  if (!steps) return null;
   const same = line.plan && line.last === line.plan;
   // The same plan a step further is the same item, as long as nothing was said in between.
   if (same) return grow(line.plan, event, { steps });
@@ -113,7 +117,7 @@ const CHUNKS = { agent_message_chunk: "message", agent_thought_chunk: "thought",
 
 function acp(line, event, update) {
   const sort = update.sessionUpdate;
-  const type = CHUNKS[sort];
+  const type = Object.hasOwn(CHUNKS, sort) ? CHUNKS[sort] : null;
   if (type) {
     const text =
       typeof update.content?.text === "string" ? update.content.text : `(${one(update.content?.type) || "no text"})`;
@@ -130,15 +134,17 @@ function acp(line, event, update) {
     if (known) return grow(known, event, more);
     return put(line, event, { type: "tool", title: one(update.toolCallId), status: "pending", ...more }, key);
   }
-  if (sort === "plan") {
-    const steps = (Array.isArray(update.entries) ? update.entries : []).map((entry) => ({
-      text: one(entry?.content),
-      status: one(entry?.status),
-    }));
-    return steps.length ? plan(line, event, steps) : null;
-  }
+  if (sort === "plan") return plan(line, event, stepsOf(event));
   if (sort === "usage_update" || sort === "available_commands_update") return null;
   return put(line, event, { type: "fact", kind: one(sort) || "update" });
+}
+
+/** What an ACP agent told that is neither said nor done: in words, or as it came. */
+function told(update) {
+  const { sessionUpdate: sort, ...rest } = update;
+  if (sort === "current_mode_update" && update.currentModeId) return `Mode: ${one(update.currentModeId)}`;
+  if (sort === "session_info_update" && update.title) return `Title: ${one(update.title)}`;
+  return `${one(sort) || "update"} ${JSON.stringify(rest)}`;
 }
 
 /** Text of a fact that no item of its own shows: a sentence, and whether it is bad news. */
@@ -170,7 +176,7 @@ export function sentence(event) {
     "nudge.undelivered": () => `The nudge was NOT delivered${of("cause", ": ")}`,
     interrupt: () => `Interrupted${by}${of("reason", ": ")}`,
     "interrupt.undelivered": () => `The interrupt was NOT delivered${of("cause", ": ")}`,
-    update: () => `${of("tool", "", ": ")}${of("title")}${of("status", " (", ")")}`,
+    update: () => (data.update ? told(data.update) : `${of("tool", "", ": ")}${of("title")}${of("status", " (", ")")}`),
     "file.read": () => `Read ${of("path")} for the agent`,
     "file.written": () => `Wrote ${of("path")} for the agent`,
     "terminal.started": () => `${of("terminal")} runs ${of("command")}`,

@@ -1,5 +1,7 @@
 // What is known: sessions, clearances, questions. Events go in, models come out; no network and no page in here.
 
+import { said } from "./text.js";
+
 export const RANK = { low: 0, medium: 1, high: 2, critical: 3 };
 export const ROLES = ["viewer", "operator", "approver", "admin"];
 
@@ -83,13 +85,8 @@ export function apply(state, event) {
       session.phase = phase;
       session.since = event.at;
     }
-    if (kind === "heartbeat" && Array.isArray(data?.progress)) {
-      const steps = data.progress.map((step) => ({
-        text: String(step?.label ?? ""),
-        status: String(step?.status ?? ""),
-      }));
-      session.progress = steps;
-    }
+    const steps = stepsOf(event);
+    if (steps) session.progress = steps;
     if (!TALK.has(kind) && kind !== "heartbeat") look.session = event.session;
   }
   if (kind.startsWith("clearance.") && data?.clearance) {
@@ -103,23 +100,35 @@ export function apply(state, event) {
   return look;
 }
 
-function patchClearance(state, { kind, at, data }) {
-  const known = state.clearances.get(data.clearance);
-  if (!known) return;
-  const set = (more) => state.clearances.set(known.id, { ...known, ...more });
-  if (kind === "clearance.decided") {
-    set({
+/** A plan, in the words of either protocol: `[{text, status}]`, or nothing if nothing is planned. */
+export function stepsOf({ kind, data }) {
+  const acp = kind === "update" && data?.update?.sessionUpdate === "plan";
+  const steps = kind === "heartbeat" ? data?.progress : acp ? data.update.entries : null;
+  if (!Array.isArray(steps) || !steps.length) return null;
+  return steps.map((step) => ({ text: said(acp ? step?.content : step?.label), status: said(step?.status) }));
+}
+
+/** What a fact says about how its clearance stands, in the fields of the API. */
+export function standingOf({ kind, at, data }) {
+  if (kind === "clearance.decided")
+    return {
       status: data.status ?? "decided",
       decided_by: data.by ?? null,
       decided_at: at,
       reason: data.reason ?? null,
       delivery: "pending",
-    });
-  } else if (kind === "clearance.closed")
-    set({ status: data.status ?? "withdrawn", decided_at: at, reason: data.reason ?? null });
-  else if (kind === "clearance.delivered") set({ delivery: "delivered", delivered_at: at });
-  else if (kind === "clearance.undelivered") set({ delivery: "failed", delivery_cause: data.cause ?? null });
-  else if (kind === "clearance.outcome") set({ outcome: data.outcome ?? null });
+    };
+  if (kind === "clearance.closed")
+    return { status: data.status ?? "withdrawn", decided_at: at, reason: data.reason ?? null };
+  if (kind === "clearance.delivered") return { delivery: "delivered", delivered_at: at };
+  if (kind === "clearance.undelivered") return { delivery: "failed", delivery_cause: data.cause ?? null };
+  if (kind === "clearance.outcome") return { outcome: data.outcome ?? null };
+  return {};
+}
+
+function patchClearance(state, event) {
+  const known = state.clearances.get(event.data.clearance);
+  if (known) state.clearances.set(known.id, { ...known, ...standingOf(event) });
 }
 
 function patchQuestion(state, { kind, at, data }) {

@@ -33,9 +33,12 @@ function deceives(point) {
 
 const hex = (point) => `<U+${point.toString(16).toUpperCase().padStart(4, "0")}>`;
 
+/** What should have been a string and may be anything: an object of an agent's may not even have a usable `toString`. */
+export const said = (value) => (typeof value === "string" ? value : value == null ? "" : JSON.stringify(value));
+
 /** Several lines: line feeds and tabs stay, whatever hides or turns text around is written out. */
 export function cleanBlock(text) {
-  const given = typeof text === "string" ? text : text == null ? "" : String(text);
+  const given = said(text);
   // Most text has nothing to hide, and is looked at once.
   if (!/[^\n\t\x20-\x7e\xa1-\xac\xae-\u02ff\u0370-\u061b\u061d-\u115e]/.test(given)) return given;
   let clean = "";

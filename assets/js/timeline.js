@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { checklist } from "./checklist.js";
 import { h, button, ask, toast } from "./dom.js";
-import { on, state } from "./live.js";
+import { on } from "./live.js";
 import { add, prepend, sentence, timeline } from "./fold.js";
 import { virtual } from "./virtual.js";
 import { clean, cleanBlock, clock, cut, short } from "./text.js";
@@ -13,17 +13,16 @@ import { badge, fate } from "./card.js";
 /** Events of one page; the API gives up to a thousand. */
 const PAGE = 1000;
 const FOLDED = 4000;
+/** More than this is not put into a page, whoever asks for it: the log has it. */
+const SHOWN = 200000;
 
 function long(text, show) {
   if (text.length <= FOLDED) return show(text);
   const place = h("div", {}, show(`${text.slice(0, FOLDED)} …`));
-  place.append(
-    button(
-      `Show all ${text.length.toLocaleString()} characters`,
-      () => place.replaceChildren(h("pre", { class: "raw", tabindex: "0" }, cleanBlock(text))),
-      { class: "small" },
-    ),
-  );
+  const all = `${text.length.toLocaleString()} characters`;
+  const words = text.length <= SHOWN ? `Show all ${all}` : `Show ${SHOWN.toLocaleString()} of ${all}`;
+  const open = () => place.replaceChildren(h("pre", { class: "raw", tabindex: "0" }, cleanBlock(text.slice(0, SHOWN))));
+  place.append(button(words, open, { class: "small" }));
   return place;
 }
 
@@ -38,7 +37,12 @@ function toolContent(content) {
   return shown.length ? h("details", { class: "more" }, h("summary", {}, "Output"), shown) : null;
 }
 
-const TOOL = { completed: "done", failed: "failed", in_progress: "running", pending: "to come" };
+const TOOL = new Map([
+  ["completed", "done"],
+  ["failed", "failed"],
+  ["in_progress", "running"],
+  ["pending", "to come"],
+]);
 
 function body(item) {
   if (item.type === "message") return long(item.text, renderMarkdown);
@@ -51,7 +55,7 @@ function body(item) {
       h(
         "p",
         {},
-        h("span", { class: `badge tool ${item.status}` }, TOOL[item.status] ?? clean(item.status)),
+        h("span", { class: `badge tool ${item.status}` }, TOOL.get(item.status) ?? clean(item.status)),
         " ",
         item.tool ? h("span", { class: "faint" }, `${clean(item.tool)} `) : null,
         h("span", { class: "mono wrap" }, clean(cut(item.title, 400))),
@@ -68,17 +72,8 @@ function body(item) {
     ];
   }
   if (item.type === "clearance") {
-    const known = state.clearances.get(item.id);
-    const data = item.data;
-    const open = item.state === "pending";
-    const word =
-      known && !open
-        ? fate(known)
-        : [
-            open
-              ? "waits for a decision"
-              : `${clean(item.state ?? "decided")}${data.by ? ` by ${clean(data.by)}` : ""}`,
-          ];
+    const { data, standing } = item;
+    const word = standing.status ? fate(standing) : ["waits for a decision"];
     return [
       h(
         "p",
@@ -90,9 +85,9 @@ function body(item) {
       ),
       h(
         "p",
-        { class: `settlement ${clean(item.state ?? "")}` },
+        { class: `settlement ${clean(standing.status ?? "")}` },
         word.join(" · "),
-        data.reason ? h("span", { class: "faint" }, ` “${clean(data.reason)}”`) : null,
+        standing.reason ? h("span", { class: "faint" }, ` “${clean(standing.reason)}”`) : null,
         " ",
         h("span", { class: "mono faint" }, short(item.id)),
       ),
@@ -139,10 +134,14 @@ const WHO = {
 
 async function raw(item) {
   const text = item.events.map((event) => JSON.stringify(event, null, 2)).join("\n");
-  const shown = cleanBlock(cut(text, 200000));
+  const shown = cleanBlock(cut(text, SHOWN));
   const copy = button("Copy", async () => {
-    await navigator.clipboard.writeText(text).catch(() => {});
-    toast("Copied");
+    try {
+      await navigator.clipboard.writeText(text);
+      toast("Copied");
+    } catch {
+      toast("The browser does not let this page copy", "error");
+    }
   });
   await ask({
     title: `Events ${item.seq}`,

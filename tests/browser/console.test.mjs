@@ -4,7 +4,20 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import test, { after, before } from "node:test";
-import { browser, Daemon, fixture, go, press, signedIn, text, until, visitor, waitText, withRole } from "./harness.mjs";
+import {
+  acpFixture,
+  browser,
+  Daemon,
+  fixture,
+  go,
+  press,
+  signedIn,
+  text,
+  until,
+  visitor,
+  waitText,
+  withRole,
+} from "./harness.mjs";
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -139,6 +152,11 @@ test("denied with a reason, which reaches the agent", async () => {
   assert.match(await text(person.page, `${cardOf(id)} .outcome`), /Denied by .*not like this/s);
   const shown = await daemon.json("clearances", id);
   assert.deepEqual([shown.status, shown.reason], ["denied", "not like this"]);
+  // Who comes later reads the same in the timeline.
+  await person.page.reload();
+  await go(person.page, `#/s/${session}`, ".item.clearance");
+  await waitText(person.page, ".item.clearance .settlement", `Denied by ${shown.decided_by}`);
+  assert.match(await text(person.page, ".item.clearance .settlement"), /delivered “not like this”/);
   await well(person);
 });
 
@@ -371,6 +389,63 @@ test("a hostile agent executes nothing and fetches nothing", async () => {
   await well(person);
 });
 
+test("an ACP agent: thoughts are folded, tools have a state, and nothing odd stops the timeline", async () => {
+  const session = await daemon.cli("run", "--workspace", daemon.workspace, "--protocol", "acp", "--", acpFixture);
+  const person = await signedIn(daemon);
+  const { page } = person;
+  await go(page, `#/s/${session}`, "#prompt");
+  const send = (...steps) => daemon.cli("send", session, JSON.stringify(steps));
+  const update = (update) => `update:${JSON.stringify(update)}`;
+  const odd = { toString: 1, valueOf: 1 };
+  await send(
+    "think:quietly",
+    "say:**aloud**",
+    "tool:t:run:make",
+    "plan:one=completed,two=in_progress",
+    "tool-update:t:completed",
+    "mode:plan",
+    update({
+      sessionUpdate: "tool_call",
+      toolCallId: "o",
+      title: odd,
+      status: odd,
+      content: [{ type: "diff", path: odd }],
+    }),
+    update({ sessionUpdate: "plan", entries: [{ content: odd, status: "constructor" }] }),
+    update({ sessionUpdate: "constructor", x: "<img src=x onerror='window.hacked=1'>" }),
+    "say:all of it",
+  );
+  await waitText(page, ".item.message", "all of it");
+  assert.equal(await page.$eval(".item.thought details", (details) => details.open), false);
+  assert.equal(await text(page, ".item.message strong"), "aloud");
+  assert.match(await text(page, ".item.tool"), /done execute .*make/);
+  assert.match(await text(page, ".item.plan"), /✓one.*▸two/);
+  await waitText(page, ".item.fact", "Mode: plan");
+  await waitText(page, ".item.fact", "<img src=x");
+  assert.doesNotMatch(await text(page, ".timeline"), /native code/);
+  assert.equal(await page.evaluate(() => window.hacked ?? null), null);
+  // A line of many megabytes is one for everybody who looks.
+  await page.evaluate(() => {
+    window.longest = 0;
+    let last = performance.now();
+    const look = () => {
+      window.longest = Math.max(window.longest, performance.now() - last);
+      last = performance.now();
+      setTimeout(look, 0);
+    };
+    look();
+  });
+  await send("long:30000000", "tool:end:run:true", "say:after it");
+  await until("what came after it", () =>
+    page.$$eval(".item.message", (all) => all.at(-1).innerText.includes("after it")),
+  );
+  const longest = await page.evaluate(() => window.longest);
+  assert.ok(longest < 3000, `${longest} ms without an answer`);
+  await waitText(page, ".item.message button", "of 29,99");
+  await daemon.cli("kill", session);
+  await well(person);
+});
+
 test("a viewer sees and cannot decide", async () => {
   const session = await daemon.run([
     clearance(1, { title: "Not for viewers", command: "deploy --password=hunter2hunter2", risk_level: "low" }),
@@ -502,6 +577,9 @@ test("an agent is nudged, snoozed, interrupted, looked into, stopped and killed 
   await waitText(page, "dialog[open] pre.raw", '"hello"');
   await press(page, "Copy", "dialog[open]");
   await until("the copy", async () => (await page.evaluate(() => navigator.clipboard.readText())).includes('"hello"'));
+  await page.evaluate(() => (navigator.clipboard.writeText = () => Promise.reject(new Error("no"))));
+  await press(page, "Copy", "dialog[open]");
+  await waitText(page, ".toast.error", "does not let this page copy");
   await press(page, "Close", "dialog[open]");
   await waitText(page, ".side .stderr", "a word on stderr");
   // The log, as it would be saved.

@@ -14,6 +14,7 @@ if (!binaries) throw new Error("INTERCOM_BIN_DIR names no directory with the dae
 const PATIENCE = 20000;
 
 export const fixture = join(binaries, "examples/fixture-agent");
+export const acpFixture = join(binaries, "examples/acp-agent");
 
 /** Looks again and again until there is something to see. */
 export async function until(what, look, patience = PATIENCE) {

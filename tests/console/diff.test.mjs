@@ -152,6 +152,8 @@ test("a clearance is one item, with its outcome", () => {
     ["clearance.delivered", { clearance: "clr_1" }],
   );
   assert.deepEqual([items.length, items[0].state, items[0].data.by, items[0].events.length], [1, "denied", "ana", 3]);
+  const { status, decided_by: by, reason, delivery } = items[0].standing;
+  assert.deepEqual([status, by, reason, delivery], ["denied", "ana", "no", "delivered"]);
 });
 
 test("a plan grows while nothing is said, and is not repeated", () => {
@@ -190,6 +192,14 @@ test("what came before is put in front as if it had been there", () => {
   }
 });
 
+test("whatever an ACP agent tells has words", () => {
+  const words = (update) => fold(["update", { update }]).map((item) => sentence(item.events[0]).text);
+  assert.deepEqual(words({ sessionUpdate: "current_mode_update", currentModeId: "plan" }), ["Mode: plan"]);
+  assert.deepEqual(words({ sessionUpdate: "session_info_update", title: "Fix it" }), ["Title: Fix it"]);
+  assert.deepEqual(words({ sessionUpdate: "made_up", x: 1 }), ['made_up {"x":1}']);
+  assert.deepEqual(words({ sessionUpdate: 7 }), ["7 {}"]);
+});
+
 test("nothing that an agent sends breaks the timeline", () => {
   for (const odd of [
     null,
@@ -202,6 +212,9 @@ test("nothing that an agent sends breaks the timeline", () => {
     { update: { sessionUpdate: 7 } },
     { update: { sessionUpdate: "plan", entries: 1 } },
     { update: { sessionUpdate: "tool_call" } },
+    { update: { sessionUpdate: "constructor" } },
+    { update: { sessionUpdate: "plan", entries: [{ content: { toString: 1 }, status: null }] } },
+    { progress: [{ label: { toString: 1, valueOf: null } }] },
     { update: { sessionUpdate: "agent_message_chunk", content: 1 } },
   ]) {
     for (const kind of ["update", "status", "heartbeat", "unknown", "made.up"]) {

@@ -102,6 +102,16 @@ test("heartbeats are progress", () => {
   store.apply(known, event(2, "heartbeat", { progress: "nonsense" }));
   store.apply(known, event(3, "heartbeat", null));
   assert.equal(store.progress(known.sessions.get("ses_a")).of, 2);
+  const entries = [{ content: "c", status: "completed" }];
+  store.apply(known, event(4, "update", { update: { sessionUpdate: "plan", entries } }));
+  assert.deepEqual(known.sessions.get("ses_a").progress, [{ text: "c", status: "completed" }]);
+});
+
+test("nothing that an agent plans breaks the stream", () => {
+  const known = state();
+  const odd = { toString: 1, valueOf: null };
+  store.apply(known, event(1, "heartbeat", { progress: [{ label: odd, status: odd }, null, 7] }));
+  assert.equal(known.sessions.get("ses_a").progress[0].text, '{"toString":1,"valueOf":null}');
 });
 
 test("what was settled long ago is forgotten, what waits is not", () => {
