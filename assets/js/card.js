@@ -15,14 +15,18 @@ const SECOND = 4000;
 
 const risky = (clearance) => RANK[clearance.risk] >= RANK.high;
 
-/** Decides, once; whoever was faster is named at once. */
+const deciding = new Set();
+
+/** Decides, once, also with a double click; whoever was faster is named at once. */
 async function decide(clearance, body) {
+  if (deciding.has(clearance.id)) return;
+  deciding.add(clearance.id);
   const key = `web-${clearance.id}-${crypto.randomUUID()}`;
   try {
     const answer = await api.post(`/clearances/${clearance.id}/decision`, body, key);
     const now = answer.clearance ?? answer;
     putClearance(state, now);
-    if (answer.needed) toast(`${answer.approvals.length} of ${answer.needed} approvals`);
+    if (now.status === "pending") toast(`${now.approvals.length} of ${now.needed} approvals`);
     else toast(`${now.status === "approved" ? "Allowed" : "Denied"}: ${clean(now.title)}`);
   } catch (error) {
     if (error.body?.clearance) putClearance(state, error.body.clearance);
@@ -30,6 +34,7 @@ async function decide(clearance, body) {
     else if (error.code === "option_required") return choose(clearance, body);
     else toast(api.why(error), "error");
   } finally {
+    deciding.delete(clearance.id);
     touch();
   }
 }
@@ -135,9 +140,10 @@ function guarded(label, act) {
   );
   let timer = null;
   let armed = 0;
+  let holding = null;
   const stop = () => {
     clearTimeout(timer);
-    timer = null;
+    holding?.abort();
     element.classList.remove("held");
   };
   let done = false;
@@ -154,13 +160,15 @@ function guarded(label, act) {
   };
   element.addEventListener("pointerdown", (event) => {
     if (event.button !== 0 || done) return;
+    stop();
     element.classList.add("held");
     timer = setTimeout(run, HOLD);
+    holding = new AbortController();
+    const { signal } = holding;
+    element.addEventListener("pointerleave", stop, { signal });
+    // A release is heard wherever it happens, also if the card has moved meanwhile.
+    for (const name of ["pointerup", "pointercancel", "blur"]) addEventListener(name, stop, { capture: true, signal });
   });
-  for (const name of ["pointerup", "pointerleave", "pointercancel"]) element.addEventListener(name, stop);
-  // A release is heard wherever it happens, also if the card has moved meanwhile.
-  for (const name of ["pointerup", "pointercancel", "blur"])
-    addEventListener(name, () => timer && stop(), { capture: true });
   // A key that is held is one press.
   element.addEventListener("keydown", (event) => event.repeat && event.preventDefault());
   // A click without a pointer is a key or a screen reader: the second one counts.

@@ -7,7 +7,11 @@ import { may, putQuestion } from "./store.js";
 import { clean, clock, project, short, since } from "./text.js";
 import { render as renderMarkdown } from "./markdown.js";
 
+const answering = new Set();
+
 async function answer(question, body) {
+  if (answering.has(question.id)) return;
+  answering.add(question.id);
   try {
     putQuestion(state, await api.post(`/questions/${question.id}/answer`, body));
     toast(`Answered: ${body.decision}`);
@@ -18,6 +22,7 @@ async function answer(question, body) {
       error.code === "already_decided" ? "info" : "error",
     );
   }
+  answering.delete(question.id);
   touch();
 }
 

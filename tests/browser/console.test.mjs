@@ -179,6 +179,35 @@ test("two browsers race for one clearance: one wins, the other is told who", asy
   await well(two, { except: /409/ });
 });
 
+test("a double click decides once, and the page says what was done", async () => {
+  const session = await daemon.run([
+    clearance(1, { title: "Twice", file_path: "a", risk_level: "low" }),
+    "answer:1",
+    "question:q:How?",
+    "answer:q",
+    "serve",
+  ]);
+  const id = await pendingOf(session);
+  const person = await signedIn(daemon);
+  const { page } = person;
+  await page.evaluate(() => {
+    window.said = [];
+    new MutationObserver((all) =>
+      all.forEach((each) => each.addedNodes.forEach((node) => window.said.push(node.textContent))),
+    ).observe(document.getElementById("announce"), { childList: true });
+  });
+  await go(page, `#/s/${session}`, cardOf(id));
+  const twice = async (selector) => (await page.waitForSelector(selector)).click({ count: 2 });
+  await twice(`${cardOf(id)} .actions button.primary`);
+  await page.waitForFunction(() => window.said.includes("Allowed: Twice"));
+  await twice(".card.question .actions button.primary");
+  await page.waitForFunction(() => window.said.includes("Answered: continue"));
+  const said = await page.evaluate(() => window.said.filter((each) => /Too late|approvals/.test(each)));
+  assert.deepEqual(said, []);
+  await daemon.cli("kill", session);
+  await well(person);
+});
+
 test("somebody else decides on the command line: the card says so at once", async () => {
   const session = await daemon.run([
     clearance(1, { title: "Elsewhere", file_path: "a", risk_level: "low" }),
