@@ -11,6 +11,12 @@ import * as keys from "./js/keys.js";
 
 const root = document.getElementById("app");
 
+// The address names the page that is shown: the way past the menu must not change it.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+});
+
 const theme = localStorage.getItem("theme");
 if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 
@@ -140,7 +146,7 @@ async function start() {
     root.replaceChildren(
       h(
         "main",
-        { id: "main", class: "signin-page" },
+        { id: "main", class: "signin-page", tabindex: "-1" },
         h("h1", {}, "intercom"),
         h("p", {}, "The daemon cannot be reached. This page tries again by itself."),
       ),

@@ -35,6 +35,7 @@ export function attribute(element, name, value) {
 export function keyed(parent, items, key, create, update) {
   const known = (parent.known ??= new Map());
   const wanted = new Set();
+  const focused = parent.contains(document.activeElement) ? document.activeElement : null;
   let before = null;
   for (const item of items) {
     const id = key(item);
@@ -52,6 +53,8 @@ export function keyed(parent, items, key, create, update) {
     (entry.element ?? entry).remove();
     known.delete(id);
   }
+  // An element that is moved loses the focus; the one who went there with the keyboard would start again at the top.
+  if (focused?.isConnected && document.activeElement !== focused) focused.focus({ preventScroll: true });
 }
 
 const PATHS = {

@@ -12,7 +12,7 @@ export const HELP = [
   ["i", "write to the agent"],
   ["o, Enter", "open the session"],
   ["/", "search"],
-  ["g f, g c, g p, g a, g s", "fleet, clearances, policy, audit, settings"],
+  ["g f, g c, g p, g a, g h, g s", "fleet, clearances, policy, audit, charts, settings"],
   ["?", "this help"],
 ];
 

@@ -47,5 +47,5 @@ export function view(problem, done) {
     field,
     h("button", { class: "primary" }, "Sign in"),
   );
-  return h("main", { id: "main", class: "signin-page" }, form);
+  return h("main", { id: "main", class: "signin-page", tabindex: "-1" }, form);
 }

@@ -264,6 +264,26 @@ test("with the keyboard only", async () => {
   await well(person);
 });
 
+test("the way past the menu stays on the page, and who is on a row stays there when it moves", async () => {
+  const session = await daemon.run(["serve"], "--name", "moves");
+  await daemon.run(["serve"], "--name", "newer");
+  const person = await signedIn(daemon);
+  const { page } = person;
+  await go(page, `#/s/${session}`, ".session-head");
+  await page.focus(".skip");
+  await page.keyboard.press("Enter");
+  assert.deepEqual(await page.evaluate(() => [location.hash, document.activeElement.id]), [`#/s/${session}`, "main"]);
+  await go(page, "#/", `a.session[href="#/s/${session}"]`);
+  await page.focus(`a.session[href="#/s/${session}"]`);
+  const place = () => page.$$eval("a.session", (all) => all.indexOf(document.activeElement));
+  const before = await place();
+  await daemon.cli("send", session, JSON.stringify([clearance(1, { title: "Up", file_path: "a" }), "answer:1"]));
+  await waitText(page, "a.session.waiting .name", "moves");
+  await until("the row to move with the focus on it", async () => (await place()) < before && (await place()) >= 0);
+  await daemon.cli("kill", session);
+  await well(person);
+});
+
 test("the daemon is killed and started again with the page open", async () => {
   let own = await Daemon.start();
   try {
