@@ -6,7 +6,7 @@ import { state } from "./live.js";
 import { may } from "./store.js";
 import { clean, clock, cut, plural, short } from "./text.js";
 
-/** Rows that are fetched; who wants more has the command line. */
+/** Rows that are fetched, the newest; who wants more has the command line. */
 const MOST = 20000;
 const PAGE = 200;
 
@@ -35,7 +35,9 @@ export function view() {
       title: "Audit",
       close() {},
     };
-  let [rows, most, closed] = [[], PAGE, false];
+  let [rows, most, turn] = [[], PAGE, 0];
+  // Whether there is more than we have.
+  let older = false;
   const body = h("tbody", {});
   const said = h("p", { class: "faint", role: "status" });
   const search = h("input", {
@@ -89,27 +91,29 @@ export function view() {
     });
     body.replaceChildren(...found.slice(0, most).map(row));
     more.hidden = found.length <= most;
-    text(said, `${found.length.toLocaleString()} of ${plural(rows.length, "row")}, newest first`);
+    const all = `${found.length.toLocaleString()} of ${plural(rows.length, "row")}, newest first`;
+    text(said, older ? `${all}; older ones: intercom audit` : all);
   }
 
   async function load() {
-    rows = [];
+    const mine = (turn += 1);
+    const read = [];
     text(said, "Reading …");
     const since = days.value
       ? `&since=${encodeURIComponent(new Date(Date.now() - Number(days.value) * 86400000).toISOString())}`
       : "";
     try {
-      let after = 0;
-      while (!closed && rows.length < MOST) {
-        const page = await api.get(`/audit?limit=1000&after=${after}${since}`);
-        rows.push(...page.items);
-        if (!page.next) break;
-        after = page.next;
+      let before = Number.MAX_SAFE_INTEGER;
+      while (before && read.length < MOST) {
+        const page = await api.get(`/audit?limit=1000&before=${before}${since}`);
+        if (mine !== turn) return; // another stretch of time is wanted by now, or another page
+        read.push(...page.items);
+        before = page.next;
       }
-      rows.reverse();
+      [rows, older] = [read, Boolean(before)];
       draw();
     } catch (error) {
-      text(said, api.why(error));
+      if (mine === turn) text(said, api.why(error));
     }
   }
   load();
@@ -139,5 +143,5 @@ export function view() {
     ),
     more,
   );
-  return { element, title: "Audit", close: () => (closed = true) };
+  return { element, title: "Audit", close: () => (turn += 1) };
 }

@@ -175,11 +175,22 @@ export function view() {
     wish.session,
   );
   const hours = pick("hours", "How far back", SPANS, wish.hours);
+  let turn = 0;
   async function load() {
+    const mine = (turn += 1);
     try {
       const query = `hours=${wish.hours}${wish.session ? `&session=${wish.session}` : ""}`;
-      place.replaceChildren(...draw(await api.get(`/figures?${query}`)));
+      const figures = await api.get(`/figures?${query}`);
+      if (mine !== turn) return; // something else is wanted by now
+      // A table that somebody reads stays open.
+      const open = [...place.querySelectorAll(".chart")].map((chart) => Boolean(chart.querySelector("details[open]")));
+      place.replaceChildren(...draw(figures));
+      place.querySelectorAll(".chart").forEach((chart, n) => {
+        const table = chart.querySelector("details");
+        if (table) table.open = open[n] ?? false;
+      });
     } catch (error) {
+      if (mine !== turn) return;
       place.replaceChildren(h("p", { class: "trouble" }, api.why(error)));
     }
   }

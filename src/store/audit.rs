@@ -13,10 +13,11 @@ const BEGINNING: Hash = [0; 32];
 /// More than this many problems are not worth naming.
 const MAX_PROBLEMS: usize = 100;
 
-/// Which rows to list, oldest first.
+/// Which rows to list: oldest first, or newest first those `before` one.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
     pub after: u64,
+    pub before: Option<u64>,
     pub since: Option<Time>,
     pub session: Option<SessionId>,
 }
@@ -87,18 +88,20 @@ impl Store {
         self.transact(move |connection| append(connection, &entry)).await
     }
 
-    /// A page of the audit, oldest first.
+    /// A page of the audit.
     pub async fn audited(&self, filter: AuditFilter, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         self.read(move |connection| {
-            let mut select = connection.prepare_cached(
+            let order = if filter.before.is_some() { "DESC" } else { "ASC" };
+            let mut select = connection.prepare_cached(&format!(
                 "SELECT n, at, action, by, session, data, hash FROM audit
-                 WHERE n > ?1 AND at >= ?2 AND (?3 IS NULL OR session = ?3) ORDER BY n LIMIT ?4",
-            )?;
-            let after = i64::try_from(filter.after).unwrap_or(i64::MAX);
+                 WHERE n > ?1 AND n < ?5 AND at >= ?2 AND (?3 IS NULL OR session = ?3) ORDER BY n {order} LIMIT ?4",
+            ))?;
+            let signed = |n| i64::try_from(n).unwrap_or(i64::MAX);
+            let (after, before) = (signed(filter.after), filter.before.map_or(i64::MAX, signed));
             let since = filter.since.map_or(i64::MIN, Time::millis);
             let session = filter.session.map(|id| id.to_string());
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            let rows = select.query_map(params![after, since, session, limit], audit_row)?;
+            let rows = select.query_map(params![after, since, session, limit, before], audit_row)?;
             Ok(rows.collect::<Result<_, _>>()?)
         })
         .await
@@ -207,6 +210,23 @@ mod tests {
         let found = store(&dir, 5).await.verify_audit().await.unwrap();
         assert_eq!((found.rows, found.problems), (5, vec![]));
         assert_eq!(found.head.len(), 64);
+    }
+
+    #[tokio::test]
+    async fn rows_are_read_from_either_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(&dir, 5).await;
+        let read = async |after, before| {
+            let since = Some(Time::from_millis(1));
+            let filter = AuditFilter { after, before, since, session: None };
+            let rows = store.audited(filter, 2).await.unwrap();
+            rows.into_iter().map(|row| row.n).collect::<Vec<_>>()
+        };
+        assert_eq!(read(0, None).await, [2, 3]);
+        assert_eq!(read(3, None).await, [4, 5]);
+        assert_eq!(read(0, Some(u64::MAX)).await, [5, 4]);
+        assert_eq!(read(0, Some(4)).await, [3, 2]);
+        assert_eq!(read(0, Some(2)).await, [0; 0]);
     }
 
     #[tokio::test]

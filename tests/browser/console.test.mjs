@@ -582,6 +582,77 @@ test("always shows its rule, and the grant is revoked on the policy page", async
   await well(person);
 });
 
+test("other rules are tried, the audit is searched, a session has charts of its own, and others are signed out", async () => {
+  const session = await daemon.run(
+    [clearance(1, { title: "Ship it", command: "make ship", tool: "execute", risk_level: "low" }), "answer:1", "serve"],
+    "--name",
+    "shipper",
+  );
+  await daemon.cli("approve", await pendingOf(session));
+  const person = await signedIn(daemon);
+  const { page } = person;
+  await go(page, "#/policy", "#rules");
+  await page.$eval("#rules", (field) => (field.value = '[[rule]]\nthen = "deny"\ncommand = "make ship"\n'));
+  await press(page, "Try");
+  await waitText(page, "main td", "asked → deny");
+  assert.match(await text(page, "main tr:has(a[href*=ses_])"), /medium.*Ship it.*make ship.*rule 1 denies it/);
+  await page.$eval("#rules", (field) => (field.value = "[[rule]]\nthen = 7\n"));
+  await press(page, "Try");
+  await waitText(page, "main pre.trouble", "then");
+
+  await page.setRequestInterception(true);
+  let [held, release] = [null, null];
+  const late = new Promise((resolve) => (release = resolve));
+  page.on("request", async (request) => {
+    if (request.url().includes("/audit?") && !held) {
+      held = request.url();
+      await late;
+    }
+    request.continue();
+  });
+  await go(page, "#/audit", "select[aria-label='How far back']");
+  await until("the first question", () => held);
+  await page.select("select[aria-label='How far back']", "");
+  await waitText(page, "table.audit td", "clearance.decided");
+  const numbers = () =>
+    page.$$eval("table.audit tbody tr", (all) => all.map((row) => Number(row.cells[0].textContent)));
+  const before = await numbers();
+  const answered = page.waitForResponse((response) => response.url() === held);
+  release();
+  await answered;
+  await page.waitForNetworkIdle({ concurrency: 1 });
+  assert.deepEqual(await numbers(), before, "what came too late changes nothing");
+  assert.deepEqual(
+    before,
+    [...new Set(before)].sort((a, b) => b - a),
+    "newest first, each once",
+  );
+  await page.type("input[type=search]", `clearance.decided ${session}`);
+  await waitText(page, "main [role=status]", "1 of ");
+  assert.match(await text(page, "table.audit tbody"), /clearance\.decided/);
+  await press(page, "Verify");
+  await waitText(page, "main [role=status]", "Whole: ");
+
+  await go(page, "#/charts", ".chart");
+  await page.select("select[aria-label=Session]", session);
+  await waitText(page, ".figure:has(strong)", "1decided by people");
+  await page.click(".chart:last-child summary");
+  await page.select("select[aria-label='How far back']", "1");
+  await page.waitForFunction(() => document.querySelector(".chart:last-child details[open] tbody tr"));
+
+  const other = await withRole(daemon, "viewer");
+  await go(page, "#/settings", "table");
+  await page.evaluate(() => {
+    const row = [...document.querySelectorAll("tbody tr")].find((each) => each.cells[1].textContent === "viewer");
+    row.querySelector("button").click();
+  });
+  await press(page, "Sign out", "dialog[open]");
+  await other.page.waitForSelector("#token");
+  await daemon.cli("kill", session);
+  await well(person, { except: /422/ });
+  await well(other, { except: /401/ });
+});
+
 test("the plan of a session opens in the fleet", async () => {
   await daemon.run(["heartbeat:first=completed,second=in_progress,third=pending", "serve"], "--name", "planner");
   const person = await signedIn(daemon);

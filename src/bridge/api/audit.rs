@@ -17,6 +17,8 @@ use crate::store::AuditFilter;
 pub(super) struct ListQuery {
     /// Rows after this one.
     after: Option<u64>,
+    /// Rows before this one, newest first.
+    before: Option<u64>,
     /// Not before this time, RFC 3339.
     since: Option<String>,
     /// A session's id; also of one that retention has removed.
@@ -27,7 +29,7 @@ pub(super) struct ListQuery {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct AuditPage {
     items: Vec<AuditView>,
-    /// What to ask for `after` this.
+    /// What to ask for `after` this, or `before` it.
     next: Option<u64>,
 }
 
@@ -35,6 +37,9 @@ pub(super) async fn list(
     State(api): State<Api>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<AuditPage>, ApiError> {
+    if query.after.is_some() && query.before.is_some() {
+        return Err(ApiError::bad_request("at most one of `after` and `before` is possible"));
+    }
     let since = match &query.since {
         None => None,
         Some(text) => {
@@ -49,7 +54,7 @@ pub(super) async fn list(
             Err(_) => api.session(typed).await?.id,
         }),
     };
-    let filter = AuditFilter { after: query.after.unwrap_or(0), since, session };
+    let filter = AuditFilter { after: query.after.unwrap_or(0), before: query.before, since, session };
     let limit = limit(query.limit)?;
     let rows = api.store().audited(filter, limit).await?;
     let next = rows.last().filter(|_| rows.len() == limit).map(|row| row.n);

@@ -154,7 +154,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&post), "/web/sessions", None, "Signs in to the console with a code or a token: sets a cookie", web::sign_in).body::<web::SignIn>().answers::<web::WebSessionView>(201),
         Endpoint::new(of(&get), "/web/sessions", Viewer, "Who is signed in to the console: one's own, for admins all", web::list).query::<ShortList>().answers::<List<web::WebSessionView>>(200),
         Endpoint::new(of(&delete), "/web/sessions/{id}", Viewer, "Signs out; `current` is the one that asks", web::sign_out).answers_nothing(204),
-        Endpoint::new(of(&get), "/audit", Admin, "The audit, oldest first", audit::list).query::<audit::ListQuery>().answers::<audit::AuditPage>(200),
+        Endpoint::new(of(&get), "/audit", Admin, "The audit, oldest first, or newest first `before` a row", audit::list).query::<audit::ListQuery>().answers::<audit::AuditPage>(200),
         Endpoint::new(of(&get), "/audit/verify", Admin, "Looks at every row of the audit and every link between them", audit::verify).answers::<audit::VerifiedView>(200),
     ]
 }
