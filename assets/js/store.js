@@ -14,11 +14,12 @@ export const may = (state, role) => ROLES.indexOf(state.you?.role) >= ROLES.inde
 /** As the API shows it, with since when it is as it is. */
 export function putSession(state, view) {
   const known = state.sessions.get(view.id);
-  const since = known && known.phase === view.phase ? known.since : guessSince(view);
+  const since = view.since ?? (known && known.phase === view.phase ? known.since : guessSince(view));
   const { seen = null, said = null } = known ?? {};
   state.sessions.set(view.id, { ...view, since, seen, said });
 }
 
+/** For one that a daemon left which did not write it down. */
 function guessSince(view) {
   if (view.ended_at) return view.ended_at;
   if (view.phase === "working") return view.turn?.started_at ?? view.started_at ?? view.created_at;

@@ -121,4 +121,7 @@ pub struct Watched {
     pub standing: Option<Standing>,
     pub ladder: LadderChoice,
     pub snoozed_until: Option<Time>,
+    /// Since when it is in its phase; not known of one from before this was kept.
+    #[serde(default)]
+    pub phase_since: Option<Time>,
 }

@@ -136,6 +136,9 @@ pub struct State {
     /// What it wants us to do.
     #[serde(default)]
     errands: errands::Errands,
+    /// Since when it is in its phase.
+    #[serde(default)]
+    phase_since: Option<Time>,
     /// Something in here has changed since the last snapshot.
     #[serde(skip)]
     dirty: bool,
@@ -358,6 +361,7 @@ impl State {
             restarts: VecDeque::new(),
             unfinished: None,
             errands: errands::Errands::default(),
+            phase_since: None,
             dirty: true,
         }
     }
@@ -367,6 +371,7 @@ impl State {
         let out = &mut Out { cx, effects };
         // What comes often says itself when there is something to be kept.
         let often = matches!(input, Input::Said(_) | Input::Asked(..) | Input::Watch(_));
+        let phase = self.phase();
         match input {
             Input::Said(said) => self.said(*said, out),
             Input::Asked(ask, assessed) => self.asked(*ask, *assessed, out),
@@ -396,6 +401,9 @@ impl State {
             input => self.operator(input, out)?,
         }
         self.watch.waits(self.has_open(), out.now());
+        if self.phase() != phase {
+            (self.phase_since, self.dirty) = (Some(out.now()), true);
+        }
         self.dirty |= !often;
         Ok(())
     }

@@ -46,6 +46,14 @@ test("the same fact twice changes nothing", () => {
   assert.equal(known.sessions.get("ses_a").phase, "idle");
 });
 
+test("how long it is as it is, is the daemon's word", () => {
+  const known = state();
+  store.putSession(known, session("ses_a", { phase: "idle", started_at: at(1), since: at(7) }));
+  assert.equal(known.sessions.get("ses_a").since, at(7));
+  store.putSession(known, session("ses_a", { phase: "idle", since: null }));
+  assert.equal(known.sessions.get("ses_a").since, at(7));
+});
+
 test("talk needs no look at the session, a session that is not known does", () => {
   const known = state();
   assert.deepEqual(store.apply(known, event(1, "status", { message: "x" })), {});

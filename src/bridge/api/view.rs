@@ -44,6 +44,8 @@ pub(super) struct SessionView {
     protocol: String,
     workspace: String,
     phase: &'static str,
+    /// Since when; `null` if a daemon that did not write it down left it so.
+    since: Option<String>,
     why: String,
     pid: Option<i32>,
     generation: u32,
@@ -136,6 +138,7 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
         protocol: record.protocol,
         workspace: record.workspace.display().to_string(),
         phase: record.phase.as_str(),
+        since: stamp(record.watched.phase_since),
         why,
         standing,
         controls,

@@ -224,6 +224,25 @@ fn a_session_starts_works_waits_and_ends() {
 }
 
 #[test]
+fn since_when_it_is_in_its_phase_is_kept_and_changes_with_the_phase_only() {
+    let mut world = World::new();
+    let since = |world: &World| world.state.record().watched.phase_since.map(Time::millis);
+    assert_eq!(since(&world), None);
+    world.launch();
+    assert_eq!((world.state.phase(), since(&world)), (Phase::Idle, Some(2)));
+    world.go(prompt("go"));
+    world.say(status());
+    assert_eq!((world.state.phase(), since(&world)), (Phase::Working, Some(3)));
+    let clr = world.ask("1");
+    world.ask("2");
+    assert_eq!((world.state.phase(), since(&world)), (Phase::Waiting, Some(5)));
+    world.go(decide(clr, Verdict::Approve));
+    assert_eq!(since(&world), Some(5), "one still waits");
+    world.go(gone());
+    assert_eq!((world.state.phase(), since(&world)), (Phase::Ended, Some(8)));
+}
+
+#[test]
 fn the_first_usable_message_begins_a_turn_and_later_ones_while_idle_do_not() {
     let mut world = World::running();
     world.say(rejected(None));

@@ -321,6 +321,7 @@ impl State {
             standing: self.standing.clone(),
             ladder: self.watch.choice.clone(),
             snoozed_until: self.watch.snoozed_until,
+            phase_since: self.phase_since,
         }
     }
 }
