@@ -130,7 +130,7 @@ export function view() {
       h("div", { class: "row" }, h("label", { for: "theme" }, "Colours"), theme),
       h(
         "div",
-        { class: "row" },
+        { class: "choice" },
         bell,
         h("label", { for: "bell" }, "Notify me when something waits and this page is in the background"),
       ),
