@@ -6,7 +6,7 @@ import { state, touch } from "./live.js";
 import { may, putClearance, RANK } from "./store.js";
 import { clean, cleanBlock, clock, plural, project, short, since } from "./text.js";
 import { render as renderDiff } from "./diffview.js";
-import { render as renderMarkdown } from "./markdown.js";
+import { renderLong } from "./markdown.js";
 import { onTheWay } from "./keys.js";
 
 /** How long a risky button is held, and how long a first press of a key waits for the second. */
@@ -280,7 +280,7 @@ export function card(clearance, { link = true } = {}) {
     },
     h("header", {}, badge(clearance.risk), title, age),
     h("div", { class: "sub faint" }, where, h("span", { class: "mono" }, short(clearance.id))),
-    clearance.description ? h("div", { class: "description" }, renderMarkdown(clearance.description)) : null,
+    clearance.description ? h("div", { class: "description" }, renderLong(clearance.description)) : null,
     facts(clearance),
     clearance.diff ? renderDiff(clearance.diff, clearance.file_path) : null,
     outcome,

@@ -9,6 +9,9 @@ const CONTEXT = 8;
 /** Hunks and lines that are open at first. */
 const OPEN_HUNKS = 12;
 const OPEN_LINES = 400;
+/** Hunks of a diff and rows of a hunk that are in the page before one asks for more. */
+const MOST_HUNKS = 200;
+const MOST_ROWS = 2000;
 
 /** The text of a line, in colours, with what changed marked. */
 function painted(line, language) {
@@ -84,24 +87,22 @@ function table(hunk, language, split) {
   const list = split
     ? folded(paired, (row) => row.left === row.right)
     : folded(hunk.lines, (each) => each.sign === " ");
-  for (const each of list) {
-    if (!each.hidden) {
-      body.append(line(each));
-      continue;
-    }
-    const more = h(
-      "tr",
-      {},
-      h(
-        "td",
-        { class: "fold", colspan: split ? "4" : "2" },
-        button(`Show ${each.hidden.length} unchanged lines`, () => more.replaceWith(...each.hidden.map(line)), {
-          class: "plain",
-        }),
-      ),
-    );
-    body.append(more);
-  }
+  const fold = (words, open) => {
+    const more = h("tr", {}, h("td", { class: "fold", colspan: split ? "4" : "2" }));
+    more.firstChild.append(button(words, () => more.replaceWith(...open()), { class: "plain" }));
+    return more;
+  };
+  const some = (list, from = 0) => {
+    const shown = list.slice(from, from + MOST_ROWS).map((each) => {
+      if (!each.hidden) return line(each);
+      return fold(`Show ${each.hidden.length} unchanged lines`, () => some(each.hidden));
+    });
+    const left = list.length - from - MOST_ROWS;
+    if (left > 0)
+      shown.push(fold(`Show more: ${left.toLocaleString()} lines are left`, () => some(list, from + MOST_ROWS)));
+    return shown;
+  };
+  body.append(...some(list));
   return h("table", { class: split ? "diff split" : "diff" }, body);
 }
 
@@ -138,31 +139,40 @@ export function render(source, path) {
   const files = parse(source);
   const { added, removed } = size(files);
   const place = h("div", { class: "files" });
+  const count = files.reduce((sum, file) => sum + file.hunks.length, 0);
+  let most = MOST_HUNKS;
   const draw = () => {
     let [hunks, lines] = [0, 0];
     const split = layout.split;
-    place.replaceChildren(
-      ...files.map((file) => {
-        const language = languageOf(file.path ?? path);
-        return h(
-          "section",
-          { class: "file", "aria-label": `Changes of ${file.path ?? path ?? "a file"}` },
-          files.length > 1 || (file.path && file.path !== path)
-            ? h("p", { class: "filename mono" }, file.path ?? path ?? "")
-            : null,
-          file.hunks.map((hunk) => {
-            hunks += 1;
-            lines += hunk.lines.length;
-            return hunkOf(
-              hunk,
-              language,
-              split,
-              hunks <= OPEN_HUNKS && lines <= OPEN_LINES + hunk.lines.length && hunk.lines.length <= 4 * OPEN_LINES,
-            );
-          }),
-        );
-      }),
-    );
+    const sections = files.map((file) => {
+      const shown = file.hunks.slice(0, Math.max(0, most - hunks));
+      if (!shown.length) return null;
+      const language = languageOf(file.path ?? path);
+      return h(
+        "section",
+        { class: "file", "aria-label": `Changes of ${file.path ?? path ?? "a file"}` },
+        files.length > 1 || (file.path && file.path !== path)
+          ? h("p", { class: "filename mono" }, file.path ?? path ?? "")
+          : null,
+        shown.map((hunk) => {
+          hunks += 1;
+          lines += hunk.lines.length;
+          return hunkOf(
+            hunk,
+            language,
+            split,
+            hunks <= OPEN_HUNKS && lines <= OPEN_LINES + hunk.lines.length && hunk.lines.length <= 4 * OPEN_LINES,
+          );
+        }),
+      );
+    });
+    place.replaceChildren(...sections.filter(Boolean));
+    if (count > most)
+      place.append(
+        button(`Show more: ${(count - most).toLocaleString()} hunks are left`, () => ((most += MOST_HUNKS), draw()), {
+          class: "wide",
+        }),
+      );
     toggle.textContent = split ? "Unified" : "Side by side";
   };
   const toggle = button(

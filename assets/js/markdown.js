@@ -1,7 +1,7 @@
 // Markdown of agents: a small part of it, made into elements. Whatever is not known is shown as it was written.
 // `blocks` and `inline` are pure; `render` makes elements of what they find.
 
-import { h, ask } from "./dom.js";
+import { h, ask, button } from "./dom.js";
 import { cleanBlock, clean, target } from "./text.js";
 
 /** Longer lines are shown as they are. */
@@ -203,3 +203,20 @@ function element(block) {
 }
 
 export const render = (source) => h("div", { class: "markdown" }, blocks(String(source ?? "")).map(element));
+
+/** What is longer is folded. */
+const FOLDED = 4000;
+/** More than this is not put into a page, whoever asks for it: the log has it. */
+export const SHOWN = 200000;
+
+/** As `render`; of a long text only the beginning, and the rest as it came to those who want it. */
+export function renderLong(source) {
+  const text = String(source ?? "");
+  if (text.length <= FOLDED) return render(text);
+  const place = h("div", {}, render(`${text.slice(0, FOLDED)} …`));
+  const all = `${text.length.toLocaleString()} characters`;
+  const words = text.length <= SHOWN ? `Show all ${all}` : `Show ${SHOWN.toLocaleString()} of ${all}`;
+  const open = () => place.replaceChildren(h("pre", { class: "raw", tabindex: "0" }, cleanBlock(text.slice(0, SHOWN))));
+  place.append(button(words, open, { class: "small" }));
+  return place;
+}

@@ -5,7 +5,7 @@ import { h, button, ask, toast, keyed } from "./dom.js";
 import { state, touch } from "./live.js";
 import { may, putQuestion } from "./store.js";
 import { clean, clock, project, short, since } from "./text.js";
-import { render as renderMarkdown } from "./markdown.js";
+import { renderLong } from "./markdown.js";
 
 const answering = new Set();
 
@@ -47,7 +47,7 @@ function card(question, { link = true } = {}) {
     },
     h("header", {}, h("span", { class: "badge ask" }, "question"), h("h3", { class: "title" }, "How to go on?"), age),
     h("div", { class: "sub faint" }, where, h("span", { class: "mono" }, short(question.id))),
-    h("div", { class: "description" }, renderMarkdown(question.text)),
+    h("div", { class: "description" }, renderLong(question.text)),
     foot,
   );
   let shown = null;

@@ -7,29 +7,18 @@ import { on } from "./live.js";
 import { add, prepend, sentence, timeline } from "./fold.js";
 import { virtual } from "./virtual.js";
 import { clean, cleanBlock, clock, cut, short } from "./text.js";
-import { render as renderMarkdown } from "./markdown.js";
+import { renderLong, SHOWN } from "./markdown.js";
 import { badge, fate } from "./card.js";
 
 /** Events of one page; the API gives up to a thousand. */
 const PAGE = 1000;
-const FOLDED = 4000;
-/** More than this is not put into a page, whoever asks for it: the log has it. */
-const SHOWN = 200000;
-
-function long(text, show) {
-  if (text.length <= FOLDED) return show(text);
-  const place = h("div", {}, show(`${text.slice(0, FOLDED)} …`));
-  const all = `${text.length.toLocaleString()} characters`;
-  const words = text.length <= SHOWN ? `Show all ${all}` : `Show ${SHOWN.toLocaleString()} of ${all}`;
-  const open = () => place.replaceChildren(h("pre", { class: "raw", tabindex: "0" }, cleanBlock(text.slice(0, SHOWN))));
-  place.append(button(words, open, { class: "small" }));
-  return place;
-}
+/** Of what a tool has put out, so much is shown. */
+const OUTPUT = 4000;
 
 function toolContent(content) {
   const parts = (content ?? []).map((part) => {
     if (part?.type === "content" && typeof part.content?.text === "string")
-      return h("pre", { tabindex: "0" }, cleanBlock(cut(part.content.text, FOLDED)));
+      return h("pre", { tabindex: "0" }, cleanBlock(cut(part.content.text, OUTPUT)));
     if (part?.type === "diff") return h("p", { class: "mono wrap" }, `changes ${clean(part.path)}`);
     return null;
   });
@@ -45,10 +34,10 @@ const TOOL = new Map([
 ]);
 
 function body(item) {
-  if (item.type === "message") return long(item.text, renderMarkdown);
+  if (item.type === "message") return renderLong(item.text);
   if (item.type === "echo") return h("p", { class: "faint" }, clean(item.text));
   if (item.type === "thought")
-    return h("details", { class: "thought" }, h("summary", {}, "Thought"), long(item.text, renderMarkdown));
+    return h("details", { class: "thought" }, h("summary", {}, "Thought"), renderLong(item.text));
   if (item.type === "plan") return checklist(item.steps);
   if (item.type === "tool") {
     return [
@@ -66,10 +55,7 @@ function body(item) {
   if (item.type === "prompt") {
     const by = item.data.by ? clean(item.data.by) : "somebody";
     const word = { pending: "queued", withdrawn: "taken back", undelivered: "NOT delivered" }[item.state] ?? "";
-    return [
-      h("p", { class: "faint" }, by, word ? h("span", { class: "badge" }, word) : null),
-      long(item.text, renderMarkdown),
-    ];
+    return [h("p", { class: "faint" }, by, word ? h("span", { class: "badge" }, word) : null), renderLong(item.text)];
   }
   if (item.type === "clearance") {
     const { data, standing } = item;
@@ -101,7 +87,7 @@ function body(item) {
           ? `${clean(item.data.decision ?? "answered")}${item.data.by ? ` by ${clean(item.data.by)}` : ""}`
           : clean(item.state ?? "");
     return [
-      long(item.text, renderMarkdown),
+      renderLong(item.text),
       h(
         "p",
         { class: "settlement" },

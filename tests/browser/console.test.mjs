@@ -749,6 +749,43 @@ test("a diff is shown side by side, and what did not change is folded", async ()
   await well(person);
 });
 
+test("a card of any length is short at first, and says what it leaves out", async () => {
+  const session = await daemon.run([
+    clearance(1, {
+      title: "Long",
+      file_path: "a.rs",
+      description: "- one more\n".repeat(5000),
+      diff: "@@ -1 +1 @@\n-a\n+b\n".repeat(3000),
+      risk_level: "low",
+    }),
+    "answer:1",
+    clearance(2, { title: "Lines", file_path: "b.rs", diff: `@@ -1,9000 +1,9000 @@\n${"-a\n+b\n".repeat(9000)}` }),
+    "serve",
+  ]);
+  const id = await pendingOf(session);
+  const person = await signedIn(daemon);
+  const { page } = person;
+  await go(page, "#/clearances", cardOf(id));
+  await waitText(page, `${cardOf(id)} .description button`, "Show all 55,000 characters");
+  assert.ok((await page.$$eval(`${cardOf(id)} .description li`, (all) => all.length)) < 500);
+  const hunks = () => page.$$eval(`${cardOf(id)} .hunk`, (all) => all.length);
+  assert.equal(await hunks(), 200);
+  await press(page, "Show more: 2,800 hunks are left", cardOf(id));
+  assert.equal(await hunks(), 400);
+  await press(page, "Show all 55,000 characters", cardOf(id));
+  await waitText(page, `${cardOf(id)} .description pre`, "one more");
+  await press(page, "Allow once", cardOf(id));
+  await page.waitForSelector(`${cardOf(id)}.settled`);
+  const next = cardOf(await pendingOf(session));
+  await (await page.waitForSelector(`${next} .hunk summary`)).click();
+  await waitText(page, `${next} .fold button`, "Show more: 16,000 lines are left");
+  assert.equal(await page.$$eval(`${next} tr`, (all) => all.length), 2001);
+  await press(page, "Show more: 16,000 lines are left", next);
+  assert.equal(await page.$$eval(`${next} tr`, (all) => all.length), 4001);
+  await daemon.cli("kill", session);
+  await well(person);
+});
+
 test("what waits is told in the title, on the icon, and by the browser to those who want that", async () => {
   const person = await visitor();
   const { page, context } = person;
