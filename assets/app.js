@@ -85,6 +85,14 @@ function frame() {
 let shown = null;
 let parts = null;
 let turn = 0;
+// Whether the page that is wanted could not be fetched: it comes with the connection.
+let missed = false;
+
+const away = () => ({
+  element: h("div", { class: "page" }, h("p", { class: "empty" }, "This page comes when the daemon is back.")),
+  title: "Offline",
+  close() {},
+});
 
 async function route() {
   if (!parts) return;
@@ -92,9 +100,11 @@ async function route() {
   const mine = turn;
   const hash = location.hash || "#/";
   const page = find(hash);
-  const view = await page.open();
+  let failed = false;
+  const view = await page.open().catch(() => ((failed = true), away()));
   // Somebody went elsewhere while this page was on its way.
   if (mine !== turn) return view.close();
+  missed = failed;
   shown?.close();
   const moved = shown !== null;
   shown = view;
@@ -113,6 +123,7 @@ function showStatus() {
   clearInterval(ticking);
   parts.banner.hidden = name !== "offline";
   document.documentElement.dataset.connection = name;
+  if (name === "live" && missed) route();
   if (name !== "offline") return;
   const words = h("span", {});
   const draw = () =>

@@ -97,7 +97,7 @@ export function toast(message, kind = "info") {
 }
 
 /** Asks in a dialog. Comes back with what `read` finds in it, or `null` if the person thought better of it. */
-export function ask({ title, body = [], yes = "OK", danger = false, read = () => true }) {
+export function ask({ title, body = [], yes = "OK", no = "Cancel", danger = false, read = () => true }) {
   return new Promise((resolve) => {
     const form = h(
       "form",
@@ -107,7 +107,7 @@ export function ask({ title, body = [], yes = "OK", danger = false, read = () =>
       h(
         "div",
         { class: "row end" },
-        button("Cancel", () => dialog.close("")),
+        no ? button(no, () => dialog.close("")) : null,
         h("button", { class: danger ? "danger" : "primary", value: "yes" }, yes),
       ),
     );

@@ -37,6 +37,7 @@ export function help() {
       h("dl", { class: "keys" }, rows),
     ],
     yes: "Close",
+    no: null,
   });
 }
 

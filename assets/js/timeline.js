@@ -136,6 +136,7 @@ async function raw(item) {
       h("pre", { class: "raw", tabindex: "0" }, shown),
     ],
     yes: "Close",
+    no: null,
   });
 }
 

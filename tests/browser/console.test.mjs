@@ -288,14 +288,19 @@ test("the daemon is killed and started again with the page open", async () => {
   let own = await Daemon.start();
   try {
     const session = await own.run(["status:before", "serve"], "--name", "survivor");
-    const person = await signedIn(own);
+    const [person, other] = [await signedIn(own), await signedIn(own)];
     await go(person.page, `#/s/${session}`);
     await waitText(person.page, ".item.message", "before");
     await person.page.evaluate(() => (window.sameDocument = true));
     await own.end("SIGKILL");
     await person.page.waitForSelector(".banner:not([hidden])");
     assert.match(await text(person.page, ".banner"), /Offline/);
+    // A page whose files were not fetched yet comes with the daemon.
+    await go(other.page, "#/charts");
+    assert.match(await text(other.page, "main"), /comes when the daemon is back/);
     own = await Daemon.start({ dir: own.dir });
+    await other.page.waitForSelector(".chart");
+    await other.context.close();
     await own.cli("send", session, '["status:after"]');
     await person.page.waitForSelector("html[data-connection=live]");
     await waitText(person.page, ".item.message", "after");
