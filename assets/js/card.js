@@ -229,7 +229,7 @@ function facts(clearance) {
       `${clearance.approvals.length} of ${clearance.needed}${clearance.approvals.length ? ` (${clearance.approvals.map(clean).join(", ")})` : ""}`,
     );
   if (clearance.hidden?.length) put("Hidden", `from viewers: ${clearance.hidden.map(clean).join(", ")}`);
-  return rows.length ? h("dl", { class: "facts" }, rows) : null;
+  return h("dl", { class: "facts", hidden: !rows.length }, rows);
 }
 
 function actions(clearance) {
@@ -270,6 +270,7 @@ export function card(clearance, { link = true } = {}) {
   const outcome = h("div", { class: "outcome", hidden: true });
   const foot = h("div", { class: "foot" });
   const title = h("h3", { class: "title" }, clean(clearance.title));
+  let known = facts(clearance);
   const element = h(
     "article",
     {
@@ -281,7 +282,7 @@ export function card(clearance, { link = true } = {}) {
     h("header", {}, badge(clearance.risk), title, age),
     h("div", { class: "sub faint" }, where, h("span", { class: "mono" }, short(clearance.id))),
     clearance.description ? h("div", { class: "description" }, renderLong(clearance.description)) : null,
-    facts(clearance),
+    known,
     clearance.diff ? renderDiff(clearance.diff, clearance.file_path) : null,
     outcome,
     foot,
@@ -290,9 +291,9 @@ export function card(clearance, { link = true } = {}) {
   let press = {};
   const update = (now) => {
     clearance = now;
-    const known = session();
-    const name = known?.name ? clean(known.name) : short(clearance.session);
-    const text = `${project(known?.workspace)} · ${known?.agent ? `${clean(known.agent)} · ` : ""}`;
+    const { name: called, workspace, agent } = session() ?? {};
+    const name = called ? clean(called) : short(clearance.session);
+    const text = `${project(workspace)} · ${agent ? `${clean(agent)} · ` : ""}`;
     where.replaceChildren(text, link ? h("a", { href: `#/s/${clearance.session}` }, name) : name, " · ");
     const left =
       clearance.expires_at && clearance.status === "pending"
@@ -310,6 +311,9 @@ export function card(clearance, { link = true } = {}) {
     if (version === shown) return;
     const first = shown === null;
     shown = version;
+    const fresh = facts(clearance);
+    known.replaceWith(fresh);
+    known = fresh;
     const open = clearance.status === "pending";
     element.classList.toggle("settled", !open);
     outcome.hidden = open;

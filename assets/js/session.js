@@ -214,10 +214,9 @@ export function view(id, { write = false } = {}) {
     text(name, session.name ? clean(session.name) : short(session.id));
     attribute(dot, "class", `dot ${row.group}`);
     text(phase, `${phaseWord(row)} ${since(waits?.since ?? session.since)}`);
-    text(
-      why,
-      `${project(session.workspace)} · ${clean(session.why)}${session.standing?.done ? ` · ${clean(session.standing.done)}` : ""}${session.unenforced ? " · unenforced" : ""}`,
-    );
+    const done = session.standing?.done;
+    const parts = [session.why, session.why.includes(done) ? null : done, session.unenforced ? "unenforced" : null];
+    text(why, [project(session.workspace), ...parts.filter(Boolean).map(clean)].join(" · "));
     drawTools(session);
     const [pending, questioned] = [pendingClearances(state, id), pendingQuestions(state, id)];
     pending.forEach((each) => arrived.add(each.id));

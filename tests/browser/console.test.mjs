@@ -208,6 +208,24 @@ test("a double click decides once, and the page says what was done", async () =>
   await well(person);
 });
 
+test("where two have to approve, everybody sees who has", async () => {
+  const own = await Daemon.start({ config: "[clearances.quorum]\nlow = 2\n" });
+  try {
+    await own.run([clearance(1, { title: "Two", file_path: "a", risk_level: "low" }), "answer:1", "serve"]);
+    const [one, two] = [await signedIn(own), await withRole(own, "approver")];
+    for (const { page } of [one, two]) await go(page, "#/clearances", ".card");
+    await press(one.page, "Allow once", ".card");
+    await waitText(one.page, ".toast", "1 of 2 approvals");
+    for (const { page } of [one, two]) await waitText(page, ".card .facts", "1 of 2 (");
+    await press(two.page, "Allow once", ".card");
+    for (const { page } of [one, two]) await waitText(page, ".card .fate", "Allowed by approver");
+    assert.deepEqual([...one.trouble, ...two.trouble], []);
+    await Promise.all([one, two].map(({ context }) => context.close()));
+  } finally {
+    await own.close();
+  }
+});
+
 test("somebody else decides on the command line: the card says so at once", async () => {
   const session = await daemon.run([
     clearance(1, { title: "Elsewhere", file_path: "a", risk_level: "low" }),
