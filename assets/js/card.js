@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { h, button, ask, toast, announce, keyed } from "./dom.js";
 import { state, touch } from "./live.js";
 import { may, putClearance, RANK } from "./store.js";
-import { clean, cleanBlock, clock, plural, project, short, since } from "./text.js";
+import { clean, cleanBlock, clock, project, short, since } from "./text.js";
 import { render as renderDiff } from "./diffview.js";
 import { renderLong } from "./markdown.js";
 import { onTheWay } from "./keys.js";
@@ -366,5 +366,3 @@ export function cards(parent, list, options) {
     (entry, each) => entry.update(each),
   );
 }
-
-export const count = (list) => plural(list.length, "clearance");

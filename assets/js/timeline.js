@@ -169,8 +169,7 @@ function make(item) {
   };
 }
 
-/** `onChange` is told what is folded so far. */
-export function log(session, onChange = () => {}) {
+export function log(session) {
   const line = timeline();
   // What we have, from the first to the last.
   let [oldest, newest] = [Number.MAX_SAFE_INTEGER, 0];
@@ -203,7 +202,6 @@ export function log(session, onChange = () => {}) {
         }
       }
       trouble.hidden = true;
-      onChange(line);
       list.draw();
     } catch (error) {
       trouble.hidden = false;
@@ -221,21 +219,15 @@ export function log(session, onChange = () => {}) {
       oldest = Math.min(oldest, event.seq);
       add(line, event);
     }
-    onChange(line);
     list.draw();
   });
   const offChange = on("change", () => {
     jump.hidden = list.atEnd;
   });
   list.element.addEventListener("scroll", () => (jump.hidden = list.atEnd), { passive: true });
-  const ready = older();
+  older();
   return {
     element,
-    ready,
-    show: (id) => {
-      const item = line.byKey.get(id);
-      return item ? list.show(item.seq) : false;
-    },
     close() {
       off();
       offChange();

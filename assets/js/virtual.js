@@ -137,19 +137,6 @@ export function virtual({ items, key, make, label, onTop }) {
   return {
     element: scroller,
     draw: soon,
-    /** Where an item is, brought into view. */
-    show(id) {
-      const list = items();
-      const at = list.findIndex((item) => key(item) === id);
-      if (at < 0) return false;
-      stick = false;
-      place(list);
-      anchor = { index: at, key: id, offset: -scroller.clientHeight / 4 };
-      put = scroller.scrollTop;
-      draw();
-      drawn.get(id)?.element.focus({ preventScroll: true });
-      return true;
-    },
     toEnd() {
       put = scroller.scrollTop;
       stick = true;

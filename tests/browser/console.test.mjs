@@ -912,6 +912,15 @@ test("every page fits a phone", async () => {
     assert.ok(wide <= 360, `${hash} is ${wide} pixels wide`);
   }
   await go(page, "#/clearances", cardOf(id));
+  // What waits is one press away, however far one has read.
+  await go(page, `#/s/${session}`, cardOf(id));
+  await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+  const jump = await page.waitForSelector(".jump", { visible: true });
+  assert.equal(await jump.evaluate((button) => button.textContent), "1 waits for you");
+  await jump.click();
+  assert.equal(await page.evaluate(() => document.activeElement.dataset.id), id);
+  await page.waitForFunction(() => document.querySelector(".jump").hidden);
+  await go(page, "#/clearances", cardOf(id));
   const small = await page.$$eval(`${cardOf(id)} .actions button`, (all) =>
     all.map((each) => each.getBoundingClientRect().height).filter((height) => height < 40),
   );
