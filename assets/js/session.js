@@ -187,7 +187,8 @@ export function view(id, { write = false } = {}) {
 
   function drawTools(session) {
     const ended = ["ended", "parked"].includes(session.phase);
-    const version = `${ended} ${session.phase === "working"} ${state.you?.role}`;
+    // What is the same stays: a button that is replaced under a finger is not pressed, and loses the focus.
+    const version = `${ended} ${state.you?.role}`;
     if (version === toolsFor) return;
     toolsFor = version;
     const parts = [];

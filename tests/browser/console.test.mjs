@@ -712,9 +712,13 @@ test("an agent is nudged, snoozed, interrupted, looked into, stopped and killed 
   await press(page, "Snooze", "dialog[open]");
   await logged("stall.snoozed");
   await waitText(page, ".side .facts", "until");
+  await waitText(page, ".session-head .phase", "working");
+  const button = await page.waitForSelector(".tools .danger");
   await press(page, "Interrupt…");
   await press(page, "Interrupt", "dialog[open]");
   await logged("interrupt");
+  await waitText(page, ".session-head .phase", "idle");
+  assert.equal(await button.evaluate((each) => each.isConnected), true, "no button is replaced under a finger");
   // The raw event, and its copy.
   await page.$$eval(".item.message .rawbutton", (all) => all[0].click());
   await waitText(page, "dialog[open] pre.raw", '"hello"');
