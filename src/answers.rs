@@ -27,6 +27,7 @@ pub struct Session {
     pub ended_at: Option<String>,
     pub exit: Option<Exit>,
     pub unenforced: Option<String>,
+    pub preset: Option<String>,
     pub standing: Option<Standing>,
     pub controls: Option<Controls>,
     pub spent: Option<Spent>,

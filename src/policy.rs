@@ -28,6 +28,7 @@ mod glob;
 mod harmless;
 mod launch;
 mod paths;
+mod preset;
 mod programs;
 mod proposal;
 mod risk;
@@ -40,6 +41,7 @@ mod words;
 
 pub use decide::{Explained, Outcome, Ruling, decide, explain};
 pub use paths::resolve;
+pub use preset::{forbidden_by, forbids};
 pub use proposal::proposal;
 pub use risk::{Assessment, assess};
 pub use rule::{BadRule, CommandEntry, Commands, Names, Options, RiskLimit, Rule, Rules, Then};

@@ -12,6 +12,7 @@ mod checkpoint;
 mod cursor;
 mod figures;
 mod idempotency;
+mod known;
 mod ledger;
 mod maintain;
 mod pool;

@@ -27,7 +27,7 @@ pub use recover::Recovered;
 
 use self::judge::Bench;
 use crate::config::{AgentLimits, Config};
-use crate::domain::{Phase, PromptId, SessionId};
+use crate::domain::{Phase, Preset, PromptId, SessionId};
 use crate::host::{self, Cgroups, Observer};
 use crate::session::actor::{Actor, Beginning, Farewell, Plan, StartError};
 use crate::session::recover::{amend, bury};
@@ -131,6 +131,17 @@ impl Supervisor {
         self.command_or_amend(id, Input::TakeBack { prompt, by }).await
     }
 
+    /// What a session may do at most, also in its next life.
+    pub async fn set_preset(
+        &self,
+        id: SessionId,
+        preset: Preset,
+        widens: bool,
+        by: String,
+    ) -> Result<(), CommandError> {
+        self.command_or_amend(id, Input::Preset { preset, widens, by }).await
+    }
+
     /// A command that makes sense without a process too.
     async fn command_or_amend(&self, id: SessionId, input: Input) -> Result<(), CommandError> {
         loop {
@@ -232,7 +243,7 @@ impl Supervisor {
     async fn host(&self, state: State, plan: Plan, beginning: Beginning) -> Result<(), StartError> {
         let id = state.id();
         let (store, paused, leave) =
-            (self.0.store.clone(), self.0.paused.subscribe(), self.0.leaving.clone());
+            (self.0.store.clone(), self.0.paused.subscribe(), self.0.leaving.child_token());
         let resumed = matches!(beginning, Beginning::New(Input::Resume { .. }));
         let generation = state.generation() + u32::from(resumed);
         let (actor, handle, started) = Actor::new(state, plan, store, paused, leave, generation);
@@ -275,7 +286,7 @@ impl Supervisor {
         self.0.closing.cancel();
         let handles: Vec<Handle> = self.sessions().values().filter_map(|seat| seat.handle.clone()).collect();
         let by = || "the daemon's stop".to_owned();
-        let gently = join_all(handles.iter().map(|handle| handle.stop(How::Stop, by())));
+        let gently = join_all(handles.iter().map(|handle| handle.drain(by())));
         let gently = tokio::time::timeout(PATIENCE, gently);
         let gone = tokio::select! {
             result = gently => result.is_ok(),

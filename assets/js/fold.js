@@ -171,6 +171,7 @@ export function sentence(event) {
       `To be started again${of("attempt", " (attempt ", "")}${of("of", " of ", ")")}${of("reason", ": ")}`,
     "agent.set": () =>
       `Set${by}: ${[data.mode && `mode ${one(data.mode)}`, data.model && `model ${one(data.model)}`, data.option && `${one(data.option)} = ${one(data.value)}`].filter(Boolean).join(", ")}`,
+    "agent.set_done": () => "The agent has set it",
     "agent.not_set": () => `That could not be set${of("reason", ": ")}`,
     nudge: () => `Nudged${by}${of("message", ": ")}`,
     "nudge.undelivered": () => `The nudge was NOT delivered${of("cause", ": ")}`,

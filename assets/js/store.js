@@ -62,6 +62,7 @@ const TALK = new Set([
   "terminal.released",
   "line.rejected",
   "unknown",
+  "prompt.sending",
   "prompt.delivered",
   "clearance.delivered",
   "question.delivered",
@@ -211,7 +212,7 @@ export function group(session, waits) {
   const standing = session.standing?.state;
   if (session.phase === "parked" || standing === "stuck") return "stuck";
   if (session.phase === "waiting") return "waiting";
-  if (["working", "starting", "created", "stopping"].includes(session.phase)) return "working";
+  if (["working", "starting", "stopping"].includes(session.phase)) return "working";
   return "idle";
 }
 

@@ -116,6 +116,7 @@ fn talk_event(kind: &str, data: &Data) -> Option<Shown> {
                 data.text("text").unwrap_or_default(),
             )
         }
+        "prompt.sending" => Shown::new(Style::Dim, format!("prompt{} leaves the queue", data.id("prompt"))),
         "prompt.delivered" => Shown::new(Style::Dim, format!("prompt{} delivered", data.id("prompt"))),
         "prompt.undelivered" => undelivered("prompt", data),
         "prompt.amended" => Shown::new(Style::Dim, format!("prompt{} changed{by}", data.id("prompt"))),
@@ -391,6 +392,7 @@ mod tests {
             ),
             show("heartbeat", json!({})),
             show("prompt.queued", json!({"prompt": "prm_0123456789", "text": "do it", "by": "ana"})),
+            show("prompt.sending", json!({"prompt": "prm_0123456789", "turn": "trn_1"})),
             show("prompt.delivered", json!({"prompt": "prm_0123456789"})),
             show("prompt.undelivered", json!({"prompt": "prm_0123456789", "cause": "stream closed"})),
             show("prompt.withdrawn", json!({"prompt": "prm_0123456789", "by": "ana"})),
@@ -413,6 +415,7 @@ mod tests {
         heartbeat: [x] a, [>] b, [ ] c, [odd] d
         heartbeat
         prompt prm_01234567 by ana: do it
+        prompt prm_01234567 leaves the queue
         prompt prm_01234567 delivered
         prompt prm_01234567 was NOT delivered: stream closed
         prompt prm_01234567 taken back by ana
@@ -543,6 +546,7 @@ mod tests {
             "status",
             "heartbeat",
             "prompt.queued",
+            "prompt.sending",
             "prompt.undelivered",
             "prompt.withdrawn",
             "nudge",

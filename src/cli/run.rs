@@ -40,6 +40,9 @@ pub(super) struct Args {
     /// What is done when it is stuck: `off`, or steps such as `alert,nudge,escalate` [default: as configured]
     #[arg(long, value_name = "off|STEPS")]
     ladder: Option<String>,
+    /// What it may do at most, whatever the rules say [default: full]
+    #[arg(long, value_parser = ["full", "read-only", "safe", "sandbox"])]
+    preset: Option<String>,
     /// A session that an ACP agent itself remembers, to go on with; see `intercom sessions`
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
@@ -88,7 +91,13 @@ fn request(args: Args, cwd: &Path) -> anyhow::Result<Value> {
         );
     }
     let prompt = args.prompt.map(send::text).transpose()?;
-    let rest = [("agent", args.agent), ("protocol", args.protocol), ("name", args.name), ("prompt", prompt)];
+    let rest = [
+        ("agent", args.agent),
+        ("protocol", args.protocol),
+        ("name", args.name),
+        ("preset", args.preset),
+        ("prompt", prompt),
+    ];
     for (key, value) in rest {
         body.extend(value.map(|value| (key.to_owned(), value.into())));
     }
@@ -161,8 +170,12 @@ mod tests {
     #[test]
     fn a_profile_and_a_prompt() {
         let dir = tempfile::tempdir().unwrap();
-        let args = parse(&["--agent", "demo", "--env", "A=b=c", "--name", "n", "do it"]).unwrap();
-        let expected = json!({"workspace": dir.path(), "agent": "demo", "env": {"A": "b=c"}, "name": "n", "prompt": "do it"});
+        let line = ["--agent", "demo", "--env", "A=b=c", "--name", "n", "--preset", "safe", "do it"];
+        let args = parse(&line).unwrap();
+        let expected = json!({
+            "workspace": dir.path(), "agent": "demo", "env": {"A": "b=c"}, "name": "n", "preset": "safe",
+            "prompt": "do it",
+        });
         assert_eq!(request(args, dir.path()).unwrap(), expected);
     }
 

@@ -44,6 +44,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         ("workspace", session.workspace.clone()),
         ("phase", Some(session.phase.clone())),
         ("why", session.why.clone()),
+        ("preset", session.preset.clone().filter(|preset| preset != "full")),
         ("policy", session.unenforced.as_ref().map(|why| format!("unenforced: {why}"))),
         ("waiting", (!pending.is_empty()).then_some(pending)),
         ("turn", turn),
@@ -122,7 +123,7 @@ mod tests {
     fn a_session_is_shown_in_full() {
         let session = serde_json::from_value(json!({
             "id": "ses_0123456789abcdef", "name": null, "agent": "demo", "protocol": "intercom", "workspace": "/w",
-            "phase": "ended", "why": "the agent exited", "pid": null, "generation": 2, "turn": null,
+            "phase": "ended", "why": "the agent exited", "preset": "read-only", "pid": null, "generation": 2, "turn": null,
             "pending": {"clearances": 0, "questions": 0}, "queue": 1, "stderr_tail": "boom\u{7}\nbang\n",
             "processes": [{"pid": 77, "parent": 1, "name": "agent", "state": "S", "cpu_seconds": 1.25,
                            "memory_bytes": 5_242_880}],
@@ -137,6 +138,7 @@ mod tests {
         workspace  /w
         phase      ended
         why        the agent exited
+        preset     read-only
         queued     1 prompt
         generation 2
         started    2026-03-04 11:00:00 UTC (1h ago)

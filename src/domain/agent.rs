@@ -26,7 +26,17 @@ pub struct Named {
 pub enum Set {
     Mode(String),
     Model(String),
-    Option { id: String, value: String },
+    Option { id: String, value: Setting },
+}
+
+/// What an option is set to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Setting {
+    /// One of the values to choose from; of a switch, `true` or `false`.
+    Value(String),
+    /// Of a switch.
+    Switch(bool),
 }
 
 /// Tokens of one turn, as far as the agent says.
@@ -105,6 +115,34 @@ impl Step {
     }
 }
 
+/// What it takes in a prompt besides words and links.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Takes {
+    pub image: bool,
+    pub audio: bool,
+    pub embedded_context: bool,
+}
+
+/// A title is one line, as far as people would read it.
+const MAX_TITLE: usize = 200;
+/// One that is made of a prompt is shorter.
+const MAX_FIRST_LINE: usize = 80;
+
+/// A title, as far as it is kept; `None` if it says nothing.
+pub fn title(text: &str) -> Option<String> {
+    beginning(text, MAX_TITLE)
+}
+
+/// The first line of a prompt, as a title.
+pub fn first_line(text: &str) -> Option<String> {
+    beginning(text, MAX_FIRST_LINE)
+}
+
+fn beginning(text: &str, most: usize) -> Option<String> {
+    let line = text.trim().lines().next()?.trim_end();
+    Some(line.chars().take(most).collect())
+}
+
 /// What every bridge shows of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
@@ -115,11 +153,27 @@ pub struct Told {
     /// What it said last about how far it has come.
     #[serde(default)]
     pub steps: Vec<Step>,
+    /// What it calls the session.
+    #[serde(default)]
+    pub title: Option<String>,
+    /// The beginning of what people asked first.
+    #[serde(default)]
+    pub first_prompt: Option<String>,
+    /// Unknown before it was ready, and of agents that do not tell.
+    #[serde(default)]
+    pub takes: Option<Takes>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_first_line_is_cut_between_characters() {
+        assert_eq!(first_line("\n  Fix it \nand that").as_deref(), Some("Fix it"));
+        assert_eq!(first_line(&"é".repeat(100)).unwrap(), "é".repeat(80));
+        assert_eq!(first_line(" \n"), None);
+    }
 
     #[test]
     fn costs_are_sums_of_one_life_and_of_one_day() {

@@ -6,6 +6,10 @@ use super::{Json, SessionId, Time};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     SessionCreated,
+    /// A session that has had no process has another agent.
+    SessionAgent,
+    /// What it may do at most is another.
+    SessionPreset,
     AgentSpawned,
     AgentReady,
     TurnStarted,
@@ -40,6 +44,8 @@ pub enum Kind {
     QuestionUndelivered,
     QuestionClosed,
     PromptQueued,
+    /// One has left the queue, for this turn.
+    PromptSending,
     PromptDelivered,
     PromptUndelivered,
     PromptWithdrawn,
@@ -79,6 +85,8 @@ pub enum Kind {
     StallLimitOver,
     /// Something of the agent was set: its mode, its model, an option.
     AgentSet,
+    /// And the agent has said so.
+    AgentSetDone,
     AgentNotSet,
     /// The sessions that it remembers itself.
     AgentSessions,
@@ -90,6 +98,8 @@ impl Kind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::SessionCreated => "session.created",
+            Self::SessionAgent => "session.agent",
+            Self::SessionPreset => "session.preset",
             Self::AgentSpawned => "agent.spawned",
             Self::AgentReady => "agent.ready",
             Self::TurnStarted => "turn.started",
@@ -118,6 +128,7 @@ impl Kind {
             Self::QuestionUndelivered => "question.undelivered",
             Self::QuestionClosed => "question.closed",
             Self::PromptQueued => "prompt.queued",
+            Self::PromptSending => "prompt.sending",
             Self::PromptDelivered => "prompt.delivered",
             Self::PromptUndelivered => "prompt.undelivered",
             Self::PromptWithdrawn => "prompt.withdrawn",
@@ -145,6 +156,7 @@ impl Kind {
             Self::StallLimited => "stall.limited",
             Self::StallLimitOver => "stall.limit_over",
             Self::AgentSet => "agent.set",
+            Self::AgentSetDone => "agent.set_done",
             Self::AgentNotSet => "agent.not_set",
             Self::AgentSessions => "agent.sessions",
             Self::SpendCapped => "spend.capped",
@@ -158,6 +170,8 @@ impl Kind {
         matches!(
             self,
             Self::SessionCreated
+                | Self::SessionAgent
+                | Self::SessionPreset
                 | Self::SessionResumed
                 | Self::SessionStopping
                 | Self::SessionEnded

@@ -28,6 +28,18 @@ impl Json {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The items of a list of objects, raw; `None` if this is anything else.
+    pub fn objects(&self) -> Option<Vec<&RawValue>> {
+        let items: Vec<&RawValue> = serde_json::from_str(&self.0).ok()?;
+        items.iter().all(|item| item.get().starts_with('{')).then_some(items)
+    }
+
+    /// The same value without line breaks, which JSON has only between its tokens: to be told in a line.
+    #[must_use]
+    pub fn on_one_line(&self) -> Self {
+        Self(self.0.replace(['\n', '\r'], " ").into_boxed_str())
+    }
 }
 
 impl fmt::Debug for Json {

@@ -1,9 +1,19 @@
 //! Changes to the ledger: what happened to a clearance, a question or a prompt.
 
 use super::{
-    Answer, Clearance, ClearanceId, ClearanceStatus, Delivery, Prompt, PromptId, PromptState, Question,
-    QuestionId, QuestionStatus, Time,
+    Answer, Clearance, ClearanceId, ClearanceStatus, Content, Delivery, Json, Prompt, PromptId, PromptState,
+    Question, QuestionId, QuestionStatus, Time,
 };
+
+/// What an agent of a profile is like, by its own word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownAgent {
+    /// The profile's.
+    pub name: String,
+    /// Stands for the command line that it was started with.
+    pub command: String,
+    pub told: Json,
+}
 
 /// One change. Those that end a `pending` row are compare-and-set in the store: they apply to a pending row or fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +68,10 @@ pub enum Entry {
         delivery: Delivery,
         at: Time,
     },
-    PromptAdded(Box<Prompt>),
+    PromptAdded {
+        prompt: Box<Prompt>,
+        content: Option<Content>,
+    },
     PromptChanged {
         id: PromptId,
         state: PromptState,
@@ -67,7 +80,10 @@ pub enum Entry {
     PromptReworded {
         id: PromptId,
         text: String,
+        content: Option<Content>,
     },
     /// All that wait, in the order in which they leave.
     PromptsOrdered(Vec<PromptId>),
+    /// What an agent told when it became ready.
+    AgentKnown(Box<KnownAgent>),
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{PromptId, SessionId, Time};
+use super::{Content, PromptId, SessionId, Time};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -43,6 +43,26 @@ impl PromptState {
             "failed" => Self::Failed(cause.unwrap_or_default()),
             _ => return None,
         })
+    }
+}
+
+/// What a prompt says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wording {
+    pub text: String,
+    /// All of it, for agents that take more than words.
+    pub content: Option<Content>,
+}
+
+impl From<String> for Wording {
+    fn from(text: String) -> Self {
+        Self { text, content: None }
+    }
+}
+
+impl From<&str> for Wording {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
     }
 }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Choice, Controls, Errand, Json, Reply, RequestId, Set, Step, Time, Tokens};
+use super::{
+    Answer, Choice, Controls, Errand, Json, Reply, RequestId, Set, Step, Takes, Time, Tokens, Wording,
+};
 
 /// One thing an agent said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +37,7 @@ pub enum Said {
         lists: bool,
         /// Goes on with a session of an earlier process.
         resumed: bool,
+        takes: Takes,
         /// What it told about itself.
         info: Json,
     },
@@ -53,6 +56,8 @@ pub enum Said {
     },
     /// What it means to do, and how far it has come.
     Steps(Vec<Step>),
+    /// What it calls the session, if anything.
+    Title(Option<String>),
     /// What can be set, all of it.
     Controls(Box<Controls>),
     /// The sessions that it remembers itself, or why it does not tell.
@@ -60,9 +65,16 @@ pub enum Said {
         result: Json,
         ok: bool,
     },
+    /// What was to be set is, with this number of ours.
+    IsSet {
+        set: Option<u64>,
+        result: Json,
+    },
     /// Something could not be set.
     NotSet {
+        set: Option<u64>,
         reason: String,
+        error: Json,
     },
     /// What its life has cost so far, in millionths.
     Cost {
@@ -83,6 +95,8 @@ pub enum Said {
         stop_reason: String,
         tokens: Tokens,
         params: Json,
+        /// It is an error that the agent has answered.
+        failed: bool,
         /// All of it, in case there is no turn to be ended.
         message: Json,
     },
@@ -236,9 +250,7 @@ pub enum Outbound {
         decision: Answer,
         instruction: Option<String>,
     },
-    Prompt {
-        text: String,
-    },
+    Prompt(Wording),
     Interrupt {
         reason: String,
     },
@@ -257,7 +269,11 @@ pub enum Outbound {
     Cancel {
         request: RequestId,
     },
-    Set(Set),
+    /// With a number, by which the answer is known.
+    Set {
+        set: Set,
+        number: u64,
+    },
     /// Which sessions do you remember?
     List,
     /// A turn that was cancelled and never confirmed is not waited for any more.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LadderChoice, SessionId, Standing, Time, Told, TurnId};
+use super::{LadderChoice, Preset, SessionId, Standing, Time, Told, TurnId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -110,8 +110,11 @@ pub struct SessionRecord {
     pub end_reason: Option<String>,
     /// Why policy does not bind its agent, if it does not.
     pub unenforced: Option<String>,
+    pub preset: Preset,
     pub watched: Watched,
     pub told: Told,
+    /// The time of its newest event, which only the log knows.
+    pub updated_at: Option<Time>,
 }
 
 /// What the watch over a session has come to.

@@ -16,7 +16,8 @@ use serde_json::value::RawValue;
 
 use super::{ACTS, fault, line, rejected, whole};
 use crate::domain::{
-    Answer, Ask, Call, Controls, Fault, FaultCode, Json, Outbound, RequestId, Resets, Said, Tokens,
+    Answer, Ask, Call, Controls, Fault, FaultCode, Json, Outbound, RequestId, Resets, Said, Tokens, Wording,
+    agent,
 };
 use crate::wire::acp::answer::{AuthMethod, Can, PromptDone};
 use crate::wire::acp::request::{self, Elicitation, Permission, Request};
@@ -64,6 +65,8 @@ pub struct Setup {
     pub auth_method: Option<String>,
     /// A session of the agent's own to go on with.
     pub resume: Option<String>,
+    /// For the agent to connect to, as they were listed.
+    pub mcp_servers: Option<Json>,
 }
 
 #[derive(Debug, Clone)]
@@ -98,6 +101,8 @@ struct Mind {
     controls: Controls,
     /// The words of nudges that wait for an answer, by our request.
     steering: BTreeMap<u64, String>,
+    /// What is being set, by our request.
+    setting: BTreeMap<u64, controls::Setting>,
     /// Pages of a list that is not complete yet.
     listed: Vec<Json>,
     /// Somebody has asked for that session, and for no other.
@@ -153,6 +158,7 @@ impl Acp {
         {
             self.mind.pending.remove(&oldest);
             self.mind.steering.remove(&oldest);
+            self.mind.setting.remove(&oldest);
         }
         self.dirty = true;
         RequestId::number(id)
@@ -164,13 +170,16 @@ impl Acp {
                 let id = self.ask(Pending::Initialize);
                 Some(send::initialize(&id, self.setup.offer))
             }
-            Outbound::Prompt { text } => {
+            Outbound::Prompt(Wording { text, content }) => {
                 let session = self.mind.session.clone()?;
                 self.mind.last_words.clear();
                 self.mind.replaying = false;
                 self.mind.prompt = Some(self.mind.next_id);
                 let id = self.ask(Pending::Prompt);
-                Some(send::prompt(&id, &session, text))
+                Some(match content {
+                    Some(content) => send::prompt_with(&id, &session, content.as_json()),
+                    None => send::prompt(&id, &session, text),
+                })
             }
             Outbound::Interrupt { reason: _ } => self.mind.session.as_deref().map(send::cancel),
             Outbound::Nudge { message } => {
@@ -201,7 +210,7 @@ impl Acp {
                 };
                 Some(jsonrpc::error(request, code, message, None))
             }
-            Outbound::Set(set) => self.set(set),
+            Outbound::Set { set, number } => self.set(set, *number),
             Outbound::List => {
                 let id = self.ask(Pending::List);
                 Some(send::session_list(&id, Some(&self.setup.workspace), None))
@@ -296,6 +305,7 @@ impl Acp {
                 self.mind.controls.options = Some(Json::raw(options));
                 said.push(self.controls());
             }
+            Detail::Title(title) => said.push(Said::Title(title.and_then(|title| agent::title(&title)))),
             Detail::Plan(steps) => said.push(Said::Steps(steps)),
             Detail::Tool(_) | Detail::Nothing => {}
         }
@@ -436,10 +446,7 @@ impl Acp {
             (Pending::Initialize | Pending::Authenticate, Err(error)) => self.unusable(error, said),
             (Pending::Prompt, Ok(result)) => self.done(result, text, said),
             (Pending::Prompt, Err(error)) => self.failed(error, text, said),
-            (Pending::Set, result) => {
-                said.push(Said::Unknown { message: whole(text), fault: None });
-                self.is_set(result, said);
-            }
+            (Pending::Set, result) => self.is_set(number, result, said),
             (Pending::List, Ok(result)) => self.listed(result, said),
             (Pending::List, Err(error)) => said.push(Said::Listed { result: Json::raw(error), ok: false }),
             (Pending::Steer, result) => self.steered(number, result, text, said),
@@ -462,7 +469,7 @@ impl Acp {
             output: tokens.output.unwrap_or(0),
             total: tokens.total.unwrap_or(0),
         };
-        said.push(Said::TurnEnd { stop_reason, tokens, params, message: whole(text) });
+        said.push(Said::TurnEnd { stop_reason, tokens, params, failed: false, message: whole(text) });
     }
 
     /// Words that have found no turn, or that the agent does not take, are still to be said.
@@ -499,7 +506,7 @@ impl Acp {
             _ => format!("error: {}", failure.advice(&self.setup.agent, &self.mind.auth)),
         };
         let (tokens, params) = (Tokens::default(), Json::raw(error));
-        said.push(Said::TurnEnd { stop_reason, tokens, params, message: whole(text) });
+        said.push(Said::TurnEnd { stop_reason, tokens, params, failed: true, message: whole(text) });
     }
 }
 

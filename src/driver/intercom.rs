@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{ACTS, fault, line, whole};
 use crate::domain::{
-    Ask, Call, Fault, FaultCode, Json, Outbound, Progress, Resets, Said, Time, Tokens, agent,
+    Ask, Call, Fault, FaultCode, Json, Outbound, Progress, Resets, Said, Time, Tokens, Wording, agent,
 };
 use crate::wire::intercom::{self as wire, Bad, Inbound, Step, ToolUpdate};
 
@@ -30,7 +30,9 @@ pub(super) fn encode(message: &Outbound) -> Option<String> {
             let answer = wire::Outbound::PromptResponse { decision, instruction: instruction.as_deref() };
             wire::render(&answer, Some(request))
         }
-        Outbound::Prompt { text } => wire::render(&wire::Outbound::PromptSend { text }, None),
+        Outbound::Prompt(Wording { text, content: _ }) => {
+            wire::render(&wire::Outbound::PromptSend { text }, None)
+        }
         Outbound::Interrupt { reason } => wire::render(&wire::Outbound::SessionInterrupt { reason }, None),
         Outbound::Nudge { message } => wire::render(&wire::Outbound::Nudge { message }, None),
         Outbound::Fault(Fault { request, code, message }) => {
@@ -40,7 +42,7 @@ pub(super) fn encode(message: &Outbound) -> Option<String> {
         Outbound::Hello
         | Outbound::Cancel { .. }
         | Outbound::Reply { .. }
-        | Outbound::Set(_)
+        | Outbound::Set { .. }
         | Outbound::List
         | Outbound::Abandon
         | Outbound::Close
@@ -83,6 +85,7 @@ fn said(message: Inbound<'_>, text: &str) -> Said {
             stop_reason: stop_reason.map_or_else(|| "end_turn".to_owned(), Into::into),
             tokens: Tokens::default(),
             params: params.map_or_else(empty, Json::raw),
+            failed: false,
             message: whole(text),
         },
         Inbound::ToolUpdate { known, params } => Said::Tool {

@@ -17,7 +17,7 @@ pub(super) async fn start(
     bell: &Bell,
     socket: &Path,
 ) -> anyhow::Result<JoinHandle<()>> {
-    let live = supervisor.store().sessions(false, None, 1000).await?.items;
+    let live = supervisor.store().sessions(false, None, None, 1000).await?.items;
     let running = live.into_iter().find(|session| session.agent.as_deref() == Some(DEMO_AGENT));
     let id = match running {
         Some(session) => session.id,

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::commit::{self, Todo, Voice};
-use super::handle::{Arrival, CommandError, Desk, Done, Handle, Message, OnItsWay, Stopped};
+use super::handle::{Arrival, CommandError, Desk, Done, Handle, OnItsWay, Stopped};
 use super::stall::Vigil;
 use super::state::{Effect, Gone, How, Input, Judge, Refused, State};
 use crate::domain::{Ask, Delivery, Entry, Outbound, Said, Time, agent};
@@ -23,6 +23,7 @@ use crate::host::{Activity, Keep, Ladder, News, Process, Spec};
 use crate::store::{Outgoing, Store, StoreError, Write};
 use crate::wire::framing::Framer;
 
+mod desk;
 mod errands;
 mod life;
 mod rejections;
@@ -50,6 +51,8 @@ pub struct Plan {
     pub startup_timeout: Duration,
     /// How to start it again later, in the supervisor's own form.
     pub launch: String,
+    /// Stands for its command line.
+    pub mark: String,
     /// Whether to, after the machine was restarted.
     pub resume_after_reboot: bool,
     /// How its next generation, with this number, is started.
@@ -71,7 +74,7 @@ pub enum Beginning {
     Found(Box<Found>),
     /// With one that an earlier daemon started and that cannot be found any more.
     Lost(String),
-    /// Without one, and there will be one again.
+    /// Without one, and there will be one: later, or at once.
     Resting,
 }
 
@@ -135,6 +138,8 @@ pub struct Actor {
     more: bool,
     rejections: u32,
     starting: Option<oneshot::Sender<Result<(), StartError>>>,
+    /// Who has had the first process of a deferred session started.
+    waking: Option<OnItsWay>,
     stoppers: Vec<oneshot::Sender<Result<Stopped, CommandError>>>,
     stopped: Stopped,
     /// A stop that was carried out while the store did not work: recorded with whatever is recorded next.
@@ -151,7 +156,7 @@ pub struct Actor {
     looking: Option<tokio::task::JoinHandle<Option<Activity>>>,
     /// What is being done for the agent.
     errands: errands::Errands,
-    /// The daemon goes and the agent stays.
+    /// The daemon goes and the agent stays. Of this session alone.
     leave: CancellationToken,
 }
 
@@ -204,6 +209,7 @@ impl Actor {
             more: false,
             rejections: 0,
             starting: Some(starting),
+            waking: None,
             stoppers: Vec::new(),
             stopped: Stopped::default(),
             unrecorded: Vec::new(),
@@ -231,7 +237,11 @@ impl Actor {
                 Beginning::New(first) => match self.command(first).await {
                     Ok(_) => {
                         failpoint::visit("launch.committed");
-                        self.spawn().await;
+                        if self.state.is_deferred() {
+                            self.answer_start(Ok(()));
+                        } else {
+                            self.spawn().await;
+                        }
                     }
                     Err(error) => {
                         self.answer_start(Err(error.into()));
@@ -240,7 +250,12 @@ impl Actor {
                 },
                 Beginning::Found(found) => self.take_up(*found).await,
                 Beginning::Lost(reason) => self.lost(reason).await,
-                Beginning::Resting => self.answer_start(Ok(())),
+                Beginning::Resting => {
+                    self.answer_start(Ok(()));
+                    if self.state.is_waking() {
+                        self.restart().await;
+                    }
+                }
             }
             let leave = self.leave.clone();
             while (!self.state.is_ended() || !self.unrecorded.is_empty())
@@ -262,7 +277,7 @@ impl Actor {
         if let Some(news) = self.unheard.pop_front() {
             return self.heard(news).await;
         }
-        if self.process.is_none() && self.state.resting().is_some() {
+        if self.process.is_none() && (self.state.resting().is_some() || self.state.is_deferred()) {
             return self.rest().await;
         }
         // Who is not listened to cannot be told from who is silent.
@@ -299,31 +314,18 @@ impl Actor {
         }
     }
 
-    async fn serve(&mut self, message: Message) {
-        match message {
-            Message::Command { input, reply } => {
-                let result = self.command(input).await;
-                reply.send(result).ok(); // the caller may have gone
-            }
-            Message::Stop { how, by, reply } => {
-                match self.command(Input::Stop { how, by: by.clone() }).await {
-                    Ok(_) => self.stoppers.push(reply),
-                    Err(CommandError::Store(StoreError::Unavailable(_))) => {
-                        self.stop_unrecorded(how, by, reply);
-                    }
-                    Err(error) => drop(reply.send(Err(error))),
-                }
-            }
-        }
-    }
-
     /// What an operator wants: all of it is committed, or nothing has changed.
     async fn command(&mut self, input: Input) -> Result<Done, CommandError> {
         let (before, driver) = (self.state.clone(), self.plan.driver.clone());
         let mut effects = self.unrecorded.clone();
         self.step(input, &mut effects)?;
         let prompt = effects.iter().find_map(|effect| match effect {
-            Effect::Ledger(Entry::PromptAdded(prompt)) => Some(prompt.id),
+            Effect::Ledger(Entry::PromptAdded { prompt, .. }) => Some(prompt.id),
+            _ => None,
+        });
+        let starts = effects.contains(&Effect::Spawn);
+        let set = effects.iter().find_map(|effect| match effect {
+            Effect::Send { message: Outbound::Set { number, .. }, .. } => Some(*number),
             _ => None,
         });
         let (write, todo) = self.write(effects, Vec::new(), None);
@@ -350,11 +352,12 @@ impl Actor {
         match (last, done) {
             (Some(n), _) => self.arrivals.push((n, on_its_way)),
             (None, Some(clearance)) => self.errands.wait_for(clearance, on_its_way),
+            (None, None) if starts => self.waking = Some(on_its_way),
             (None, None) => {}
         }
         self.perform(todo);
         failpoint::visit("command.performed");
-        Ok(Done { prompt, arrival })
+        Ok(Done { prompt, set, arrival })
     }
 
     async fn heard(&mut self, news: News) {
@@ -439,7 +442,7 @@ impl Actor {
     /// A request for a clearance is looked at before it is recorded.
     fn assessed(&self, ask: Ask) -> impl Future<Output = Input> + Send + use<> {
         let (judge, about, asked) = (Arc::clone(&self.plan.judge), self.state.about.clone(), ask.clone());
-        let fallback = Arc::clone(&judge);
+        let (fallback, who) = (Arc::clone(&judge), about.clone());
         // With nothing to look at but its words, it takes no time. Otherwise on a thread of its own: it may follow links on a
         // file system that takes its time.
         let simple = ask.file_path.is_none() && ask.diff.is_none() && ask.command.is_none();
@@ -453,7 +456,7 @@ impl Actor {
             };
             let assessed = assessed.unwrap_or_else(|| {
                 tracing::error!("a request could not be assessed: people are asked");
-                fallback.unassessed()
+                fallback.unassessed(&who)
             });
             Input::Asked(Box::new(ask), Box::new(assessed))
         }
@@ -541,6 +544,11 @@ impl Actor {
         if let Some(snapshot) = &mut write.snapshot {
             snapshot.launch.clone_from(&self.launch);
         }
+        for entry in &mut write.ledger {
+            if let Entry::AgentKnown(known) = entry {
+                known.command.clone_from(&self.plan.mark);
+            }
+        }
         (write, todo)
     }
 
@@ -571,7 +579,7 @@ impl Actor {
     fn farewell(self) -> Farewell {
         if self.state.is_ended() {
             tracing::info!(session.id = %self.state.id(), "the session ended");
-        } else if !self.abandoned {
+        } else if !self.abandoned && self.process.is_some() {
             tracing::info!(session.id = %self.state.id(), "the agent is left running");
         }
         let stopped = if self.state.is_ended() { Some(self.stopped) } else { None };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::actor::Plan;
 use super::state::{How, Input, Refused};
 use crate::domain::{Delivery, PromptId, SessionId};
 use crate::host::Observer;
@@ -40,6 +41,8 @@ pub struct Stopped {
 pub struct Done {
     /// Of a prompt.
     pub prompt: Option<PromptId>,
+    /// Of something that is to be set.
+    pub set: Option<u64>,
     pub arrival: Arrival,
 }
 
@@ -71,8 +74,26 @@ impl Arrival {
 }
 
 pub(super) enum Message {
-    Command { input: Input, reply: oneshot::Sender<Result<Done, CommandError>> },
-    Stop { how: How, by: String, reply: oneshot::Sender<Result<Stopped, CommandError>> },
+    Command {
+        input: Input,
+        reply: oneshot::Sender<Result<Done, CommandError>>,
+    },
+    Stop {
+        how: How,
+        by: String,
+        reply: oneshot::Sender<Result<Stopped, CommandError>>,
+    },
+    /// The daemon stops its agents. Where there has been none, there is nothing to be stopped.
+    Drain {
+        by: String,
+        reply: oneshot::Sender<Result<Stopped, CommandError>>,
+    },
+    /// Another agent, and how it is started.
+    Agent {
+        input: Input,
+        plan: Box<Plan>,
+        reply: oneshot::Sender<Result<Done, CommandError>>,
+    },
 }
 
 /// Cloneable; the session's task owns everything behind it.
@@ -117,6 +138,20 @@ impl Handle {
     pub async fn stop(&self, how: How, by: String) -> Result<Stopped, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.put(Message::Stop { how, by, reply })?;
+        answer.await.unwrap_or(Err(CommandError::Refused(Refused::Ended)))
+    }
+
+    /// As a gentle stop, but for a session that waits for its first prompt: the next daemon goes on with it.
+    pub async fn drain(&self, by: String) -> Result<Stopped, CommandError> {
+        let (reply, answer) = oneshot::channel();
+        self.put(Message::Drain { by, reply })?;
+        answer.await.unwrap_or(Err(CommandError::Refused(Refused::Ended)))
+    }
+
+    /// Another agent for a session that has had none.
+    pub async fn agent(&self, input: Input, plan: Plan) -> Result<Done, CommandError> {
+        let (reply, answer) = oneshot::channel();
+        self.put(Message::Agent { input, plan: Box::new(plan), reply })?;
         answer.await.unwrap_or(Err(CommandError::Refused(Refused::Ended)))
     }
 

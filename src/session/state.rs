@@ -3,6 +3,7 @@
 //! ```text
 //!            Launch            Spawned                 Stop              Exited
 //!  created ─────────► starting ───────► running ─────────────► stopping ─────────► ended
+//!  (deferred: the first Prompt, or Resume)
 //!                        │                 │ Exited                                  │
 //!                        └─ SpawnFailed ───┴──┬─────────────► ended ◄────────────────┘
 //!                        ▲                    │                 │ Resume: next generation
@@ -29,14 +30,15 @@ use super::errand::Job;
 use super::stall::{Vigil, Watch};
 use crate::domain::id::Seed;
 use crate::domain::{
-    Ask, Choice, ClearanceId, Entry, Exit, Fact, Json, Kind, Outbound, PromptId, QuestionId, RequestId, Risk,
-    Ruling, SessionId, Standing, Time, Told, Turn, TurnId, Verdict,
+    Ask, Choice, ClearanceId, Content, Entry, Exit, Fact, Json, Kind, Outbound, Preset, PromptId, QuestionId,
+    RequestId, Risk, Ruling, SessionId, Standing, Time, Told, Turn, TurnId, Verdict,
 };
 
 mod agent;
 mod errands;
 mod input;
 mod operator;
+mod preset;
 mod process;
 #[cfg(test)]
 mod tests;
@@ -52,7 +54,7 @@ const MAX_IN_FLIGHT: usize = 256;
 /// Requests of the agent that wait for people. At the limit we stop reading from it: some must be decided first.
 const MAX_OPEN: usize = 1000;
 
-/// What never changes in a session's life.
+/// What a session is. Once it has had a process, only its preset changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     pub id: SessionId,
@@ -67,6 +69,9 @@ pub struct About {
     #[serde(default)]
     pub strict: bool,
     pub max_queued_prompts: usize,
+    /// What it may do at most.
+    #[serde(default)]
+    pub preset: Preset,
 }
 
 /// A session. This is also its snapshot: recovery loads it and does not replay the log.
@@ -110,6 +115,9 @@ pub struct State {
     /// Tells which sessions it remembers.
     #[serde(default)]
     lists: bool,
+    /// How often something of it was set; the last one has this number.
+    #[serde(default)]
+    sets: u64,
     /// When it has to be ready, while it is not.
     #[serde(default)]
     ready_by: Option<Time>,
@@ -139,6 +147,9 @@ pub struct State {
     /// Since when it is in its phase.
     #[serde(default)]
     phase_since: Option<Time>,
+    /// It was to be started by its first prompt, and no process of it has been ready yet.
+    #[serde(default)]
+    deferred: bool,
     /// Something in here has changed since the last snapshot.
     #[serde(skip)]
     dirty: bool,
@@ -154,11 +165,21 @@ struct Terms {
     option: Option<String>,
     expires_at: Option<Time>,
     on_expiry: Verdict,
+    /// The presets that forbid it.
+    #[serde(default)]
+    forbidden_by: Vec<Preset>,
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { needed: 1, approvals: Vec::new(), option: None, expires_at: None, on_expiry: Verdict::Deny }
+        Self {
+            needed: 1,
+            approvals: Vec::new(),
+            option: None,
+            expires_at: None,
+            on_expiry: Verdict::Deny,
+            forbidden_by: Vec::new(),
+        }
     }
 }
 
@@ -173,11 +194,21 @@ pub struct Assessed {
     pub needed: u32,
     /// How long it may wait, and what happens then.
     pub limit: Option<(Duration, Verdict)>,
+    /// The presets that forbid it, whether or not the session has one of them now.
+    pub forbidden_by: Vec<Preset>,
 }
 
 impl Default for Assessed {
     fn default() -> Self {
-        Self { risk: Risk::Low, computed: Risk::Low, why: Vec::new(), ruling: None, needed: 1, limit: None }
+        Self {
+            risk: Risk::Low,
+            computed: Risk::Low,
+            why: Vec::new(),
+            ruling: None,
+            needed: 1,
+            limit: None,
+            forbidden_by: Vec::new(),
+        }
     }
 }
 
@@ -192,11 +223,12 @@ pub trait Judge: Send + Sync {
     fn spends(&self, session: SessionId, day: i64, micros: u64) -> u64;
 
     /// What holds for a request that cannot be assessed: the worst.
-    fn unassessed(&self) -> Assessed;
+    fn unassessed(&self, about: &About) -> Assessed;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Stage {
+    /// It has no process yet. Nothing is in its queue: whatever is put there starts it.
     Created,
     Starting,
     Running,
@@ -230,6 +262,8 @@ enum Stage {
 struct Queued {
     id: PromptId,
     text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    content: Option<Content>,
     /// Not of a person.
     #[serde(default)]
     ours: bool,
@@ -352,6 +386,7 @@ impl State {
             unenforced: None,
             steers: false,
             lists: false,
+            sets: 0,
             ready_by: None,
             cancelled_by: None,
             told: Told::default(),
@@ -362,8 +397,15 @@ impl State {
             unfinished: None,
             errands: errands::Errands::default(),
             phase_since: None,
+            deferred: false,
             dirty: true,
         }
+    }
+
+    /// Its first prompt starts it.
+    #[must_use]
+    pub fn deferred(self) -> Self {
+        Self { deferred: true, ..self }
     }
 
     /// Appends to `effects`; on `Err` nothing has changed.
@@ -392,6 +434,7 @@ impl State {
                 self.launch(by, &command, prompt, out)?;
             }
             Input::Resume { by } => self.resume(&by, out)?,
+            Input::Agent { about, command, by } => self.choose_agent(*about, &command, &by, out)?,
             Input::Restart { prompt } => self.restart(prompt, out),
             Input::Spawned { pid } => self.spawned(pid, out),
             Input::SpawnFailed { cause } => self.spawn_failed(&cause, out),
@@ -436,6 +479,16 @@ impl State {
 
     fn has_open(&self) -> bool {
         !self.clearances.is_empty() || !self.questions.is_empty()
+    }
+
+    /// Whether it has no process, and waits for what starts its first.
+    pub fn is_deferred(&self) -> bool {
+        self.stage == Stage::Created
+    }
+
+    /// Whether it was deferred and its first process is to be started, or was and nothing is known of it.
+    pub fn is_waking(&self) -> bool {
+        self.deferred && self.stage == Stage::Starting && self.pid.is_none()
     }
 
     /// When its process is to be started again, if it has none and is.
@@ -509,16 +562,18 @@ impl State {
     }
 
     /// The agent says so itself: kept whole.
-    fn end_turn_as_told(&mut self, stop_reason: &str, params: &Json, out: &mut Out<'_, '_>) {
+    fn end_turn_as_told(&mut self, stop_reason: &str, params: &Json, failed: bool, out: &mut Out<'_, '_>) {
         #[derive(Serialize)]
         struct Ended<'a> {
             turn: Option<TurnId>,
             stop_reason: &'a str,
             params: &'a Json,
+            #[serde(skip_serializing_if = "std::ops::Not::not")]
+            failed: bool,
         }
         let turn = self.turn.take().map(|turn| turn.id);
         self.turn_over();
-        out.record(Kind::TurnEnded, Json::of(&Ended { turn, stop_reason, params }));
+        out.record(Kind::TurnEnded, Json::of(&Ended { turn, stop_reason, params, failed }));
         self.dirty |= turn.is_some();
     }
 
@@ -526,6 +581,7 @@ impl State {
     fn running(&self) -> Result<(), Refused> {
         self.steerable()?;
         match self.in_flight.len() {
+            _ if self.stage == Stage::Created => Err(Refused::NotStarted),
             _ if self.stage != Stage::Running => Err(Refused::Starting),
             n if n >= MAX_IN_FLIGHT => Err(Refused::Unread(n)),
             _ => Ok(()),

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use rusqlite::{Connection, Row, ToSql, params};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 
 use super::read::{Found, Page, find, page, rows, text_id};
 use super::{Store, StoreError};
 use crate::domain::{
-    Answer, Choice, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Prompt, PromptId, PromptState,
-    Question, QuestionId, QuestionStatus, RequestId, Risk, SessionId, Time,
+    Answer, Choice, Clearance, ClearanceId, ClearanceStatus, Content, Delivery, Entry, Json, Prompt,
+    PromptId, PromptState, Question, QuestionId, QuestionStatus, RequestId, Risk, SessionId, Time,
 };
 
 const CLEARANCE: &str = "c.id, s.id, c.generation, c.request, c.title, c.description, c.diff, c.file_path, c.risk,
@@ -106,10 +106,10 @@ pub(super) fn apply(connection: &Connection, session: i64, entry: &Entry) -> Res
                 params![id.to_string(), delivery.as_str(), delivery.cause(), at],
             )?;
         }
-        Entry::PromptAdded(p) => {
+        Entry::PromptAdded { prompt: p, content } => {
             run(
-                "INSERT INTO prompts (id, session, text, state, by, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![p.id.to_string(), session, p.text, p.state.as_str(), p.by, p.at.millis()],
+                "INSERT INTO prompts (id, session, text, state, by, at, content) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![p.id.to_string(), session, p.text, p.state.as_str(), p.by, p.at.millis(), raw(content.as_ref())],
             )?;
         }
         Entry::PromptChanged { id, state, at } => {
@@ -119,16 +119,24 @@ pub(super) fn apply(connection: &Connection, session: i64, entry: &Entry) -> Res
                 params![id.to_string(), state.as_str(), state.cause(), at],
             )?;
         }
-        Entry::PromptReworded { id, text } => {
-            run("UPDATE prompts SET text = ?2 WHERE id = ?1", params![id.to_string(), text])?;
+        Entry::PromptReworded { id, text, content } => {
+            run(
+                "UPDATE prompts SET text = ?2, content = ?3 WHERE id = ?1",
+                params![id.to_string(), text, raw(content.as_ref())],
+            )?;
         }
         Entry::PromptsOrdered(ids) => {
             for (place, id) in (0u32..).zip(ids) {
                 run("UPDATE prompts SET place = ?2 WHERE id = ?1", params![id.to_string(), place])?;
             }
         }
+        Entry::AgentKnown(known) => super::known::learn(connection, known)?,
     }
     Ok(())
+}
+
+fn raw(content: Option<&Content>) -> Option<&str> {
+    content.map(|content| content.as_json().as_str())
 }
 
 fn insert_clearance(connection: &Connection, session: i64, c: &Clearance) -> Result<(), StoreError> {
@@ -207,6 +215,19 @@ impl Store {
     pub async fn prompt(&self, typed: String) -> Result<Found<Prompt>, StoreError> {
         self.read(move |connection| {
             find(connection, PROMPT, "p", PromptId::PREFIX, &typed, prompt, |p| p.id.to_string())
+        })
+        .await
+    }
+
+    /// All that a prompt is made of, if that is more than its words.
+    pub async fn content(&self, id: PromptId) -> Result<Option<Content>, StoreError> {
+        self.read(move |connection| {
+            let raw: Option<String> = connection
+                .prepare_cached("SELECT content FROM prompts WHERE id = ?1")?
+                .query_row([id.to_string()], |row| row.get(0))
+                .optional()?
+                .flatten();
+            Ok(raw.and_then(|raw| Content::read(&Json::trusted(raw))))
         })
         .await
     }

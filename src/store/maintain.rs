@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::json;
 
-use super::{Store, StoreError, schema};
-use crate::domain::Time;
+use super::{Store, StoreError, audit, schema};
+use crate::domain::{Audited, Json, Phase, SessionId, Time};
 
 /// How many events one transaction deletes, so that nobody waits long for the writer.
 const CHUNK: i64 = 5000;
@@ -24,12 +25,23 @@ impl Store {
     /// events (0: no limit). A session goes as a whole and at once for readers; its events are deleted in pieces.
     pub async fn sweep(&self, days: u64, max_bytes: u64, now: Time) -> Result<Swept, StoreError> {
         let sessions = self.transact(move |connection| condemn(connection, days, max_bytes, now)).await?;
-        let mut swept = Swept { sessions, events: 0 };
+        Ok(Swept { sessions, events: self.empty_trash().await? })
+    }
+
+    /// Removes one session that has ended, likewise, and says so in the audit. `false` if it has not ended.
+    pub async fn remove(&self, id: SessionId, by: String, now: Time) -> Result<bool, StoreError> {
+        let removed = self.transact(move |connection| remove(connection, id, by, now)).await?;
+        self.empty_trash().await?; // what is left of it if this is given up, the next sweep deletes
+        Ok(removed)
+    }
+
+    async fn empty_trash(&self) -> Result<usize, StoreError> {
+        let mut events = 0;
         loop {
             let deleted = self.transact(delete_some).await?;
-            swept.events += deleted;
+            events += deleted;
             if deleted == 0 {
-                return Ok(swept);
+                return Ok(events);
             }
         }
     }
@@ -84,16 +96,43 @@ fn condemn(connection: &Connection, days: u64, max_bytes: u64, now: Time) -> Res
         doomed.push(key);
     }
     for key in &doomed {
-        connection.execute("INSERT INTO trash VALUES (?1)", [key])?;
-        for table in ["clearances", "questions", "prompts", "outbox"] {
-            connection.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
-        }
         let id: String =
             connection.query_row("SELECT id FROM sessions WHERE key = ?1", [key], |row| row.get(0))?;
-        super::slack::forget(connection, &id)?;
-        connection.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
+        discard(connection, *key, &id)?;
     }
     Ok(doomed.len())
+}
+
+fn discard(connection: &Connection, key: i64, id: &str) -> Result<(), StoreError> {
+    connection.execute("INSERT INTO trash VALUES (?1)", [key])?;
+    for table in ["clearances", "questions", "prompts", "outbox"] {
+        connection.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
+    }
+    super::slack::forget(connection, id)?;
+    connection.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
+    Ok(())
+}
+
+fn remove(connection: &Connection, id: SessionId, by: String, now: Time) -> Result<bool, StoreError> {
+    let typed = id.to_string();
+    let found = connection
+        .prepare_cached("SELECT key, phase, name, agent, workspace FROM sessions WHERE id = ?1")?
+        .query_row([&typed], |row| {
+            let about = json!({
+                "name": row.get::<_, Option<String>>(2)?, "agent": row.get::<_, Option<String>>(3)?,
+                "workspace": row.get::<_, String>(4)?,
+            });
+            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, about))
+        })
+        .optional()?;
+    let Some((key, phase, about)) = found else { return Ok(true) }; // somebody was faster
+    if phase != Phase::Ended.as_str() {
+        return Ok(false);
+    }
+    discard(connection, key, &typed)?;
+    let (action, data) = ("session.deleted".to_owned(), Json::of(&about));
+    audit::append(connection, &Audited { at: now, action, by, session: Some(id), data })?;
+    Ok(true)
 }
 
 fn delete_some(connection: &Connection) -> Result<usize, StoreError> {

@@ -6,14 +6,15 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 
 use super::{Store, StoreError};
-use crate::domain::{Event, Exit, Json, Phase, SessionId, SessionRecord, Time, Told, Turn};
+use crate::domain::{Event, Exit, Json, Phase, Preset, SessionId, SessionRecord, Time, Told, Turn};
 
 /// A page of events holds at most this much data, so that a thousand huge lines do not fill the memory.
 const MAX_PAGE_BYTES: usize = 4 << 20;
 
 const SESSION: &str = "s.id, s.name, s.agent, s.protocol, s.workspace, s.phase, s.why, s.pid, s.generation, s.turn,
     s.turn_started_at, s.pending_clearances, s.pending_questions, s.queue, s.stderr_tail, s.created_at, s.started_at,
-    s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.unenforced, s.watched, s.told, s.key FROM sessions s";
+    s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.unenforced, s.watched, s.told,
+    (SELECT e.at FROM events e WHERE e.session = s.key ORDER BY e.seq DESC LIMIT 1), s.preset, s.key FROM sessions s";
 
 /// A look-up by what a person typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,18 +67,25 @@ impl Store {
         .await
     }
 
-    /// Newest first; without `all`, only those that have not ended.
+    /// Newest first; without `all`, only those that have not ended; of one workspace, or of all.
     pub async fn sessions(
         &self,
         all: bool,
+        workspace: Option<String>,
         before: Option<i64>,
         limit: usize,
     ) -> Result<Page<SessionRecord>, StoreError> {
         self.read(move |connection| {
             let scope = if all { "1" } else { "s.phase <> 'ended'" };
-            let sql = format!("SELECT {SESSION} WHERE {scope} AND s.key < ?1 ORDER BY s.key DESC LIMIT ?2");
-            let found =
-                rows(connection, &sql, params![before.unwrap_or(i64::MAX), signed(limit + 1)], session)?;
+            let (before, most) = (before.unwrap_or(i64::MAX), signed(limit + 1));
+            let within = if workspace.is_some() { "AND s.workspace = ?3" } else { "" };
+            let sql = format!(
+                "SELECT {SESSION} WHERE {scope} AND s.key < ?1 {within} ORDER BY s.key DESC LIMIT ?2"
+            );
+            let found = match workspace {
+                Some(workspace) => rows(connection, &sql, params![before, most, workspace], session)?,
+                None => rows(connection, &sql, params![before, most], session)?,
+            };
             Ok(cut(found, limit))
         })
         .await
@@ -161,6 +169,29 @@ impl Store {
             let sql = "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
                 WHERE e.seq > ?1 AND s.id = ?3 ORDER BY e.seq LIMIT ?2";
             Ok(Ok(bounded(connection, sql, params![from, signed(limit), session.to_string()])?))
+        })
+        .await
+    }
+
+    /// A session's events of these kinds up to this one, oldest first; the last `limit` of them.
+    pub async fn events_of(
+        &self,
+        session: SessionId,
+        kinds: &'static [&'static str],
+        up_to: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.read(move |connection| {
+            let sql =
+                "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
+                WHERE e.seq <= ?1 AND s.id = ?3 AND e.kind IN (SELECT value FROM json_each(?4))
+                ORDER BY e.seq DESC LIMIT ?2";
+            let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
+            let kinds = serde_json::Value::from(kinds.to_vec()).to_string();
+            let mut events =
+                bounded(connection, sql, params![up_to, signed(limit), session.to_string(), kinds])?;
+            events.reverse();
+            Ok(events)
         })
         .await
     }
@@ -356,6 +387,8 @@ fn session(row: &Row<'_>) -> Result<(SessionRecord, i64), StoreError> {
         unenforced: row.get(21)?,
         watched: json_or_default(row, 22)?,
         told: json_or_default(row, 23)?,
+        updated_at: row.get::<_, Option<i64>>(24)?.map(Time::from_millis),
+        preset: Preset::parse(&row.get::<_, String>(25)?).ok_or_else(corrupt)?,
     };
-    Ok((record, row.get(24)?))
+    Ok((record, row.get(26)?))
 }

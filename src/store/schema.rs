@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::StoreError;
 
 /// The schema this program writes.
-pub const VERSION: i64 = 5;
+pub const VERSION: i64 = 6;
 
 const FOREIGN: &str = "not an intercom database";
 const DAMAGED: &str = "damaged: restore a backup";
@@ -265,6 +265,18 @@ const MIGRATIONS: &[&str] = &["
     ) STRICT;
     -- The order of prompts that wait, once somebody has changed it.
     ALTER TABLE prompts ADD COLUMN place INTEGER;
+", "
+    -- All that a prompt is made of, where that is more than its words: JSON.
+    ALTER TABLE prompts ADD COLUMN content TEXT;
+    CREATE INDEX sessions_workspace ON sessions (workspace);
+    -- What a session may do at most.
+    ALTER TABLE sessions ADD COLUMN preset TEXT NOT NULL DEFAULT 'full';
+    -- What an agent of a profile told when it was ready last, and what its command line was.
+    CREATE TABLE known_agents (
+        name TEXT PRIMARY KEY,
+        command TEXT NOT NULL,
+        told TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
 "];
 
 /// Opens the database for writing, created 0600 if it is new, and migrates it.

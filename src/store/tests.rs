@@ -41,8 +41,10 @@ fn record(id: SessionId) -> SessionRecord {
         exit: None,
         end_reason: None,
         unenforced: None,
+        preset: crate::domain::Preset::Full,
         watched: crate::domain::Watched::default(),
         told: crate::domain::Told::default(),
+        updated_at: None,
     }
 }
 
@@ -224,13 +226,29 @@ async fn lists_are_newest_first_in_pages() {
     for _ in 0..5 {
         ids.insert(0, db.create(record(SessionId::mint())).await);
     }
-    let first = db.store.sessions(false, None, 2).await.unwrap();
-    let second = db.store.sessions(false, first.next, 2).await.unwrap();
-    let third = db.store.sessions(false, second.next, 2).await.unwrap();
+    let first = db.store.sessions(false, None, None, 2).await.unwrap();
+    let second = db.store.sessions(false, None, first.next, 2).await.unwrap();
+    let third = db.store.sessions(false, None, second.next, 2).await.unwrap();
     let all: Vec<SessionId> =
         [first.items, second.items, third.items].concat().iter().map(|record| record.id).collect();
     assert_eq!(all, ids);
     assert_eq!(third.next, None);
+}
+
+#[tokio::test]
+async fn a_list_may_be_of_one_workspace_and_tells_when_something_happened_last() {
+    let db = db();
+    let elsewhere = SessionRecord { workspace: PathBuf::from("/a"), ..record(SessionId::mint()) };
+    let (elsewhere, _) = (db.create(elsewhere).await, db.create(record(SessionId::mint())).await);
+    for millis in [20, 10] {
+        let (kind, data) = (Kind::Status, Json::trusted("{}"));
+        let facts = vec![Fact { at: Time::from_millis(millis), kind, data }];
+        db.store.write(Arc::new(Write { facts, ..write(elsewhere) })).await.unwrap();
+    }
+    let there = db.store.sessions(false, Some("/a".to_owned()), None, 2).await.unwrap().items;
+    let found: Vec<_> = there.iter().map(|record| (record.id, record.updated_at)).collect();
+    assert_eq!(found, [(elsewhere, Some(Time::from_millis(10)))], "the newest is the last of the log");
+    assert_eq!(db.store.sessions(false, Some("/a/".to_owned()), None, 2).await.unwrap().items, []);
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use super::checkpoint::Checkpoints;
 use super::write::Write;
 use super::{Store, StoreError};
 use crate::bus::Bell;
+use crate::domain::SessionId;
 
 /// How much goes into one transaction, so that an urgent write never waits for long. One write may exceed it.
 const MAX_ROWS: usize = 2000;
@@ -23,6 +24,11 @@ trait Job: Send {
     fn rows(&self) -> usize;
     fn run(&mut self, connection: &Connection, seq: &mut u64) -> Result<(), StoreError>;
     fn done(self: Box<Self>, result: Result<(), StoreError>);
+
+    /// Whose log it adds to.
+    fn session(&self) -> Option<SessionId> {
+        None
+    }
 }
 
 /// Waiting jobs. Bounded by who may wait: one per session in either lane, and one per request of the API.
@@ -136,6 +142,10 @@ impl Job for SessionJob {
     fn done(self: Box<Self>, result: Result<(), StoreError>) {
         self.reply.send(result).ok(); // the session's task may have gone
     }
+
+    fn session(&self) -> Option<SessionId> {
+        (!self.write.facts.is_empty()).then_some(self.write.session)
+    }
 }
 
 struct TaskJob<T, F> {
@@ -182,6 +192,9 @@ fn run(
                     bell.ring(next - 1);
                 }
                 for (job, result) in finished {
+                    if let Some(session) = job.session().filter(|_| result.is_ok()) {
+                        bell.ring_for(session, next - 1);
+                    }
                     job.done(result);
                 }
                 checkpoints.committed(rows);

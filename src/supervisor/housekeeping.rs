@@ -1,9 +1,11 @@
 //! What has to be done from time to time: retention, and a look at the disk.
 
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use super::Supervisor;
-use crate::domain::Time;
+use super::{Place, Seat, Supervisor};
+use crate::domain::{Phase, SessionRecord, Time};
+use crate::store::StoreError;
 
 const LOOK_AT_DISK: Duration = Duration::from_secs(5);
 const SWEEP: Duration = Duration::from_hours(1);
@@ -41,6 +43,26 @@ impl Supervisor {
         } else if changed {
             tracing::info!(free.bytes = free, "enough free disk again: reading from agents goes on");
         }
+    }
+
+    /// Removes a session that has ended, with its log. `false` if it has not, or is about to be resumed.
+    pub async fn remove(&self, record: &SessionRecord, by: String) -> Result<bool, StoreError> {
+        let id = record.id;
+        if record.phase != Phase::Ended {
+            return Ok(false);
+        }
+        // Its task may be about to end.
+        while let Some(handle) = self.find(id).filter(|handle| handle.generation <= record.generation) {
+            handle.closed().await;
+            tokio::task::yield_now().await;
+        }
+        // Nobody may resume it meanwhile.
+        match self.sessions().entry(id) {
+            Entry::Occupied(_) => return Ok(false),
+            Entry::Vacant(place) => place.insert(Seat::default()),
+        };
+        let _place = Place { supervisor: self, id };
+        self.store().remove(id, by, Time::now()).await
     }
 
     async fn sweep(&self) {

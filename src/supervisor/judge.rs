@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::vigil::Vigils;
 use crate::config::Config;
-use crate::domain::{Ask, Clearance, Grant, GrantId, Outcome, Risk, Ruling, SessionId, Time, Verdict, hex};
+use crate::domain::{
+    Ask, Clearance, Grant, GrantId, Outcome, Preset, Risk, Ruling, SessionId, Time, Verdict, hex,
+};
 use crate::policy::{self, Resolved, Rule, Rules, Subject};
 use crate::session::{About, Assessed, Judge, Vigil};
 
@@ -66,6 +68,18 @@ impl InForce {
         &self.rules
     }
 
+    /// What the preset forbids is forbidden; the rest is up to the rules.
+    pub fn rule_under(
+        &self,
+        preset: Preset,
+        request: &Resolved,
+        assessment: &policy::Assessment,
+        now: Time,
+    ) -> Ruling {
+        let forbidden = policy::forbids(preset, request, assessment);
+        forbidden.map_or_else(|| self.rule(request, assessment, now), |why| forbidden_by(preset, why))
+    }
+
     /// The operators' own rules first; what they leave to people, a grant may allow.
     pub fn rule(&self, request: &Resolved, assessment: &policy::Assessment, now: Time) -> Ruling {
         let ruling = ruling(policy::decide(&self.rules, request, assessment, now));
@@ -93,6 +107,19 @@ impl InForce {
             },
         }
     }
+}
+
+fn forbidden_by(preset: Preset, why: String) -> Ruling {
+    Ruling { outcome: Outcome::Deny, rule: Some(preset.rule()), why, whom: Vec::new() }
+}
+
+/// What a preset said to a request, which no rule would have changed.
+pub fn ruled_by_preset(clearance: &Clearance) -> Option<Ruling> {
+    let by = |ruling: &&Ruling| {
+        let rule = ruling.rule.as_deref();
+        ruling.outcome == Outcome::Deny && Preset::ALL.iter().any(|preset| rule == Some(&preset.rule()))
+    };
+    clearance.ruling.as_ref().filter(by).cloned()
 }
 
 /// In the words of the ledger.
@@ -206,18 +233,23 @@ impl Judge for Bench {
         let now = self.in_force();
         let request = policy::resolve(of_ask(about, ask));
         let assessment = policy::assess(&request);
-        let ruling = now.rule(&request, &assessment, Time::now());
+        let ruling = now.rule_under(about.preset, &request, &assessment, Time::now());
+        let forbidden_by = policy::forbidden_by(&request, &assessment);
         let policy::Assessment { risk, computed, why } = assessment;
-        Assessed { risk, computed, why, ..now.terms(risk, ruling) }
+        Assessed { risk, computed, why, forbidden_by, ..now.terms(risk, ruling) }
     }
 
-    fn unassessed(&self) -> Assessed {
+    fn unassessed(&self, about: &About) -> Assessed {
         let why = "it could not be looked at in time".to_owned();
-        let ruling = Ruling { outcome: Outcome::Ask, rule: None, why: why.clone(), whom: Vec::new() };
+        let ruling = match about.preset {
+            Preset::Full => Ruling { outcome: Outcome::Ask, rule: None, why: why.clone(), whom: Vec::new() },
+            preset => forbidden_by(preset, format!("{} denies it: {why}", preset.rule())),
+        };
         Assessed {
             risk: Risk::Critical,
             computed: Risk::Critical,
             why: vec![why],
+            forbidden_by: Preset::ALL.into_iter().filter(|preset| *preset != Preset::Full).collect(),
             ..self.in_force().terms(Risk::Critical, ruling)
         }
     }

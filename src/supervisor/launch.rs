@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Place, Seat, Supervisor};
+use super::{Place, Seat, Supervisor, profiles};
 use crate::config::{AgentProfile, Framing, PromptDelivery, Protocol};
-use crate::domain::{LadderChoice, SessionId, SessionRecord, Time};
+use crate::domain::{Delivery, Json, LadderChoice, Phase, Preset, SessionId, SessionRecord, Time};
 use crate::driver::Driver;
 use crate::driver::acp::{Acp, Setup};
 use crate::host::{Keep, Ladder, Limits, RunAs, SpawnError, Spec, agent_environment, resolve_program};
@@ -36,7 +36,13 @@ pub struct StartRequest {
     pub env: BTreeMap<String, String>,
     /// A session of the agent's own to go on with.
     pub resume: Option<String>,
+    /// For an ACP agent to connect to: a list on one line, passed on as it is.
+    pub mcp_servers: Option<Json>,
     pub ladder: LadderChoice,
+    /// Without a process until its first prompt.
+    pub defer: bool,
+    /// What it may do at most.
+    pub preset: Preset,
     pub by: String,
 }
 
@@ -74,10 +80,12 @@ struct Launch {
     env: BTreeMap<String, String>,
     #[serde(default)]
     resume: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mcp_servers: Option<Json>,
 }
 
 impl Supervisor {
-    /// The session's id once its process runs.
+    /// The session's id once its process runs, or at once if that is to wait.
     pub async fn start(&self, request: StartRequest) -> Result<SessionId, StartRefused> {
         let workspace = self.workspace(&request.workspace)?;
         let agent = match (&request.agent, &request.command) {
@@ -91,10 +99,15 @@ impl Supervisor {
             args: request.args,
             env: request.env,
             resume: request.resume,
+            mcp_servers: request.mcp_servers,
         };
         let profile = self.profile(&launch)?;
         if launch.resume.is_some() && profile.protocol != Protocol::Acp {
             let message = "`resume` is for agents that speak ACP";
+            return Err(StartRefused::Invalid(message.to_owned()));
+        }
+        if request.defer && request.prompt.is_some() {
+            let message = "`defer` waits for a first prompt: with `prompt` there is one";
             return Err(StartRefused::Invalid(message.to_owned()));
         }
         let id = SessionId::mint();
@@ -105,11 +118,12 @@ impl Supervisor {
             protocol: profile.protocol.as_str().to_owned(),
             workspace: workspace.path,
             created_at: Time::now(),
-            prompts_on_heartbeat: profile.prompt_delivery == PromptDelivery::Heartbeat
-                && profile.protocol == Protocol::Intercom,
+            prompts_on_heartbeat: on_heartbeat(&profile),
             strict: profile.protocol == Protocol::Acp,
             max_queued_prompts: self.config().limits.max_queued_prompts,
+            preset: request.preset,
         });
+        let state = if request.defer { state.deferred() } else { state };
         let plan = self.plan(&launch, &profile, &state.about, state.generation());
         self.reserve(id, state.about.name.as_deref())?;
         // The command line without what follows: arguments may hold what is nobody's business.
@@ -126,6 +140,9 @@ impl Supervisor {
     /// The next generation of a session that has ended.
     pub async fn resume(&self, record: &SessionRecord, by: String) -> Result<(), StartRefused> {
         let id = record.id;
+        if record.phase == Phase::Created {
+            return self.begin(id, by).await;
+        }
         if record.phase.is_live() {
             return Err(CommandError::Refused(Refused::Running).into());
         }
@@ -140,6 +157,40 @@ impl Supervisor {
         std::mem::forget(place); // its task gives it back from here on
         let result = self.host(state, plan, Beginning::New(Input::Resume { by })).await;
         outcome(id, result).map(drop)
+    }
+
+    /// The first process of a session that waits for its first prompt.
+    async fn begin(&self, id: SessionId, by: String) -> Result<(), StartRefused> {
+        let done = self.command(id, Input::Resume { by }).await?;
+        match done.arrival.outcome().await {
+            Some(Delivery::Failed(cause)) => Err(StartRefused::SpawnFailed { id, cause }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Another profile for a session that waits for its first prompt. A session of the former agent's own is not the new one's.
+    pub async fn change_agent(&self, id: SessionId, agent: String, by: String) -> Result<(), StartRefused> {
+        let started = || StartRefused::Command(Refused::Started.into());
+        let handle = self.find(id).ok_or_else(started)?;
+        let (stored, state) = self.stored(id).await?;
+        let corrupt = StoreError::Corrupt { what: "a session's launch" };
+        let launch: Launch = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
+        let (command, protocol, args, resume) = (None, None, Vec::new(), None);
+        let launch = Launch { agent: Some(agent), command, protocol, args, resume, ..launch };
+        let profile = self.profile(&launch)?;
+        let about = About {
+            agent: launch.agent.clone(),
+            protocol: profile.protocol.as_str().to_owned(),
+            prompts_on_heartbeat: on_heartbeat(&profile),
+            strict: profile.protocol == Protocol::Acp,
+            ..state.about.clone()
+        };
+        let plan = self.plan(&launch, &profile, &about, state.generation());
+        let input = Input::Agent { about: Box::new(about), command: profile.command, by };
+        match handle.agent(input, plan).await {
+            Err(CommandError::Refused(_)) => Err(started()),
+            result => Ok(result.map(drop)?),
+        }
     }
 
     /// What an ended session was, and how its process is started again. Its place must be taken: nobody else may
@@ -325,6 +376,7 @@ impl Supervisor {
                 },
                 auth_method: profile.auth_method.clone(),
                 resume: launch.resume.clone(),
+                mcp_servers: launch.mcp_servers.clone(),
             }))),
         };
         let waits = profile.stop_waits(&config.stop);
@@ -346,8 +398,13 @@ impl Supervisor {
             startup_timeout: profile.startup_timeout(&config.acp),
             resume_after_reboot: profile.resume_after_reboot,
             launch: serde_json::to_string(launch).expect("strings serialise"),
+            mark: profiles::mark(profile),
         }
     }
+}
+
+fn on_heartbeat(profile: &AgentProfile) -> bool {
+    profile.prompt_delivery == PromptDelivery::Heartbeat && profile.protocol == Protocol::Intercom
 }
 
 fn outcome(id: SessionId, result: Result<(), StartError>) -> Result<SessionId, StartRefused> {

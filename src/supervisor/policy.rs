@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Supervisor;
 use super::judge::{self, InForce};
 use crate::config::Config;
-use crate::domain::{Audited, Clearance, ClearanceStatus, Grant, Outcome, Risk, Ruling, Time};
+use crate::domain::{Audited, Clearance, ClearanceStatus, Grant, Outcome, Preset, Risk, Ruling, Time};
 use crate::policy::{self, Explained, Rule, Rules};
 use crate::store::StoreError;
 
@@ -83,6 +83,7 @@ impl Supervisor {
         &self,
         agent: Option<String>,
         workspace: PathBuf,
+        preset: Preset,
         clearance: Clearance,
     ) -> Result<Explanation, StoreError> {
         let force = self.in_force();
@@ -90,7 +91,7 @@ impl Supervisor {
             let request = policy::resolve(judge::of_clearance(agent, workspace, &clearance));
             let (assessment, now) = (policy::assess(&request), Time::now());
             Explanation {
-                ruling: force.rule(&request, &assessment, now),
+                ruling: force.rule_under(preset, &request, &assessment, now),
                 rules: policy::explain(force.rules(), &request, &assessment, now),
                 proposal: policy::proposal(&request, &assessment),
             }
@@ -113,7 +114,8 @@ impl Supervisor {
                     let crate::store::Request { clearance, agent, workspace, .. } = request;
                     let resolved = policy::resolve(judge::of_clearance(agent, workspace, &clearance));
                     let assessment = policy::assess(&resolved);
-                    let would = proposed.rule(&resolved, &assessment, now);
+                    let would = judge::ruled_by_preset(&clearance)
+                        .unwrap_or_else(|| proposed.rule(&resolved, &assessment, now));
                     let was = was(&clearance);
                     Difference { clearance, risk: assessment.risk, was, would }
                 };

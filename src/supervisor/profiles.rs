@@ -6,7 +6,9 @@ use std::path::Path;
 use super::Supervisor;
 use super::launch::DEMO_MODE;
 use crate::config::{AgentProfile, Config, DEMO_AGENT, FETCHER, KNOWN, Known, known};
+use crate::domain::{Json, hex};
 use crate::host::{agent_environment, resolve_program};
+use crate::store::StoreError;
 
 /// An agent by its name.
 #[derive(Debug, Clone)]
@@ -46,6 +48,21 @@ impl Supervisor {
         names.chain(others).chain([DEMO_AGENT]).filter_map(|name| find(&config, name, &path)).collect()
     }
 
+    /// The same with what one of each told last, unless its command line was another.
+    pub async fn known_agents(&self) -> Result<Vec<(Agent, Option<Json>)>, StoreError> {
+        let known = self.store().known_agents().await?;
+        let told = |agent: &Agent| {
+            let mark = mark(&agent.profile);
+            let known = known.iter().find(|known| known.name == agent.name && known.command == mark);
+            known.map(|known| known.told.clone())
+        };
+        let with = |agent: Agent| {
+            let told = told(&agent);
+            (agent, told)
+        };
+        Ok(self.agents().into_iter().map(with).collect())
+    }
+
     pub(super) fn agent(&self, name: &str) -> Option<AgentProfile> {
         find(&self.config(), name, &search_path()).map(|agent| agent.profile)
     }
@@ -67,6 +84,12 @@ fn find(config: &Config, name: &str, path: &OsStr) -> Option<Agent> {
         built_in(known(name)?, path)
     };
     Some(Agent { name: name.to_owned(), profile, availability })
+}
+
+/// Stands for a command line. Arguments may hold what is nobody's business, and are not kept.
+pub(super) fn mark(profile: &AgentProfile) -> String {
+    let line = serde_json::to_string(&(&profile.command, &profile.args)).expect("strings serialise");
+    hex(ring::digest::digest(&ring::digest::SHA256, line.as_bytes()).as_ref())
 }
 
 fn demo() -> AgentProfile {

@@ -58,11 +58,15 @@ impl Supervisor {
     async fn recover_one(&self, id: SessionId) -> Result<bool, StoreError> {
         let (stored, state) = self.stored(id).await?;
         let plan = self.plan_again(&stored, &state)?;
-        if state.resting().is_some() {
+        if state.resting().is_some() || state.is_deferred() {
             return self.take_up(state, plan, Beginning::Resting).await.map(|()| true);
         }
         let process = match Process::find(&id.to_string(), &plan.keep, stored.consumed).await {
             Ok(process) => process,
+            // It was to be started, and was not: nobody has been told anything yet.
+            Err(_) if state.is_waking() => {
+                return self.take_up(state, plan, Beginning::Resting).await.map(|()| true);
+            }
             Err(lost) => {
                 tracing::warn!(session.id = %id, %lost, "a session was lost");
                 let lost = Beginning::Lost(format!("lost: {lost}"));

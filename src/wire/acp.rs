@@ -1,4 +1,4 @@
-//! The Agent Client Protocol, version 1, from the side that hosts agents.
+//! The Agent Client Protocol, version 1, from the side that hosts agents; `asked` and `tell` are the other side.
 //!
 //! ```text
 //!  agent ──line──► jsonrpc::parse ──┬─ answer  ──► answer::{Initialized, SessionStarted, PromptDone}, trouble::Failure
@@ -11,9 +11,11 @@
 //! word, and whatever came stays beside it as raw JSON. What we send is made of the schema's own types.
 
 pub mod answer;
+pub mod asked;
 pub mod permission;
 pub mod request;
 pub mod send;
+pub mod tell;
 #[cfg(test)]
 mod tests;
 pub mod tool;
@@ -45,6 +47,7 @@ pub mod method {
     pub const SESSION_RESUME: &str = AGENT.session_resume;
     pub const SESSION_LIST: &str = AGENT.session_list;
     pub const SESSION_CLOSE: &str = AGENT.session_close;
+    pub const SESSION_DELETE: &str = AGENT.session_delete;
     pub const SESSION_PROMPT: &str = AGENT.session_prompt;
     pub const SESSION_CANCEL: &str = AGENT.session_cancel;
     pub const SESSION_SET_MODE: &str = AGENT.session_set_mode;

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::unquote;
 use crate::domain::{Json, RequestId};
 
+pub const PARSE_ERROR: i64 = -32700;
 pub const INVALID_REQUEST: i64 = -32600;
 pub const METHOD_NOT_FOUND: i64 = -32601;
 pub const INVALID_PARAMS: i64 = -32602;
@@ -151,6 +152,23 @@ pub fn result(id: &RequestId, result: &(impl Serialize + ?Sized)) -> String {
 pub fn error(id: &RequestId, code: i64, message: &str, data: Option<&Json>) -> String {
     let error = Some(ErrorObject { code, message, data });
     render(&Reply::<()> { jsonrpc: "2.0", id, result: None, error })
+}
+
+/// The answer to what could not be read, or to a request whose id could not.
+pub fn unreadable(code: i64, message: &str) -> String {
+    let error = ErrorObject { code, message, data: None };
+    render(&serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error }))
+}
+
+/// Whether a message says that it is one of this version.
+pub fn is_version_2(line: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Version<'a> {
+        #[serde(borrow)]
+        jsonrpc: Option<&'a RawValue>,
+    }
+    serde_json::from_str::<Version<'_>>(line)
+        .is_ok_and(|version| version.jsonrpc.is_some_and(|version| version.get() == "\"2.0\""))
 }
 
 fn render(message: &impl Serialize) -> String {

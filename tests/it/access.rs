@@ -12,7 +12,7 @@ use crate::harness::{Daemon, home, http_over, refused, run};
 const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
 
 /// A daemon with a port, and where it is.
-fn with_port(config: &str) -> (Daemon, String) {
+pub(crate) fn with_port(config: &str) -> (Daemon, String) {
     let daemon = Daemon::with_config(&format!("{config}\n{PORT}"));
     let address = address(&daemon);
     (daemon, address)
@@ -29,12 +29,18 @@ fn address(daemon: &Daemon) -> String {
     about["url"].as_str().unwrap().trim_start_matches("http://").to_owned()
 }
 
-fn token(daemon: &Daemon, name: &str, role: &str) -> String {
+pub(crate) fn token(daemon: &Daemon, name: &str, role: &str) -> String {
     let ran = daemon.cli(&["token", "create", "--name", name, "--role", role]).ok();
     ran.stdout.trim().to_owned()
 }
 
-fn call(address: &str, token: Option<&str>, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+pub(crate) fn call(
+    address: &str,
+    token: Option<&str>,
+    method: &str,
+    path: &str,
+    body: Option<&Value>,
+) -> (u16, Value) {
     let body = body.map(ToString::to_string).unwrap_or_default();
     let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
     let head = format!(
@@ -56,6 +62,7 @@ const ENDPOINTS: &[(&str, &str, Option<&str>)] = &[
     ("GET", "/api/v1/sessions", Some("viewer")),
     ("POST", "/api/v1/sessions", Some("admin")),
     ("GET", "/api/v1/sessions/none-such", Some("viewer")),
+    ("DELETE", "/api/v1/sessions/none-such", Some("admin")),
     ("GET", "/api/v1/sessions/none-such/prompts", Some("viewer")),
     ("POST", "/api/v1/sessions/none-such/prompts", Some("operator")),
     ("POST", "/api/v1/prompts/none-such", Some("operator")),
@@ -69,6 +76,8 @@ const ENDPOINTS: &[(&str, &str, Option<&str>)] = &[
     ("POST", "/api/v1/sessions/none-such/stop", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/kill", Some("admin")),
     ("POST", "/api/v1/sessions/none-such/resume", Some("admin")),
+    ("POST", "/api/v1/sessions/none-such/agent", Some("admin")),
+    ("POST", "/api/v1/sessions/none-such/preset", Some("operator")),
     ("GET", "/api/v1/clearances", Some("viewer")),
     ("GET", "/api/v1/clearances/none-such", Some("viewer")),
     ("POST", "/api/v1/clearances/none-such/decision", Some("approver")),

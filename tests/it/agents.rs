@@ -4,9 +4,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, Ran, acp_fixture, command, home, run};
+use crate::harness::{Daemon, QUICK, Ran, acp_fixture, command, home, run};
 
 const NAMES: &[&str] =
     &["claude", "codex", "copilot", "cursor", "gemini", "goose", "kimi", "opencode", "qwen", "vibe"];
@@ -207,4 +208,43 @@ fn an_archive_is_unpacked_only_with_the_right_checksum() {
     assert_eq!(agent(&daemon, "mine")["availability"], "installed");
     let id = daemon.run_agent("mine");
     daemon.wait_kind(&id, "agent.ready");
+}
+
+#[test]
+fn what_an_agent_told_is_known_until_its_command_line_changes() {
+    let config = |args: &[&str]| {
+        let command = json!(acp_fixture());
+        format!("{QUICK}[agents.mine]\ncommand = {command}\nargs = {}\nprotocol = 'acp'\n", json!(args))
+    };
+    let known = |daemon: &Daemon| {
+        let (_, agents) = daemon.get("/api/v1/agents");
+        let items = agents["items"].as_array().unwrap().clone();
+        items.into_iter().find(|agent| agent["name"] == "mine").unwrap()["known"].clone()
+    };
+    let daemon = Daemon::with_config(&config(&["caps:modes,load"]));
+    assert_eq!(known(&daemon), Value::Null);
+    let session = daemon.run_agent("mine");
+    let ready = daemon.wait_kind(&session, "agent.ready")["data"]["agent"].clone();
+    let told = json!({ "initialize": ready["initialize"], "session": ready["session"] });
+    assert!(told["session"]["modes"].is_object() && told["initialize"].is_object(), "{told}");
+    assert_eq!(known(&daemon), told);
+    // Whoever goes on with an old session tells less: what a new one told stays.
+    daemon.end_session(&session, "stop");
+    daemon.post(&format!("/api/v1/sessions/{session}/resume"), &json!({}));
+    let again = |event: &Value| event["kind"] == "agent.ready" && event["data"]["generation"] == 2;
+    daemon.wait_for(&session, "the next generation", again);
+    assert!(known(&daemon)["session"]["modes"].is_object());
+    let (dir, _) = daemon.end(Signal::SIGTERM);
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    assert!(known(&daemon).is_object(), "it outlives the daemon");
+    let file = daemon.dir.path().join("config.toml");
+    let write = |args: &[&str]| {
+        std::fs::write(&file, format!("{}\n[api]\nlisten = \"off\"\n", config(args))).unwrap();
+        assert_eq!(daemon.post("/api/v1/reload", &json!({})).0, 200);
+    };
+    write(&["caps:load"]);
+    assert_eq!(known(&daemon), Value::Null);
+    let session = daemon.run_agent("mine");
+    daemon.wait_kind(&session, "agent.ready");
+    assert!(known(&daemon)["session"]["modes"].is_null(), "{}", known(&daemon));
 }

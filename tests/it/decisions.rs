@@ -567,7 +567,6 @@ fn what_is_not_there_is_404_and_a_wrong_method_is_405() {
         ("DELETE", "/api/v1/sessions"),
         ("PUT", &*session),
         ("POST", &session),
-        ("DELETE", &session),
         ("GET", &format!("{session}/nudge")),
         ("GET", &format!("{session}/stop")),
         ("POST", "/api/v1/clearances"),

@@ -8,7 +8,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Of the bridges only what sets Slack up: it works without a daemon.
     (
         "cli",
-        &["answers", "bridge", "config", "domain", "host", "lifecycle", "policy", "remote", "socket", "text"],
+        &[
+            "answers",
+            "bridge",
+            "config",
+            "domain",
+            "host",
+            "lifecycle",
+            "policy",
+            "remote",
+            "socket",
+            "text",
+            "wire",
+        ],
     ),
     (
         "bridge",
@@ -18,6 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "policy",
             "host",
             "store",
+            "wire",
             "config",
             "bus",
             "domain",
@@ -37,7 +50,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("wire", &["domain"]),
     ("domain", &[]),
     ("answers", &["text"]),
-    ("bus", &[]),
+    ("bus", &["domain"]),
     ("failpoint", &[]),
     ("remote", &[]),
     ("socket", &[]),

@@ -115,8 +115,15 @@ fn every_answer_is_as_described() {
     described.call("POST", "/sessions/{id}/interrupt", &id, "", Some(&json!({})));
     described.call("POST", "/sessions/{id}/snooze", &id, "", Some(&json!({ "for": "1m" })));
     described.call("POST", "/sessions/{id}/ladder", &id, "", Some(&json!({ "ladder": "off" })));
+    let later =
+        json!({ "command": crate::harness::fixture(), "workspace": daemon.workspace(), "defer": true });
+    let later = described.call("POST", "/sessions", "", "", Some(&later))["id"].as_str().unwrap().to_owned();
+    described.call("POST", "/sessions/{id}/agent", &later, "", Some(&json!({ "agent": "demo" })));
+    described.call("POST", "/sessions/{id}/preset", &later, "", Some(&json!({ "preset": "safe" })));
     let acp = daemon.run_acp(&[]);
     described.call("POST", "/sessions/{id}/set", &acp, "", Some(&json!({ "mode": "x" })));
+    described.call("POST", "/sessions/{id}/set", &acp, "", Some(&json!({ "mode": "plan", "wait": "agent" })));
+    described.call("POST", "/sessions/{id}/set", &acp, "", Some(&json!({ "mode": "x", "wait": "agent" })));
     described.call("GET", "/sessions/{id}", &acp, "", None);
     described.call("POST", "/sessions/{id}/list", &acp, "", Some(&json!({})));
     described.call("POST", "/policy/test", "", "", Some(&json!({ "rules": "[[rule]]\nthen = \"allow\"" })));
@@ -133,7 +140,9 @@ fn every_answer_is_as_described() {
     described.call("POST", "/backup", "", "", Some(&json!({ "path": copy })));
     described.call("POST", "/sessions/{id}/stop", &id, "", None);
     described.call("POST", "/sessions/{id}/resume", &id, "", None);
+    described.call("DELETE", "/sessions/{id}", &id, "", None);
     described.call("POST", "/sessions/{id}/kill", &id, "", None);
+    described.call("DELETE", "/sessions/{id}", &id, "", None);
     for (path, methods) in described.document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
             let name = format!("{} {}", method.to_uppercase(), path.trim_start_matches("/api/v1"));

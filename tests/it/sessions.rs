@@ -306,13 +306,14 @@ fn the_first_prompt_is_the_first_thing_the_agent_hears() {
     let texts: Vec<_> = received(&events).iter().map(|line| line["params"]["text"].clone()).collect();
     assert_eq!(texts, ["begin", "and then"]);
     assert_eq!(
-        kinds(&events)[..6],
+        kinds(&events)[..7],
         [
             "session.created",
             "prompt.queued",
             "agent.spawned",
             "agent.ready",
             "turn.started",
+            "prompt.sending",
             "prompt.delivered"
         ]
     );

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Api;
 use super::error::ApiError;
@@ -20,6 +20,18 @@ pub(super) struct AgentView {
     protocol: &'static str,
     /// `built_in`, `installed`, `on_demand` (fetched when it is started) or `missing`.
     availability: &'static str,
+    /// What one of them told when it was ready last; `null` before that, and after its command line has changed.
+    known: Option<KnownView>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct KnownView {
+    /// Its answer to `initialize`, as it came.
+    #[schemars(with = "serde_json::Value")]
+    initialize: crate::domain::Json,
+    /// Its answer to `session/new`, as it came.
+    #[schemars(with = "serde_json::Value")]
+    session: crate::domain::Json,
 }
 
 /// All of them, whatever the limit: there are never many.
@@ -28,13 +40,14 @@ pub(super) async fn list(
     Query(query): Query<ShortList>,
 ) -> Result<Json<List<AgentView>>, ApiError> {
     limit(query.limit)?;
-    let agents =
-        api.supervisor().agents().into_iter().map(|Agent { name, profile, availability }| AgentView {
-            command: if name == DEMO_AGENT { "(built in)".to_owned() } else { profile.command },
-            name,
-            description: profile.description,
-            protocol: profile.protocol.as_str(),
-            availability: availability.as_str(),
-        });
+    let agents = api.supervisor().known_agents().await?;
+    let agents = agents.into_iter().map(|(Agent { name, profile, availability }, told)| AgentView {
+        command: if name == DEMO_AGENT { "(built in)".to_owned() } else { profile.command },
+        name,
+        description: profile.description,
+        protocol: profile.protocol.as_str(),
+        availability: availability.as_str(),
+        known: told.and_then(|told| serde_json::from_str(told.as_str()).ok()),
+    });
     Ok(Json(List::whole(agents.collect())))
 }

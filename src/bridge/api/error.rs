@@ -20,11 +20,11 @@ pub(in crate::bridge) struct ApiError {
 }
 
 impl ApiError {
-    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+    pub(in crate::bridge) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into(), hint: None, extra: None }
     }
 
-    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+    pub(in crate::bridge) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", message)
     }
 
@@ -60,7 +60,7 @@ impl ApiError {
         self.code
     }
 
-    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(in crate::bridge) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
@@ -110,6 +110,11 @@ impl From<CommandError> for ApiError {
                 Refused::NothingToList => Self::unprocessable("nothing_to_list", message),
                 Refused::NothingToSet => Self::unprocessable("nothing_to_set", message),
                 Refused::OtherOption(_) => Self::conflict("other_option", message),
+                Refused::NotStarted => {
+                    Self::conflict("not_started", message).hint("send it a prompt, or `intercom resume` it")
+                }
+                Refused::Started => Self::conflict("started", message),
+                Refused::Widens { .. } => Self::new(StatusCode::FORBIDDEN, "forbidden", message),
                 Refused::Starting => Self::conflict("starting", message),
                 Refused::Unread(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "agent_not_reading", message),
                 Refused::Left => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message),

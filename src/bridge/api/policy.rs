@@ -166,7 +166,10 @@ fn explained(found: Explained) -> ExplainedView {
 impl Api {
     async fn explanation(&self, clearance: &Clearance) -> Result<Explanation, ApiError> {
         let session = self.session(&clearance.session.to_string()).await?;
-        Ok(self.supervisor().explain(session.agent, session.workspace, clearance.clone()).await?)
+        Ok(self
+            .supervisor()
+            .explain(session.agent, session.workspace, session.preset, clearance.clone())
+            .await?)
     }
 
     /// The rule that was shown is the rule that is stored: both must be what we would propose now.

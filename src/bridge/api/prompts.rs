@@ -11,8 +11,9 @@ use super::access::By;
 use super::error::ApiError;
 use super::extract::{Body, Query, limit, the};
 use super::view::{self, List, PromptView};
-use crate::domain::{Prompt, PromptState};
+use crate::domain::{Content, Json as Raw, Prompt, PromptId, PromptState, Wording};
 use crate::session::{CommandError, Input, Refused};
+use crate::store::Found;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -34,7 +35,30 @@ pub(super) async fn list(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Send {
-    text: String,
+    /// An id of the caller's own making, `prm_` and 16 characters: sent again, it is the same prompt and not another one.
+    id: Option<String>,
+    /// In words. Without them, they are made of the content.
+    text: Option<String>,
+    /// All of it: content blocks as the Agent Client Protocol has them, told to agents that speak it as they came. Others
+    /// are told the text.
+    #[schemars(with = "Option<Vec<serde_json::Map<String, serde_json::Value>>>")]
+    content: Option<Raw>,
+    /// Whether to wait a moment for its delivery; it is waited for unless this is `false`.
+    wait: Option<bool>,
+}
+
+impl Send {
+    fn wording(&self) -> Result<Wording, ApiError> {
+        let bad = || ApiError::bad_request("content must be a list of content blocks, each an object");
+        let content = self.content.as_ref().map(|raw| Content::read(raw).ok_or_else(bad)).transpose()?;
+        let content = content.filter(|content| !content.is_empty());
+        let said = self.text.clone().filter(|text| !text.trim().is_empty());
+        let text = said.or_else(|| content.as_ref().map(Content::text)).unwrap_or_default();
+        if text.is_empty() {
+            return Err(ApiError::bad_request("text must not be empty"));
+        }
+        Ok(Wording { text, content })
+    }
 }
 
 pub(super) async fn send(
@@ -43,12 +67,20 @@ pub(super) async fn send(
     Path(id): Path<String>,
     Body(send): Body<Send>,
 ) -> Result<(StatusCode, Json<PromptView>), ApiError> {
-    if send.text.trim().is_empty() {
-        return Err(ApiError::bad_request("text must not be empty"));
-    }
+    let wording = send.wording()?;
     let session = api.session(&id).await?.id;
-    let done = api.supervisor().command(session, Input::Prompt { text: send.text, by }).await?;
-    done.arrival.wait().await;
+    let id = send.id.as_deref().map(str::parse::<PromptId>).transpose();
+    let id = id.map_err(|error| ApiError::bad_request(format!("id: {error}")))?;
+    if let Some(known) = api.known(id).await? {
+        if known.session != session {
+            return Err(ApiError::conflict("id_taken", "another session has a prompt with this id"));
+        }
+        return Ok((StatusCode::ACCEPTED, Json(view::prompt(known))));
+    }
+    let done = api.supervisor().command(session, Input::Prompt { id, wording, by }).await?;
+    if send.wait != Some(false) {
+        done.arrival.wait().await;
+    }
     let id = done.prompt.map(|id| id.to_string()).unwrap_or_default();
     let prompt = api.prompt(&id).await?;
     Ok((StatusCode::ACCEPTED, Json(view::prompt(prompt))))
@@ -115,6 +147,15 @@ pub(super) async fn amend(
 }
 
 impl Api {
+    /// A prompt that was sent before.
+    async fn known(&self, id: Option<PromptId>) -> Result<Option<Prompt>, ApiError> {
+        let Some(id) = id else { return Ok(None) };
+        Ok(match self.store().prompt(id.to_string()).await? {
+            Found::One(prompt) => Some(prompt),
+            _ => None,
+        })
+    }
+
     async fn prompt(&self, typed: &str) -> Result<Prompt, ApiError> {
         the("prompt", typed, self.store().prompt(typed.to_owned()).await?)
     }

@@ -9,13 +9,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Api;
-use super::access::By;
+use super::access::{By, Caller};
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, limit, the};
 use super::view::{self, List, SessionView};
 use super::watch::parse_ladder;
 use crate::config::Protocol;
-use crate::domain::{Delivery, Phase, SessionId, SessionRecord};
+use crate::domain::{Delivery, Json as Raw, Phase, Preset, Role, SessionId, SessionRecord};
 use crate::session::{How, Input};
 use crate::supervisor::StartRequest;
 
@@ -26,6 +26,8 @@ const NUDGE: &str = "You seem to have stopped. Please go on with the current tas
 pub(super) struct ListQuery {
     #[serde(default)]
     all: bool,
+    /// Only those of this workspace: its path, exactly.
+    workspace: Option<String>,
     limit: Option<usize>,
     cursor: Option<i64>,
 }
@@ -34,7 +36,8 @@ pub(super) async fn list(
     State(api): State<Api>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<List<SessionView>>, ApiError> {
-    let page = api.store().sessions(query.all, query.cursor, limit(query.limit)?).await?;
+    let most = limit(query.limit)?;
+    let page = api.store().sessions(query.all, query.workspace, query.cursor, most).await?;
     Ok(Json(List::of(page, |record| {
         let observer = api.supervisor().observer(record.id);
         view::session_in_list(record, observer.as_ref())
@@ -58,6 +61,15 @@ pub(super) struct Start {
     ladder: Option<String>,
     /// A session of an ACP agent's own to go on with.
     resume: Option<String>,
+    /// Without a process until its first prompt.
+    #[serde(default)]
+    defer: bool,
+    /// MCP servers for an ACP agent to connect to, as the Agent Client Protocol has them: passed on as they came, also to
+    /// its later processes.
+    #[schemars(with = "Option<Vec<serde_json::Map<String, serde_json::Value>>>")]
+    mcp_servers: Option<Raw>,
+    /// What it may do at most: `full` if nothing is said, `read-only`, `safe` or `sandbox`.
+    preset: Option<String>,
 }
 
 pub(super) async fn start(
@@ -71,6 +83,9 @@ pub(super) async fn start(
     let protocol = start.protocol.as_deref().map(str::parse::<Protocol>).transpose();
     let protocol = protocol.map_err(|error| ApiError::bad_request(format!("protocol: {error}")))?;
     check_env(&start.env)?;
+    if start.mcp_servers.as_ref().is_some_and(|servers| servers.objects().is_none()) {
+        return Err(ApiError::bad_request("mcp_servers must be a list of servers, each an object"));
+    }
     let request = StartRequest {
         agent: start.agent,
         command: start.command,
@@ -81,7 +96,10 @@ pub(super) async fn start(
         name: start.name,
         env: start.env,
         resume: start.resume,
+        mcp_servers: start.mcp_servers.map(|servers| servers.on_one_line()),
         ladder: start.ladder.as_deref().map(parse_ladder).transpose()?.unwrap_or_default(),
+        defer: start.defer,
+        preset: start.preset.as_deref().map(parse_preset).transpose()?.unwrap_or_default(),
         by,
     };
     let id = api.supervisor().start(request).await?;
@@ -140,6 +158,8 @@ pub(super) async fn nudge(
 #[serde(deny_unknown_fields)]
 pub(super) struct Interrupt {
     reason: Option<String>,
+    /// Whether to wait a moment for its delivery; it is waited for unless this is `false`.
+    wait: Option<bool>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -160,7 +180,11 @@ pub(super) async fn interrupt(
     let record = api.session(&id).await?;
     let reason = interrupt.reason.unwrap_or_else(|| format!("interrupted by {by}"));
     let done = api.supervisor().command(record.id, Input::Interrupt { reason: reason.clone(), by }).await?;
-    let (delivery, delivery_cause) = told(done.arrival.outcome().await);
+    let delivery = match interrupt.wait {
+        Some(false) => Some(Delivery::Pending),
+        _ => done.arrival.outcome().await,
+    };
+    let (delivery, delivery_cause) = told(delivery);
     let answer = Interrupted { session: record.id.to_string(), reason, delivery, delivery_cause };
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
@@ -210,6 +234,64 @@ pub(super) async fn resume(
     let record = api.session(&id).await?;
     api.supervisor().resume(&record, by).await?;
     Ok(Json(api.view(record.id).await?))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Agent {
+    agent: String,
+}
+
+pub(super) async fn agent(
+    State(api): State<Api>,
+    By(by): By,
+    Path(id): Path<String>,
+    Body(wanted): Body<Agent>,
+) -> Result<Json<SessionView>, ApiError> {
+    let id = api.session(&id).await?.id;
+    api.supervisor().change_agent(id, wanted.agent, by).await?;
+    Ok(Json(api.view(id).await?))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PresetBody {
+    /// `full`, `read-only`, `safe` or `sandbox`.
+    preset: String,
+}
+
+/// Whoever may decide may let more be decided.
+pub(super) async fn preset(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(wanted): Body<PresetBody>,
+) -> Result<Json<SessionView>, ApiError> {
+    let id = api.session(&id).await?.id;
+    let preset = parse_preset(&wanted.preset)?;
+    api.supervisor().set_preset(id, preset, caller.role >= Role::Approver, caller.name).await?;
+    Ok(Json(api.view(id).await?))
+}
+
+fn parse_preset(text: &str) -> Result<Preset, ApiError> {
+    Preset::parse(text).ok_or_else(|| {
+        let known = Preset::ALL.map(Preset::as_str).join(", ");
+        ApiError::bad_request(format!("preset: `{text}` is none of {known}"))
+    })
+}
+
+pub(super) async fn remove(
+    State(api): State<Api>,
+    By(by): By,
+    Path(id): Path<String>,
+    Query(Nothing {}): Query<Nothing>,
+) -> Result<StatusCode, ApiError> {
+    let record = api.session(&id).await?;
+    if api.supervisor().remove(&record, by).await? {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    let message = "the session has not ended: only one that has can be removed";
+    Err(ApiError::conflict("running", message).hint("`intercom stop` ends it"))
 }
 
 impl Api {

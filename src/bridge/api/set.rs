@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +14,8 @@ use super::Api;
 use super::access::By;
 use super::error::ApiError;
 use super::extract::{Body, Nothing};
-use crate::domain::{Controls, Named, Set, Spent, Told};
+use crate::bus::Ear;
+use crate::domain::{Controls, Json as Raw, Named, SessionId, Set, Setting, Spent, Told};
 use crate::session::Input;
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -77,15 +79,44 @@ pub(super) struct SetBody {
     mode: Option<String>,
     model: Option<String>,
     option: Option<String>,
-    value: Option<String>,
+    /// Of an option that is on or off, a boolean will do.
+    value: Option<SettingBody>,
+    /// Waits for what the agent makes of it, instead of for its delivery.
+    wait: Option<WaitFor>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum SettingBody {
+    Switch(bool),
+    Value(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum WaitFor {
+    Agent,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct SetView {
     session: String,
-    /// Whether it is in the agent's pipe: `pending`, `delivered` or `failed`. What the agent makes of it is in the log.
+    /// Its number, by which what the agent makes of it is found in the log.
+    set: Option<u64>,
+    /// Whether it is in the agent's pipe: `pending`, `delivered` or `failed`.
     delivery: &'static str,
     delivery_cause: Option<String>,
+}
+
+/// The agent has agreed.
+// Written as it is: by way of a `Value`, what an agent said would not stay as it was.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct SetAnswer {
+    session: String,
+    set: u64,
+    /// What the agent answers, as it came.
+    #[schemars(with = "Value")]
+    answer: Raw,
 }
 
 pub(super) async fn set(
@@ -93,11 +124,16 @@ pub(super) async fn set(
     By(by): By,
     Path(id): Path<String>,
     Body(body): Body<SetBody>,
-) -> Result<(StatusCode, Json<SetView>), ApiError> {
-    let set = match body {
-        SetBody { mode: Some(mode), model: None, option: None, value: None } => Set::Mode(mode),
-        SetBody { mode: None, model: Some(model), option: None, value: None } => Set::Model(model),
-        SetBody { mode: None, model: None, option: Some(id), value: Some(value) } => {
+) -> Result<Response, ApiError> {
+    let SetBody { mode, model, option, value, wait } = body;
+    let set = match (mode, model, option, value) {
+        (Some(mode), None, None, None) => Set::Mode(mode),
+        (None, Some(model), None, None) => Set::Model(model),
+        (None, None, Some(id), Some(value)) => {
+            let value = match value {
+                SettingBody::Switch(on) => Setting::Switch(on),
+                SettingBody::Value(value) => Setting::Value(value),
+            };
             Set::Option { id, value }
         }
         _ => {
@@ -106,13 +142,75 @@ pub(super) async fn set(
         }
     };
     let record = api.session(&id).await?;
+    let (session, mut ear) = (record.id.to_string(), api.bell().listen());
+    let after = ear.newest();
     let done = api.supervisor().command(record.id, Input::Set { set, by }).await?;
+    if let (Some(WaitFor::Agent), Some(set)) = (wait, done.set) {
+        let answered = tokio::time::timeout(AGREEING, api.agreed(record.id, set, after, ear));
+        let answer = answered.await.map_err(|_| silent())??;
+        return Ok(Json(SetAnswer { session, set, answer }).into_response());
+    }
     let (delivery, delivery_cause) = super::sessions::told(done.arrival.outcome().await);
-    Ok((StatusCode::ACCEPTED, Json(SetView { session: record.id.to_string(), delivery, delivery_cause })))
+    let view = SetView { session, set: done.set, delivery, delivery_cause };
+    Ok((StatusCode::ACCEPTED, Json(view)).into_response())
 }
 
-/// More can happen, but not before the answer.
+fn silent() -> ApiError {
+    ApiError::new(StatusCode::GATEWAY_TIMEOUT, "no_answer", "the agent does not answer")
+}
+
+impl Api {
+    /// What the agent makes of what was set.
+    async fn agreed(
+        &self,
+        session: SessionId,
+        set: u64,
+        mut after: u64,
+        mut ear: Ear,
+    ) -> Result<Raw, ApiError> {
+        #[derive(Deserialize)]
+        struct Told {
+            set: Option<u64>,
+            result: Option<Raw>,
+            reason: Option<String>,
+            error: Option<Value>,
+        }
+        let gone = || ApiError::conflict("ended", "the agent ended before it answered");
+        loop {
+            let page = self.store().events(Some(after), Some(session), MANY).await?.unwrap_or_default();
+            after = page.last().map_or(after, |event| event.seq);
+            for event in &page {
+                let kind = event.kind.as_str();
+                if kind == "agent.exited" {
+                    return Err(gone());
+                }
+                if !matches!(kind, "agent.set_done" | "agent.not_set") {
+                    continue;
+                }
+                let told: Option<Told> = serde_json::from_str(event.data.as_str()).ok();
+                match told.filter(|told| told.set == Some(set)) {
+                    Some(told) if kind == "agent.set_done" => {
+                        return Ok(told.result.unwrap_or_else(|| Raw::trusted("null")));
+                    }
+                    Some(told) => {
+                        let reason = told.reason.unwrap_or_else(|| "the agent refuses".to_owned());
+                        let error = told.error.unwrap_or_default();
+                        return Err(ApiError::unprocessable("not_set", reason).with("agent_error", error));
+                    }
+                    None => {}
+                }
+            }
+            if page.is_empty() && !ear.hear().await {
+                return Err(gone());
+            }
+        }
+    }
+}
+
+/// How much of the log is looked at in one go.
 const MANY: usize = 1000;
+/// How long an agent may take to agree.
+const AGREEING: Duration = Duration::from_secs(30);
 /// How long an agent may take to remember.
 const REMEMBERING: Duration = Duration::from_secs(10);
 
@@ -138,6 +236,5 @@ pub(super) async fn list(
             ear.hear().await;
         }
     };
-    let silent = || ApiError::new(StatusCode::GATEWAY_TIMEOUT, "no_answer", "the agent does not answer");
     tokio::time::timeout(REMEMBERING, answered).await.map_err(|_| silent())?.map(Json)
 }

@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::set::{self, ControlsView, SpentView};
 use super::watch::{self, StandingView};
 use crate::domain::{
-    AuditRow, Choice, Clearance, Event, Prompt, PromptState, Question, Role, Ruling, SessionRecord, Step,
-    Time, Token,
+    AuditRow, Choice, Clearance, Event, Phase, Prompt, PromptState, Question, Role, Ruling, SessionRecord,
+    Step, Takes, Time, Token,
 };
 use crate::host::{Observer, Seen};
 use crate::redact::{Redacted, redact, redact_json};
@@ -40,6 +40,8 @@ impl<T> List<T> {
 pub(super) struct SessionView {
     id: String,
     name: Option<String>,
+    /// What its agent calls it, else its name, else the beginning of what it was asked first.
+    title: Option<String>,
     agent: Option<String>,
     protocol: String,
     workspace: String,
@@ -47,6 +49,10 @@ pub(super) struct SessionView {
     /// Since when; `null` if a daemon that did not write it down left it so.
     since: Option<String>,
     why: String,
+    /// It has no process yet: its first prompt starts it.
+    deferred: bool,
+    /// What it may do at most: `full`, `read-only`, `safe` or `sandbox`.
+    preset: &'static str,
     pid: Option<i32>,
     generation: u32,
     turn: Option<TurnView>,
@@ -58,6 +64,8 @@ pub(super) struct SessionView {
     created_at: String,
     started_at: Option<String>,
     ended_at: Option<String>,
+    /// The time of its newest event.
+    updated_at: Option<String>,
     exit: Option<ExitView>,
     /// Why policy cannot be shown to bind its agent; `null` while it can.
     unenforced: Option<String>,
@@ -65,6 +73,8 @@ pub(super) struct SessionView {
     standing: Option<StandingView>,
     /// What can be set of its agent, and what is; `null` where nothing can.
     controls: Option<ControlsView>,
+    /// What its agent takes in a prompt besides words and links; `null` where it does not tell.
+    prompt_capabilities: Option<TakesView>,
     /// What it has used, by its agent's own word; `null` if that says nothing.
     spent: Option<SpentView>,
     /// What it means to do and how far it has come, by its agent's own word.
@@ -76,6 +86,13 @@ struct StepView {
     text: String,
     /// `pending`, `in_progress` or `completed`, or what the agent says instead.
     status: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct TakesView {
+    image: bool,
+    audio: bool,
+    embedded_context: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -133,15 +150,22 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
     });
     SessionView {
         id: record.id.to_string(),
+        title: record.told.title.or_else(|| record.name.clone()).or(record.told.first_prompt),
         name: record.name,
         agent: record.agent,
         protocol: record.protocol,
         workspace: record.workspace.display().to_string(),
         phase: record.phase.as_str(),
         since: stamp(record.watched.phase_since),
+        deferred: record.phase == Phase::Created,
+        preset: record.preset.as_str(),
         why,
         standing,
         controls,
+        prompt_capabilities: record.told.takes.map(|takes| {
+            let Takes { image, audio, embedded_context } = takes;
+            TakesView { image, audio, embedded_context }
+        }),
         spent,
         progress: record
             .told
@@ -161,6 +185,7 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
         created_at: record.created_at.to_string(),
         started_at: stamp(record.started_at),
         ended_at: stamp(record.ended_at),
+        updated_at: stamp(record.updated_at),
         exit,
         unenforced: record.unenforced,
     }

@@ -15,6 +15,7 @@ pub(super) fn event(kind: &str, data: &Data) -> Option<Shown> {
                 + &data.part("", "value", "");
             Shown::new(Style::Cyan, format!("set{by}: {what}"))
         }
+        "agent.set_done" => Shown::new(Style::Dim, "the agent has set it"),
         "agent.not_set" => {
             Shown::new(Style::Red, format!("that could not be set{}", data.part(": ", "reason", "")))
         }

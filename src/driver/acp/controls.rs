@@ -1,9 +1,10 @@
 //! Modes, models and options: what can be set, and what has been.
 
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{Acp, Pending};
-use crate::domain::{Controls, Json, Named, Said, Set};
+use crate::domain::{Controls, Json, Named, Said, Set, agent};
 use crate::wire::acp::answer::{self, ConfigOption, Selection, SessionStarted};
 use crate::wire::acp::send;
 use crate::wire::acp::trouble::Failure;
@@ -12,43 +13,83 @@ use crate::wire::acp::update::Cost;
 /// Of a list of sessions; more are not asked for.
 const MAX_PAGES: usize = 20;
 
+/// What waits for the agent's answer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Setting {
+    /// Ours, for whoever waits.
+    number: u64,
+    /// What is so once the agent agrees, where it does not tell that itself.
+    mode: Option<String>,
+    model: Option<String>,
+}
+
 impl Acp {
     /// What older agents call a mode or a model, others have as an option.
-    pub(super) fn set(&mut self, set: &Set) -> Option<String> {
+    pub(super) fn set(&mut self, set: &Set, number: u64) -> Option<String> {
         let session = self.mind.session.clone()?;
         let (mode, model) = (self.option_of("mode"), self.option_of("model"));
         let old_modes = !self.mind.controls.modes.is_empty();
+        let mut setting = Setting { number, ..Setting::default() };
+        let ours = self.mind.next_id;
         let id = self.ask(Pending::Set);
-        Some(match set {
-            Set::Mode(value) => match mode.filter(|_| !old_modes) {
-                Some(option) => send::set_config_option(&id, &session, &option, value),
-                None => send::set_mode(&id, &session, value),
-            },
-            Set::Model(value) => match model {
-                Some(option) => send::set_config_option(&id, &session, &option, value),
-                None => send::set_model(&id, &session, value),
-            },
-            Set::Option { id: option, value } => match value.as_str() {
+        let text = match set {
+            Set::Mode(value) => {
+                if let Some(option) = mode.filter(|_| !old_modes) {
+                    send::set_config_option(&id, &session, &option, value)
+                } else {
+                    setting.mode = Some(value.clone());
+                    send::set_mode(&id, &session, value)
+                }
+            }
+            Set::Model(value) => {
+                if let Some(option) = model {
+                    send::set_config_option(&id, &session, &option, value)
+                } else {
+                    setting.model = Some(value.clone());
+                    send::set_model(&id, &session, value)
+                }
+            }
+            Set::Option { id: option, value: agent::Setting::Switch(on) } => {
+                send::switch_config_option(&id, &session, option, *on)
+            }
+            Set::Option { id: option, value: agent::Setting::Value(value) } => match value.as_str() {
                 "true" | "false" if self.is_switch(option) => {
                     send::switch_config_option(&id, &session, option, value == "true")
                 }
                 _ => send::set_config_option(&id, &session, option, value),
             },
-        })
+        };
+        self.mind.setting.insert(ours, setting);
+        Some(text)
     }
 
     /// The agent has answered; where it tells its options again, they are as it says.
-    pub(super) fn is_set(&mut self, result: Result<&RawValue, &RawValue>, said: &mut Vec<Said>) {
+    pub(super) fn is_set(
+        &mut self,
+        ours: Option<u64>,
+        result: Result<&RawValue, &RawValue>,
+        said: &mut Vec<Said>,
+    ) {
+        let setting = ours.and_then(|id| self.mind.setting.remove(&id));
+        let set = setting.as_ref().map(|setting| setting.number);
         match result {
             Ok(result) => {
-                if let Some(options) = SessionStarted::read(result).config_options {
-                    self.mind.controls.options = Some(Json::raw(options));
+                let before = self.mind.controls.clone();
+                let controls = &mut self.mind.controls;
+                let options = SessionStarted::read(result).config_options.map(Json::raw);
+                controls.options = options.or(controls.options.take());
+                if let Some(Setting { mode, model, .. }) = setting {
+                    controls.mode = mode.or(controls.mode.take());
+                    controls.model = model.or(controls.model.take());
+                }
+                if *controls != before {
                     said.push(self.controls());
                 }
+                said.push(Said::IsSet { set, result: Json::raw(result) });
             }
             Err(error) => {
                 let reason = Failure::read(error).advice(&self.setup.agent, &self.mind.auth);
-                said.push(Said::NotSet { reason });
+                said.push(Said::NotSet { set, reason, error: Json::raw(error) });
             }
         }
     }

@@ -4,9 +4,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{Acp, Pending};
-use crate::domain::{Json, Said};
+use crate::domain::{Json, Said, Takes};
 use crate::wire::acp::VERSION;
-use crate::wire::acp::answer::{Initialized, SessionStarted};
+use crate::wire::acp::answer::{Can, Initialized, SessionStarted};
 use crate::wire::acp::send;
 use crate::wire::acp::trouble::{Failure, Trouble};
 
@@ -28,16 +28,17 @@ impl Acp {
 
     /// The session of an earlier process if the agent can go on with it, else a new one.
     pub(super) fn open_session(&mut self, said: &mut Vec<Said>) {
-        let cwd = self.setup.workspace.clone();
+        let (cwd, servers) = (self.setup.workspace.clone(), self.setup.mcp_servers.clone());
+        let servers = servers.as_ref();
         let text = match self.mind.earlier.clone() {
             Some(earlier) if self.mind.can.resume => {
-                send::session_resume(&self.ask(Pending::Resume), &earlier, &cwd)
+                send::session_resume(&self.ask(Pending::Resume), &earlier, &cwd, servers)
             }
             Some(earlier) if self.mind.can.load => {
                 self.mind.replaying = true;
-                send::session_load(&self.ask(Pending::Load), &earlier, &cwd)
+                send::session_load(&self.ask(Pending::Load), &earlier, &cwd, servers)
             }
-            _ => send::session_new(&self.ask(Pending::New), &cwd),
+            _ => send::session_new(&self.ask(Pending::New), &cwd, servers),
         };
         said.push(Said::Tell { text });
     }
@@ -59,11 +60,13 @@ impl Acp {
         // Some answer before they have told all of it: it goes on until they are asked something.
         self.learn(&started);
         said.push(self.controls());
+        let Can { image, audio, embedded_context, .. } = self.mind.can;
         let info = Info { agent_session: &session, resumed, initialize: &self.mind.about, session: result };
         said.push(Said::Ready {
             steers: self.mind.can.steer,
             lists: self.mind.can.list,
             resumed,
+            takes: Takes { image, audio, embedded_context },
             info: Json::of(&info),
         });
         self.mind.session = Some(session);

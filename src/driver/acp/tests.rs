@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::domain::{Set, agent};
 
 struct Talk {
     driver: Acp,
@@ -61,7 +62,7 @@ fn the_handshake_goes_step_by_step_also_across_daemons() {
     talk.again();
     let said = talk.hear(&json!({ "id": 2, "result": { "sessionId": "s1" } }));
     assert!(matches!(&said[..], [Said::Controls(_), Said::Ready { steers: false, .. }]), "{said:?}");
-    let prompt = talk.tell(&Outbound::Prompt { text: "go".into() });
+    let prompt = talk.tell(&Outbound::Prompt("go".into()));
     assert_eq!(prompt["params"]["sessionId"], "s1");
 }
 
@@ -82,7 +83,7 @@ fn an_earlier_session_is_loaded_and_its_history_not_told_again() {
     let said = next.hear(&json!({ "id": 2, "result": null }));
     assert!(matches!(&said[1], Said::Ready { resumed: true, .. }), "{said:?}");
     assert!(next.hear(&update).is_empty(), "some go on after they have answered");
-    next.tell(&Outbound::Prompt { text: "go".into() });
+    next.tell(&Outbound::Prompt("go".into()));
     assert!(matches!(&next.hear(&update)[..], [Said::Update { .. }, Said::Steps(_)]));
     // One that cannot be found begins anew.
     let mut lost = Talk::new();
@@ -101,13 +102,13 @@ fn an_earlier_session_is_loaded_and_its_history_not_told_again() {
 #[test]
 fn only_the_answer_to_the_last_prompt_ends_the_turn() {
     let mut talk = Talk::ready();
-    let first = talk.tell(&Outbound::Prompt { text: "one".into() })["id"].clone();
+    let first = talk.tell(&Outbound::Prompt("one".into()))["id"].clone();
     let taken_back = talk.tell(&Outbound::Abandon);
     assert_eq!(
         (&taken_back["method"], &taken_back["params"]["requestId"]),
         (&json!("$/cancel_request"), &first)
     );
-    let second = talk.tell(&Outbound::Prompt { text: "two".into() })["id"].clone();
+    let second = talk.tell(&Outbound::Prompt("two".into()))["id"].clone();
     let said = talk.hear(&json!({ "id": first, "result": { "stopReason": "cancelled" } }));
     assert!(matches!(&said[..], [Said::Unknown { fault: None, .. }]), "{said:?}");
     let said = talk.hear(&json!({ "id": second, "result": { "stopReason": "end_turn" } }));
@@ -119,7 +120,7 @@ fn only_the_answer_to_the_last_prompt_ends_the_turn() {
 #[test]
 fn ids_of_both_sides_do_not_meet() {
     let mut talk = Talk::ready();
-    let prompt = talk.tell(&Outbound::Prompt { text: "go".into() })["id"].clone();
+    let prompt = talk.tell(&Outbound::Prompt("go".into()))["id"].clone();
     let ask = json!({ "id": prompt, "method": "session/request_permission", "params": { "sessionId": "s1",
         "toolCall": { "toolCallId": "t", "title": "T" }, "options": [{ "optionId": "y", "name": "Y", "kind": "allow_once" }] } });
     let said = talk.hear(&ask);
@@ -232,4 +233,81 @@ fn line() -> impl Strategy<Value = String> {
         id.prop_map(|id| json!({ "id": id, "error": { "code": -32000, "message": "log in" } }).to_string()),
         "[ -~]{1,40}".prop_filter("an empty line means nothing", |text| !text.trim().is_empty()),
     ]
+}
+
+#[test]
+fn the_answer_to_what_was_set_has_its_number_also_across_daemons() {
+    let mut talk = Talk::ready();
+    let set = |number, set| Outbound::Set { set, number };
+    let first = talk.tell(&set(1, Set::Mode("plan".into())));
+    let switch = Set::Option { id: "fast".into(), value: agent::Setting::Switch(true) };
+    let second = talk.tell(&set(2, switch));
+    assert_eq!((&second["params"]["type"], &second["params"]["value"]), (&json!("boolean"), &json!(true)));
+    talk.again();
+    let said =
+        talk.hear(&json!({ "id": second["id"], "error": { "code": -32602, "message": "no such option" } }));
+    let [Said::NotSet { set: Some(2), reason, error }] = &said[..] else { panic!("{said:?}") };
+    assert!(reason.contains("no such option") && error.as_str().contains("-32602"), "{said:?}");
+    // What the agent agrees to is so, whether or not it tells that once more.
+    let said = talk.hear(&json!({ "id": first["id"], "result": { "_meta": 1 } }));
+    let [Said::Controls(controls), Said::IsSet { set: Some(1), result }] = &said[..] else {
+        panic!("{said:?}")
+    };
+    assert_eq!((controls.mode.as_deref(), result.as_str()), (Some("plan"), r#"{"_meta":1}"#));
+}
+
+#[test]
+fn an_error_in_place_of_a_result_is_a_turn_that_failed() {
+    let mut talk = Talk::ready();
+    for (answer, expected) in [
+        (json!({ "result": { "stopReason": "refusal" } }), false),
+        (json!({ "error": { "code": -32603, "message": "no" } }), true),
+        (json!({ "error": { "code": -32800, "message": "cancelled" } }), true),
+    ] {
+        let mut answer = answer;
+        answer["id"] = talk.tell(&Outbound::Prompt("go".into()))["id"].clone();
+        let said = talk.hear(&answer);
+        assert!(matches!(&said[..], [Said::TurnEnd { failed, .. }] if *failed == expected), "{said:?}");
+    }
+}
+
+#[test]
+fn mcp_servers_are_passed_on_however_the_session_begins() {
+    for (caps, method) in [
+        (json!({ "loadSession": true }), "session/load"),
+        (json!({ "sessionCapabilities": { "resume": {} } }), "session/resume"),
+        (json!({}), "session/new"),
+    ] {
+        let servers = json!([{ "name": "files", "command": "/bin/files", "args": [], "env": [] }]);
+        let mcp_servers = Some(Json::of(&servers));
+        let setup = Setup { resume: Some("s0".into()), mcp_servers, ..Setup::default() };
+        let mut talk = Talk { driver: Acp::new(setup) };
+        talk.tell(&Outbound::Hello);
+        let said =
+            talk.hear(&json!({ "id": 1, "result": { "protocolVersion": 1, "agentCapabilities": caps } }));
+        let begin = told(&said);
+        assert_eq!((&begin["method"], &begin["params"]["mcpServers"]), (&json!(method), &servers));
+    }
+}
+
+#[test]
+fn a_title_is_one_line_of_bounded_length_or_none() {
+    let mut talk = Talk::ready();
+    let mut title = |update: Value| {
+        let params = json!({ "sessionId": "s1", "update": update });
+        match talk.hear(&json!({ "method": "session/update", "params": params })).pop() {
+            Some(Said::Title(title)) => Some(title),
+            _ => None,
+        }
+    };
+    let info = "session_info_update";
+    assert_eq!(title(json!({ "sessionUpdate": info, "title": " a\nb" })), Some(Some("a".into())));
+    assert_eq!(
+        title(json!({ "sessionUpdate": info, "title": "é".repeat(500) })),
+        Some(Some("é".repeat(200)))
+    );
+    assert_eq!(title(json!({ "sessionUpdate": info, "title": null })), Some(None));
+    assert_eq!(title(json!({ "sessionUpdate": info, "title": "" })), Some(None));
+    assert_eq!(title(json!({ "sessionUpdate": info, "title": 5 })), None);
+    assert_eq!(title(json!({ "sessionUpdate": info })), None);
 }

@@ -143,10 +143,7 @@ fn every_outgoing_message_is_as_the_contract_has_it() {
             },
             r#"{"id":7,"method":"prompt/response","params":{"decision":"refine","instruction":"smaller"}}"#,
         ),
-        (
-            Outbound::Prompt { text: "go\non".into() },
-            r#"{"method":"prompt/send","params":{"text":"go\non"}}"#,
-        ),
+        (Outbound::Prompt("go\non".into()), r#"{"method":"prompt/send","params":{"text":"go\non"}}"#),
         (
             Outbound::Interrupt { reason: "enough".into() },
             r#"{"method":"session/interrupt","params":{"reason":"enough"}}"#,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Actor, Found, StartError, until};
+use crate::domain::{Delivery, Wording};
 use crate::failpoint;
 use crate::host::{Departure, Process};
 use crate::session::commit::Todo;
@@ -63,10 +64,17 @@ impl Actor {
                 self.absorb(vec![Input::Spawned { pid }], Some(0)).await;
                 failpoint::visit("spawned.committed");
                 self.answer_start(Ok(()));
+                // What is told first may be what it was started for.
+                if let (Some(waking), Some(n)) = (self.waking.take(), self.state.under_way(u64::MAX).last()) {
+                    self.arrivals.push((n, waking));
+                }
             }
             Err(cause) => {
                 tracing::warn!(?cause, "the agent could not be started");
                 self.absorb(vec![Input::SpawnFailed { cause: cause.clone() }], None).await;
+                if let Some(waking) = self.waking.take() {
+                    waking.send(Delivery::Failed(cause.clone())).ok(); // the caller may have gone
+                }
                 self.answer_start(Err(StartError::SpawnFailed(cause)));
             }
         }
@@ -95,30 +103,38 @@ impl Actor {
         self.absorb(vec![Input::Watch(seen.map(Box::new))], None).await;
     }
 
-    /// Without a process, until it is time for the next one.
+    /// Without a process, until it is time for the next one, or somebody has the first one started.
     pub(super) async fn rest(&mut self) {
         let leave = self.leave.clone();
         tokio::select! {
             biased;
-            Some(message) = self.desk.inbox.recv() => self.serve(message).await,
+            Some(message) = self.desk.inbox.recv() => {
+                self.serve(message).await;
+                if self.state.is_waking() {
+                    self.plan = (Arc::clone(&self.plan.again))(self.state.generation()); // as it is configured now
+                    self.spawn().await;
+                }
+            }
             () = until(self.state.resting()) => self.restart().await,
             () = leave.cancelled() => {}
         }
     }
 
     /// The next generation, with nothing left of the last.
-    async fn restart(&mut self) {
+    pub(super) async fn restart(&mut self) {
         let repeats = self.vigil().restart.repeat_prompt;
         let prompt = match self.state.unfinished().filter(|_| repeats) {
             None => None,
-            Some(id) => match self.store.prompt(id.to_string()).await {
-                Ok(Stored::One(prompt)) => Some(prompt.text),
+            Some(id) => match (self.store.prompt(id.to_string()).await, self.store.content(id).await) {
+                (Ok(Stored::One(prompt)), Ok(content)) => Some(Wording { text: prompt.text, content }),
                 _ => None, // it is not told twice rather than not started
             },
         };
         let again = Arc::clone(&self.plan.again);
         self.plan = again(self.state.generation() + 1);
-        self.plan.driver.inherit(self.state.driver());
+        if !self.state.is_waking() {
+            self.plan.driver.inherit(self.state.driver());
+        }
         self.buf.clear();
         (self.consumed, self.committed, self.held) = (0, 0, 0);
         (self.more, self.rejections) = (false, 0);

@@ -35,8 +35,8 @@ impl Actor {
         self.unrecorded.extend(recorded);
         self.perform(if stop.is_empty() { Vec::new() } else { vec![Todo::Stop(how)] });
         self.stoppers.push(reply);
-        // It may have gone meanwhile.
-        if self.unheard.iter().any(|news| matches!(news, News::Exited(_))) {
+        // It may have gone meanwhile, or there was none.
+        if self.state.is_ended() || self.unheard.iter().any(|news| matches!(news, News::Exited(_))) {
             self.tell_stoppers();
         }
     }
@@ -64,11 +64,12 @@ impl Actor {
             tokio::select! {
                 biased;
                 Some(message) = self.desk.inbox.recv() => match message {
-                    Message::Command { reply, .. } => {
+                    Message::Command { reply, .. } | Message::Agent { reply, .. } => {
                         let busy = StoreError::Unavailable("an earlier write is being tried again".to_owned());
                         reply.send(Err(busy.into())).ok(); // the caller may have gone
                     }
                     Message::Stop { how, by, reply } => self.stop_unrecorded(how, by, reply),
+                    Message::Drain { by, reply } => self.stop_unrecorded(How::Stop, by, reply),
                 },
                 Some(news) = news => {
                     if let News::Exited(departure) = &news {

@@ -17,7 +17,7 @@ impl Judge for Says {
         Arc::new(Vigil::off())
     }
 
-    fn unassessed(&self) -> Assessed {
+    fn unassessed(&self, _: &About) -> Assessed {
         self.0.clone()
     }
 
@@ -42,6 +42,7 @@ fn about() -> (tempfile::TempDir, About) {
         prompts_on_heartbeat: false,
         strict: true,
         max_queued_prompts: 1,
+        preset: crate::domain::Preset::Full,
     };
     (dir, about)
 }

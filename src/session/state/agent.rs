@@ -6,8 +6,8 @@ use super::operator::CANCELLED;
 use super::{Assessed, Carries, Out, Stage, State, Terms, Words};
 use crate::domain::{
     Ask, Call, Choice, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json,
-    Kind, Line, Outbound, Outcome, Progress, Question, QuestionId, QuestionStatus, Rejection, RequestId,
-    Risk, Ruling, Said, Verdict,
+    Kind, KnownAgent, Line, Outbound, Outcome, Progress, Question, QuestionId, QuestionStatus, Rejection,
+    RequestId, Risk, Ruling, Said, Verdict,
 };
 use crate::session::errand::{Looked, Trouble};
 
@@ -46,6 +46,19 @@ struct Asked<'a> {
     text: &'a str,
     r#type: Option<&'a str>,
     request: Request<'a>,
+}
+
+#[derive(Serialize)]
+struct IsSet<'a> {
+    set: Option<u64>,
+    result: &'a Json,
+}
+
+#[derive(Serialize)]
+struct NotSet<'a> {
+    set: Option<u64>,
+    reason: &'a str,
+    error: &'a Json,
 }
 
 #[derive(Serialize)]
@@ -90,6 +103,7 @@ impl State {
                 | Said::Unknown { .. }
                 | Said::Tell { .. }
                 | Said::Ready { .. }
+                | Said::Title(_)
                 | Said::Controls(_)
                 | Said::Steps(_)
         ) {
@@ -106,17 +120,23 @@ impl State {
                 self.prompt_with_heartbeat(out);
             }
             Said::Steps(steps) => self.steps(steps),
+            Said::Title(title) => self.title(title),
             Said::Controls(controls) => self.controls(*controls),
-            Said::NotSet { reason } => {
-                out.record(Kind::AgentNotSet, Json::of(&serde_json::json!({ "reason": reason })));
+            Said::IsSet { set, result } => {
+                out.record(Kind::AgentSetDone, Json::of(&IsSet { set, result: &result }));
+            }
+            Said::NotSet { set, reason, error } => {
+                out.record(Kind::AgentNotSet, Json::of(&NotSet { set, reason: &reason, error: &error }));
             }
             Said::Cost { micros, currency } => self.cost(micros, currency.as_deref(), out),
             Said::Update { params } => out.record(Kind::Update, params),
             Said::Tell { text } => self.send(Outbound::Text(text), Carries::Other, out),
-            Said::Ready { steers, lists, resumed, info } => {
+            Said::Ready { steers, lists, resumed, takes, info } => {
                 self.lists = lists;
+                self.told.takes = Some(takes);
                 if !resumed {
                     self.told.spent.anew();
+                    self.known(&info, out);
                 }
                 self.ready(steers, Some(&info), out);
             }
@@ -153,9 +173,9 @@ impl State {
             Said::TurnEnd { message, .. } if self.turn.is_none() => {
                 out.record(Kind::Unknown, Json::of(&Unknown { message: &message }));
             }
-            Said::TurnEnd { stop_reason, tokens, params, .. } => {
+            Said::TurnEnd { stop_reason, tokens, params, failed, .. } => {
                 self.told.spent.add_turn(tokens);
-                self.end_turn_as_told(&stop_reason, &params, out);
+                self.end_turn_as_told(&stop_reason, &params, failed, out);
                 if self.about.strict {
                     self.cancel_open("its turn ended before it was decided", out);
                     self.flush_prompts(out);
@@ -169,6 +189,14 @@ impl State {
                 out.record(Kind::LineRejected, Json::of(&rejection));
                 self.fault(fault, out);
             }
+        }
+    }
+
+    /// So that people can be told what it is like before the next one runs. What goes on with an old session tells less.
+    fn known(&self, told: &Json, out: &mut Out<'_, '_>) {
+        if let Some(name) = self.about.agent.clone() {
+            let known = KnownAgent { name, command: String::new(), told: told.clone() };
+            out.ledger(Entry::AgentKnown(Box::new(known)));
         }
     }
 
@@ -212,7 +240,7 @@ impl State {
             return self.duplicate(ask.request, ask.line, "clearance/request", out);
         }
         let id = ClearanceId::from_seed(out.seed());
-        let Assessed { risk, computed, why, ruling, needed, limit } = assessed;
+        let Assessed { risk, computed, why, ruling, needed, limit, forbidden_by } = assessed;
         let claimed = if ask.claims { Risk::of_claim(ask.claimed_risk.as_deref()) } else { Risk::Low };
         let risk = risk.max(claimed).max(computed);
         let expires_at = limit.map(|(limit, _)| out.now().plus(limit));
@@ -274,7 +302,7 @@ impl State {
         if !ask.options.is_empty() {
             self.choices.insert(id, ask.options);
         }
-        let terms = Terms { needed, expires_at, on_expiry, ..Terms::default() };
+        let terms = Terms { needed, expires_at, on_expiry, forbidden_by, ..Terms::default() };
         if terms != Terms::default() {
             self.terms.insert(id, terms);
         }

@@ -1,8 +1,9 @@
 //! What can happen to a session, and why something cannot.
 
-use super::{Assessed, How};
+use super::{About, Assessed, How};
 use crate::domain::{
-    Answer, Ask, ClearanceId, Errand, Exit, LadderChoice, PromptId, QuestionId, RequestId, Set, Time, Verdict,
+    Answer, Ask, ClearanceId, Errand, Exit, LadderChoice, Preset, PromptId, QuestionId, RequestId, Set, Time,
+    Verdict, Wording,
 };
 use crate::host::Activity;
 use crate::session::errand::{Deed, Looked, Trouble};
@@ -20,9 +21,15 @@ pub enum Input {
     Resume {
         by: String,
     },
+    /// Another agent for a session that has had no process.
+    Agent {
+        about: Box<About>,
+        command: String,
+        by: String,
+    },
     /// It has rested long enough. With what it was asked last, if that is to be repeated.
     Restart {
-        prompt: Option<String>,
+        prompt: Option<Wording>,
     },
     // from the host
     Spawned {
@@ -66,7 +73,9 @@ pub enum Input {
     Watch(Option<Box<Activity>>),
     // from operators
     Prompt {
-        text: String,
+        /// As whoever asks calls it; one of ours without.
+        id: Option<PromptId>,
+        wording: Wording,
         by: String,
     },
     TakeBack {
@@ -119,6 +128,13 @@ pub enum Input {
         choice: LadderChoice,
         by: String,
     },
+    /// What it may do at most.
+    Preset {
+        preset: Preset,
+        /// Whether that may be more than it was.
+        widens: bool,
+        by: String,
+    },
     Stop {
         how: How,
         by: String,
@@ -147,6 +163,10 @@ pub enum Refused {
     Stopping,
     #[error("the agent is still starting")]
     Starting,
+    #[error("the session has no agent yet: its first prompt starts it")]
+    NotStarted,
+    #[error("the session has an agent already")]
+    Started,
     #[error("the session is running: only an ended or parked one can be resumed")]
     Running,
     #[error("it is not open any more")]
@@ -161,6 +181,8 @@ pub enum Refused {
     NothingToSet,
     #[error("the others who approved it chose another option: {0}")]
     OtherOption(String),
+    #[error("the preset `{0}` forbids what `{1}` does not: an approver has to choose it", from.as_str(), to.as_str())]
+    Widens { from: Preset, to: Preset },
     #[error("the prompt is on its way or delivered")]
     NotQueued,
     #[error("the agent does not read what it is sent: {0} messages are under way")]

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::json;
 
 use super::watch::BY;
 use super::{Carries, Effect, How, Input, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Terms, Words};
 use crate::domain::{
-    Answer, Choice, ClearanceId, ClearanceStatus, Delivery, Entry, Json, Kind, Outbound, Prompt, PromptId,
-    PromptState, QuestionId, RequestId, Verdict,
+    Answer, Choice, ClearanceId, ClearanceStatus, Content, Delivery, Entry, Json, Kind, Outbound, Prompt,
+    PromptId, PromptState, QuestionId, RequestId, Verdict, Wording, agent,
 };
 
 /// How many decisions are remembered for what the agent may say about them later.
@@ -18,12 +19,33 @@ pub(super) const CANCELLING: Duration = Duration::from_secs(10);
 /// Why something of such a turn is withdrawn.
 pub(super) const CANCELLED: &str = "the turn was cancelled";
 
+// Content is passed through as it came.
+
+#[derive(Serialize)]
+struct Added<'a> {
+    prompt: PromptId,
+    text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a Content>,
+    by: &'a str,
+}
+
+#[derive(Serialize)]
+struct Amended<'a> {
+    prompt: PromptId,
+    text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a Content>,
+    place: Option<usize>,
+    by: &'a str,
+}
+
 impl State {
     /// Whatever a person does begins the ladder anew.
     pub(super) fn operator(&mut self, input: Input, out: &mut Out<'_, '_>) -> Result<(), Refused> {
         let by = match input {
-            Input::Prompt { text, by } => {
-                self.prompt(text, by.clone(), out)?;
+            Input::Prompt { id, wording, by } => {
+                self.put_as(id, wording, by.clone(), false, out)?;
                 self.watch.unlimited();
                 by
             }
@@ -53,6 +75,7 @@ impl State {
             }
             Input::Snooze { until, by } => return self.snooze(until, &by, out),
             Input::Ladder { choice, by } => return self.choose_ladder(choice, &by, out),
+            Input::Preset { preset, widens, by } => return self.choose_preset(preset, widens, &by, out),
             Input::Stop { how, by } => return self.stop(how, by, out),
             // The others are not of operators.
             _ => return Ok(()),
@@ -61,14 +84,31 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn prompt(&mut self, text: String, by: String, out: &mut Out<'_, '_>) -> Result<(), Refused> {
-        self.put(text, by, false, out)
+    pub(super) fn prompt(
+        &mut self,
+        wording: Wording,
+        by: String,
+        out: &mut Out<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.put(wording, by, false, out)
     }
 
     /// `ours` is not of a person: it begins no clock anew.
     pub(super) fn put(
         &mut self,
-        text: String,
+        wording: Wording,
+        by: String,
+        ours: bool,
+        out: &mut Out<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.put_as(None, wording, by, ours, out)
+    }
+
+    /// Under an id that whoever asks has made; it is new.
+    fn put_as(
+        &mut self,
+        id: Option<PromptId>,
+        wording: Wording,
         by: String,
         ours: bool,
         out: &mut Out<'_, '_>,
@@ -77,26 +117,36 @@ impl State {
         if self.queue.len() >= self.about.max_queued_prompts && by != BY {
             return Err(Refused::QueueFull(self.queue.len()));
         }
-        let id = PromptId::from_seed(out.seed());
-        out.record(Kind::PromptQueued, Json::of(&json!({ "prompt": id, "text": text, "by": by })));
-        let at = out.now();
-        out.ledger(Entry::PromptAdded(Box::new(Prompt {
+        let id = id.unwrap_or_else(|| PromptId::from_seed(out.seed()));
+        let Wording { text, content } = wording;
+        if !ours && self.told.first_prompt.is_none() {
+            self.told.first_prompt = agent::first_line(&text);
+        }
+        out.record(
+            Kind::PromptQueued,
+            Json::of(&Added { prompt: id, text: &text, content: content.as_ref(), by: &by }),
+        );
+        let prompt = Box::new(Prompt {
             id,
             session: self.about.id,
             text: text.clone(),
             state: PromptState::Queued,
             by,
-            at,
+            at: out.now(),
             delivered_at: None,
             place: None,
-        })));
-        let queued = Queued { id, text, ours };
+        });
+        out.ledger(Entry::PromptAdded { prompt, content: content.clone() });
+        let queued = Queued { id, text, content, ours };
         if ours {
             // Before what people ask next, and after what was said before.
             let at = self.queue.iter().take_while(|queued| queued.ours).count();
             self.queue.insert(at, queued);
         } else {
             self.queue.push_back(queued);
+        }
+        if self.stage == Stage::Created {
+            self.begin(out);
         }
         self.flush_prompts(out);
         Ok(())
@@ -116,7 +166,7 @@ impl State {
     }
 
     pub(super) fn send_queued_prompt(&mut self, out: &mut Out<'_, '_>) {
-        let Some(Queued { id, text, ours }) = self.queue.pop_front() else { return };
+        let Some(Queued { id, text, content, ours }) = self.queue.pop_front() else { return };
         let at = out.now();
         if !ours {
             self.watch.heard(at);
@@ -127,7 +177,9 @@ impl State {
         }
         out.ledger(Entry::PromptChanged { id, state: PromptState::Sending, at });
         self.begin_turn("prompt", out);
-        self.send(Outbound::Prompt { text }, Carries::Prompt(id), out);
+        let turn = self.turn.as_ref().map(|turn| turn.id);
+        out.record(Kind::PromptSending, Json::of(&json!({ "prompt": id, "turn": turn })));
+        self.send(Outbound::Prompt(Wording { text, content }), Carries::Prompt(id), out);
     }
 
     pub(super) fn take_back(
@@ -155,11 +207,16 @@ impl State {
     ) -> Result<(), Refused> {
         let at = self.queue.iter().position(|queued| queued.id == prompt && !queued.ours);
         let at = at.ok_or(Refused::NotQueued)?;
-        let data = json!({ "prompt": prompt, "text": text, "place": place, "by": by });
-        out.record(Kind::PromptAmended, Json::of(&data));
+        let content =
+            text.as_ref().and_then(|text| Some(self.queue.get(at)?.content.as_ref()?.reworded(text)));
+        out.record(
+            Kind::PromptAmended,
+            Json::of(&Amended { prompt, text: text.as_deref(), content: content.as_ref(), place, by }),
+        );
         if let (Some(text), Some(queued)) = (text, self.queue.get_mut(at)) {
             queued.text.clone_from(&text);
-            out.ledger(Entry::PromptReworded { id: prompt, text });
+            queued.content.clone_from(&content);
+            out.ledger(Entry::PromptReworded { id: prompt, text, content });
         }
         if let Some(queued) = place.and_then(|_| self.queue.remove(at)) {
             let first = self.queue.iter().take_while(|queued| queued.ours).count();
@@ -213,7 +270,7 @@ impl State {
         self.close_decided(id, request, &terms.approvals, verdict, words, out);
         if let Some(reason) = told {
             // Its protocol has no place for it. With a full queue, it has enough to do.
-            self.put(format!("What you asked for was denied: {reason}"), by, false, out).ok();
+            self.put(format!("What you asked for was denied: {reason}").into(), by, false, out).ok();
         }
         Ok(())
     }
@@ -365,10 +422,10 @@ impl State {
         self.running()?;
         out.record(Kind::Nudge, Json::of(&json!({ "message": message, "by": by })));
         match (self.about.strict, &self.turn) {
-            (true, None) => self.put(message, by.to_owned(), true, out),
+            (true, None) => self.put(message.into(), by.to_owned(), true, out),
             (true, Some(_)) if !self.steers => {
                 self.cancel_turn("a nudge".to_owned(), out);
-                self.put(message, by.to_owned(), true, out)
+                self.put(message.into(), by.to_owned(), true, out)
             }
             _ => {
                 self.send(Outbound::Nudge { message }, Carries::Nudge, out);
@@ -385,7 +442,7 @@ impl State {
         if !no_turn && self.turn.is_some() {
             self.cancel_turn("a nudge".to_owned(), out);
         }
-        self.put(message, BY.to_owned(), true, out).ok(); // it runs, and nothing else refuses what is ours
+        self.put(message.into(), BY.to_owned(), true, out).ok(); // it runs, and nothing else refuses what is ours
     }
 
     /// Ends the turn; what is open stays open, only the agent's exit withdraws it. Where the agent says itself that its turn
@@ -424,7 +481,7 @@ impl State {
             _ => {}
         }
         out.record(Kind::SessionStopping, Json::of(&json!({ "how": how, "by": by })));
-        if matches!(self.stage, Stage::Resting { .. } | Stage::Parked { .. }) {
+        if matches!(self.stage, Stage::Created | Stage::Resting { .. } | Stage::Parked { .. }) {
             let how = if how == How::Kill { "killed" } else { "stopped" };
             self.end(format!("{how} by {by}"), out); // there is no process
             return Ok(());
@@ -475,7 +532,7 @@ impl State {
     }
 }
 
-fn about(what: &str, id: &impl std::fmt::Display, cause: Option<&str>) -> Json {
+pub(super) fn about(what: &str, id: &impl std::fmt::Display, cause: Option<&str>) -> Json {
     let id = id.to_string();
     Json::of(&match cause {
         None => json!({ what: id }),

@@ -3,11 +3,12 @@
 use serde::Serialize;
 use serde_json::json;
 
+use super::operator::about;
 use super::watch::BY;
-use super::{Carries, Effect, Gone, How, Out, Refused, Stage, State};
+use super::{About, Carries, Effect, Gone, How, Out, Queued, Refused, Stage, State};
 use crate::domain::{
-    ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json, Kind, Outbound, QuestionId,
-    QuestionStatus, RequestId, Time, span,
+    ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json, Kind, Outbound, Preset,
+    PromptState, QuestionId, QuestionStatus, RequestId, Time, Wording, span,
 };
 use crate::session::restart::{self, Ended, Next};
 
@@ -21,21 +22,58 @@ impl State {
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
         let about = &self.about;
-        let data = json!({
+        let mut data = json!({
             "name": about.name, "agent": about.agent, "protocol": about.protocol,
             "workspace": about.workspace, "command": command, "by": by,
         });
+        if self.deferred {
+            data["deferred"] = true.into();
+        }
+        if about.preset != Preset::Full {
+            data["preset"] = about.preset.as_str().into();
+        }
         out.record(Kind::SessionCreated, Json::of(&data));
+        if self.deferred && prompt.is_none() {
+            return Ok(());
+        }
         self.stage = Stage::Starting;
         if let Some(text) = prompt {
-            self.prompt(text, by, out)?;
+            self.prompt(text.into(), by, out)?;
         }
         out.effects.push(Effect::Spawn);
         Ok(())
     }
 
-    /// The next generation: new numbers, new turn, what waits in the queue stays there.
+    /// The first process of a session that was deferred.
+    pub(super) fn begin(&mut self, out: &mut Out<'_, '_>) {
+        self.stage = Stage::Starting;
+        out.effects.push(Effect::Spawn);
+    }
+
+    /// Another agent, as long as there has been none.
+    pub(super) fn choose_agent(
+        &mut self,
+        about: About,
+        command: &str,
+        by: &str,
+        out: &mut Out<'_, '_>,
+    ) -> Result<(), Refused> {
+        if self.stage != Stage::Created {
+            return Err(Refused::Started);
+        }
+        let data = json!({ "agent": about.agent, "protocol": about.protocol, "command": command, "by": by });
+        out.record(Kind::SessionAgent, Json::of(&data));
+        self.about = About { id: self.about.id, preset: self.about.preset, ..about };
+        Ok(())
+    }
+
+    /// The next generation: new numbers, new turn, what waits in the queue stays there. The first, if there was none yet.
     pub(super) fn resume(&mut self, by: &str, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+        if self.stage == Stage::Created {
+            out.record(Kind::SessionResumed, Json::of(&json!({ "generation": self.generation, "by": by })));
+            self.begin(out);
+            return Ok(());
+        }
         if !self.is_ended() {
             return Err(Refused::Running);
         }
@@ -58,14 +96,15 @@ impl State {
         self.stage = Stage::Starting;
     }
 
-    /// The same, by ourselves, after a rest. Its first prompt is what it was asked last, if that is to be repeated.
-    pub(super) fn restart(&mut self, prompt: Option<String>, out: &mut Out<'_, '_>) {
-        if !matches!(self.stage, Stage::Resting { .. }) {
+    /// The same, by ourselves, after a rest, or if the first process was never seen: it may be about to come yet, in its own
+    /// generation. Its first prompt is what it was asked last, if that is to be repeated.
+    pub(super) fn restart(&mut self, prompt: Option<Wording>, out: &mut Out<'_, '_>) {
+        if !matches!(self.stage, Stage::Resting { .. }) && !self.is_waking() {
             return;
         }
         self.next_generation();
         // A queue that is full is told of by what is in it.
-        prompt.map(|text| self.put(text, BY.to_owned(), true, out)).transpose().ok();
+        prompt.map(|wording| self.put(wording, BY.to_owned(), true, out)).transpose().ok();
         out.effects.push(Effect::Spawn);
     }
 
@@ -100,7 +139,7 @@ impl State {
             return;
         }
         self.stage = Stage::Running;
-        (self.steers, self.ready_by) = (steers, None);
+        (self.steers, self.ready_by, self.deferred) = (steers, None, false);
         out.record(Kind::AgentReady, Json::of(&Ready { generation: self.generation, agent: info }));
         self.watch.anew(out.now());
         self.flush_prompts(out);
@@ -224,8 +263,21 @@ impl State {
 
     pub(super) fn end(&mut self, reason: String, out: &mut Out<'_, '_>) {
         self.let_go(out);
+        if std::mem::take(&mut self.deferred) {
+            self.fail_queue(&reason, out);
+        }
         out.record(Kind::SessionEnded, Json::of(&json!({ "reason": reason })));
         self.stage = Stage::Ended { reason, at: out.now() };
+    }
+
+    /// What was to start it has not.
+    fn fail_queue(&mut self, cause: &str, out: &mut Out<'_, '_>) {
+        let at = out.now();
+        for Queued { id, .. } in std::mem::take(&mut self.queue) {
+            out.record(Kind::PromptUndelivered, about("prompt", &id, Some(cause)));
+            let state = PromptState::Failed(cause.to_owned());
+            out.ledger(Entry::PromptChanged { id, state, at });
+        }
     }
 
     fn withdraw_open(&mut self, out: &mut Out<'_, '_>) {

@@ -7,7 +7,11 @@ use proptest::prelude::*;
 use super::*;
 
 mod decisions;
+mod deferred;
 mod errands;
+mod presets;
+mod prompts;
+mod set;
 mod stalls;
 use crate::domain::{
     Answer, Ask, Fault, FaultCode, LadderChoice, Line, Outcome, Phase, Progress, PromptState, Rejection, Said,
@@ -37,6 +41,7 @@ impl World {
             prompts_on_heartbeat: false,
             strict: false,
             max_queued_prompts: 5,
+            preset: Preset::Full,
         };
         change(&mut about);
         Self { state: State::new(about), time: 0, seeds: 0, vigil: Vigil::off() }
@@ -161,6 +166,7 @@ fn turn_end() -> Said {
         stop_reason: "end_turn".to_owned(),
         tokens: crate::domain::Tokens::default(),
         params: Json::trusted("{}"),
+        failed: false,
         message: Json::trusted(r#"{"method":"turn/end"}"#),
     }
 }
@@ -177,7 +183,7 @@ fn rejected(request: Option<&str>) -> Said {
 }
 
 fn prompt(text: &str) -> Input {
-    Input::Prompt { text: text.to_owned(), by: "ana".into() }
+    Input::Prompt { id: None, wording: text.into(), by: "ana".into() }
 }
 
 fn decide(clearance: ClearanceId, verdict: Verdict) -> Input {
@@ -206,8 +212,8 @@ fn a_session_starts_works_waits_and_ends() {
     assert_eq!(world.state.phase(), Phase::Starting);
     let effects = world.go(Input::Spawned { pid: 42 });
     let kinds: Vec<_> = effects.iter().filter_map(kind).collect();
-    assert_eq!(kinds, ["agent.spawned", "agent.ready", "turn.started"]);
-    assert_eq!(sent(&effects), [(1, Outbound::Prompt { text: "go".into() })]);
+    assert_eq!(kinds, ["agent.spawned", "agent.ready", "turn.started", "prompt.sending"]);
+    assert_eq!(sent(&effects), [(1, Outbound::Prompt("go".into()))]);
     assert_eq!(world.kinds(Input::Delivered { n: 1 }), ["prompt.delivered"]);
     assert_eq!(world.state.phase(), Phase::Working);
     let clr = world.ask("1");
@@ -337,7 +343,7 @@ fn prompts_that_wait_are_reworded_and_put_in_another_order() {
     world.go(amend(a, Some("A"), Some(99)));
     for (n, text) in [(1, "c"), (2, "b"), (3, "A")] {
         let text = text.to_owned();
-        assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(n, Outbound::Prompt { text })]);
+        assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(n, Outbound::Prompt(text.into()))]);
     }
     assert_eq!(world.try_go(amend(a, None, Some(0))), Err(Refused::NotQueued));
 }
@@ -352,8 +358,8 @@ fn with_delivery_on_heartbeats_one_prompt_leaves_with_each() {
     world.go(prompt("c"));
     world.go(Input::TakeBack { prompt: taken, by: "ana".into() });
     assert_eq!(world.state.record().queue, 2);
-    assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(1, Outbound::Prompt { text: "a".into() })]);
-    assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(2, Outbound::Prompt { text: "c".into() })]);
+    assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(1, Outbound::Prompt("a".into()))]);
+    assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(2, Outbound::Prompt("c".into()))]);
     assert_eq!(sent(&world.say(heartbeat(Progress::Open))), []);
     let too_late = Input::TakeBack { prompt: taken, by: "ana".into() };
     assert_eq!(world.try_go(too_late), Err(Refused::NotQueued));
@@ -385,7 +391,7 @@ fn a_resumed_session_counts_from_one_again_and_sends_what_waited() {
     assert_eq!(world.state.generation(), 2);
     world.go(Input::Spawned { pid: 43 });
     let effects = world.say(heartbeat(Progress::Open));
-    assert_eq!(sent(&effects), [(1, Outbound::Prompt { text: "kept".into() })]);
+    assert_eq!(sent(&effects), [(1, Outbound::Prompt("kept".into()))]);
     assert_eq!(world.try_go(Input::Resume { by: "ana".into() }), Err(Refused::Running));
 }
 
@@ -459,13 +465,15 @@ enum Act {
     DeliverAgain(usize),
     Exit,
     Resume,
+    Agent,
+    Preset(usize, bool),
     Spawn(bool),
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         8 => (0u8..9, 0u8..6).prop_map(|(what, request)| Act::Say(what, request)),
-        4 => (0u8..5, 0u8..6).prop_map(|(how, request)| Act::Ask(how, request)),
+        4 => (0u8..8, 0u8..6).prop_map(|(how, request)| Act::Ask(how, request)),
         2 => Just(Act::Expire),
         3 => Just(Act::Prompt),
         1 => any::<usize>().prop_map(Act::TakeBack),
@@ -478,6 +486,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => any::<usize>().prop_map(Act::DeliverAgain),
         1 => Just(Act::Exit),
         1 => Just(Act::Resume),
+        1 => Just(Act::Agent),
+        2 => (0usize..4, any::<bool>()).prop_map(|(preset, widens)| Act::Preset(preset, widens)),
         2 => any::<bool>().prop_map(Act::Spawn),
     ];
     proptest::collection::vec(act, 0..120)
@@ -494,6 +504,8 @@ struct Seen {
     numbers: BTreeSet<(u32, u64)>,
     generation: u32,
     prompts: BTreeMap<PromptId, PromptState>,
+    /// Its first prompt starts it, and has not yet.
+    deferred: bool,
 }
 
 impl Seen {
@@ -503,6 +515,7 @@ impl Seen {
         }
         for effect in effects {
             match effect {
+                Effect::Record(fact) if fact.kind == Kind::AgentReady => self.deferred = false,
                 Effect::Ledger(Entry::ClearanceOpened(clearance)) => {
                     assert!(self.opened.insert(clearance.id), "opened twice");
                 }
@@ -517,13 +530,14 @@ impl Seen {
                 Effect::Ledger(Entry::QuestionAnswered { id, .. } | Entry::QuestionClosed { id, .. }) => {
                     *self.answered.entry(*id).or_default() += 1;
                 }
-                Effect::Ledger(Entry::PromptAdded(prompt)) => {
+                Effect::Ledger(Entry::PromptAdded { prompt, .. }) => {
                     self.prompts.insert(prompt.id, PromptState::Queued);
                 }
                 Effect::Ledger(Entry::PromptChanged { id, state, .. }) => {
                     let before = self.prompts.insert(*id, state.clone()).unwrap();
                     let fine = match state {
                         PromptState::Sending | PromptState::Withdrawn => before == PromptState::Queued,
+                        PromptState::Failed(_) if before == PromptState::Queued => self.deferred,
                         PromptState::Delivered | PromptState::Failed(_) => before == PromptState::Sending,
                         PromptState::Queued => false,
                     };
@@ -571,6 +585,9 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
                 1 => decisions::ruled(Outcome::Deny),
                 2 => decisions::ruled(Outcome::Ask),
                 3 => decisions::limited(5, Verdict::Approve),
+                4 => presets::forbidden(state, &[Preset::ReadOnly, Preset::Sandbox]),
+                5 => presets::forbidden(state, &[Preset::Safe, Preset::Sandbox]),
+                6 => presets::forbidden(state, &[Preset::ReadOnly, Preset::Safe, Preset::Sandbox]),
                 _ => Assessed { needed: 2, ..decisions::limited(5, Verdict::Deny) },
             };
             Input::Asked(Box::new(ask(&request.to_string())), Box::new(assessed))
@@ -602,6 +619,8 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
             gone()
         }
         Act::Resume => Input::Resume { by: by() },
+        Act::Agent => deferred::agent("other"),
+        Act::Preset(at, widens) => Input::Preset { preset: Preset::ALL[*at], widens: *widens, by: by() },
         Act::Spawn(fine) => {
             if state.phase() != Phase::Starting {
                 return None;
@@ -615,10 +634,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_sequence_of_commands_and_events_breaks_an_invariant(acts in acts(), on_heartbeat in any::<bool>()) {
+    fn no_sequence_of_commands_and_events_breaks_an_invariant(
+        acts in acts(), on_heartbeat in any::<bool>(), deferred in any::<bool>(),
+    ) {
         let mut world = World::with(|about| about.prompts_on_heartbeat = on_heartbeat);
-        world.launch();
-        let mut seen = Seen::default();
+        if deferred {
+            world.defer();
+        } else {
+            world.launch();
+        }
+        let mut seen = Seen { deferred, ..Seen::default() };
         for act in &acts {
             let Some(input) = input(&world, act, &seen) else { continue };
             let before = world.state.clone();
@@ -635,6 +660,19 @@ proptest! {
             if state.is_ended() {
                 prop_assert!(state.clearances.is_empty() && state.questions.is_empty());
                 prop_assert!(state.in_flight.is_empty() && state.turn.is_none() && state.pid().is_none());
+            }
+            // Nothing waits for people that they could not allow.
+            if state.steerable().is_ok() {
+                let forbidden = |terms: &Terms| terms.forbidden_by.contains(&state.about.preset);
+                prop_assert!(!state.terms.values().any(forbidden));
+            }
+            // Whoever waits for a first prompt has nothing else, and what was to start it does not wait for another life.
+            if state.is_deferred() {
+                prop_assert!(state.queue.is_empty() && state.in_flight.is_empty() && state.pid().is_none());
+            }
+            if state.is_ended() && seen.deferred {
+                prop_assert!(state.queue.is_empty());
+                seen.deferred = false;
             }
             // A snapshot is the state.
             let copy: State = serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap();

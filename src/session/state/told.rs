@@ -11,6 +11,11 @@ impl State {
         self.dirty = true;
     }
 
+    pub(super) fn title(&mut self, title: Option<String>) {
+        self.dirty |= title != self.told.title;
+        self.told.title = title;
+    }
+
     /// A heartbeat that says nothing about them changes nothing.
     pub(super) fn steps(&mut self, steps: Vec<Step>) {
         if !steps.is_empty() && steps != self.told.steps {
@@ -29,13 +34,15 @@ impl State {
         if !self.about.strict {
             return Err(Refused::NothingToSet);
         }
+        self.sets += 1;
+        let number = self.sets;
         let data = match &set {
-            Set::Mode(value) => json!({ "mode": value, "by": by }),
-            Set::Model(value) => json!({ "model": value, "by": by }),
-            Set::Option { id, value } => json!({ "option": id, "value": value, "by": by }),
+            Set::Mode(value) => json!({ "mode": value, "by": by, "set": number }),
+            Set::Model(value) => json!({ "model": value, "by": by, "set": number }),
+            Set::Option { id, value } => json!({ "option": id, "value": value, "by": by, "set": number }),
         };
         out.record(Kind::AgentSet, Json::of(&data));
-        self.send(Outbound::Set(set), Carries::Other, out);
+        self.send(Outbound::Set { set, number }, Carries::Other, out);
         Ok(())
     }
 

@@ -20,7 +20,7 @@ impl State {
     /// Why it is in this phase, as a sentence for people.
     pub fn why(&self) -> String {
         match &self.stage {
-            Stage::Created => "not started yet".to_owned(),
+            Stage::Created => "not started yet: its first prompt starts it".to_owned(),
             Stage::Starting if self.pid.is_some() => "the agent is getting ready".to_owned(),
             Stage::Starting => "the agent's process is starting".to_owned(),
             Stage::Resting { reason, attempt, .. } => {
@@ -82,8 +82,10 @@ impl State {
             exit: self.exit.clone(),
             end_reason,
             unenforced: self.unenforced.clone(),
+            preset: self.about.preset,
             watched: self.watched_over(),
             told: self.told.clone(),
+            updated_at: None,
         }
     }
 }

@@ -243,7 +243,7 @@ impl State {
                 let (reason, asked) = (standing.sentence(out.now()), self.unfinished);
                 if self.interrupt(reason, BY, out).is_ok() {
                     self.unfinished = asked; // the turn is over, and its task is not
-                    self.put(vigil.reprompt_text.clone(), BY.to_owned(), true, out).ok(); // as above
+                    self.put(vigil.reprompt_text.as_str().into(), BY.to_owned(), true, out).ok(); // as above
                 }
             }
             Rung::Restart => {
@@ -258,7 +258,7 @@ impl State {
     /// In a turn it is nudged, otherwise prompted.
     fn tell_to_go_on(&mut self, text: &str, out: &mut Out<'_, '_>) {
         if self.turn.is_none() {
-            self.put(text.to_owned(), BY.to_owned(), true, out).ok(); // with a full queue it has enough to do
+            self.put(text.into(), BY.to_owned(), true, out).ok(); // with a full queue it has enough to do
         } else {
             self.nudge(text.to_owned(), BY, out).ok(); // one that reads nothing is found out
         }

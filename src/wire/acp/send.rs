@@ -6,10 +6,10 @@ use agent_client_protocol_schema::v1::{
     AuthenticateRequest, CancelNotification, ClientCapabilities, CloseSessionRequest, ContentBlock,
     CreateTerminalResponse, ElicitationCapabilities, ElicitationFormCapabilities, ElicitationUrlCapabilities,
     FileSystemCapabilities, Implementation, InitializeRequest, KillTerminalResponse, ListSessionsRequest,
-    LoadSessionRequest, NewSessionRequest, PromptRequest, ReadTextFileResponse, ReleaseTerminalResponse,
-    RequestPermissionOutcome, RequestPermissionResponse, ResumeSessionRequest, SelectedPermissionOutcome,
-    SetSessionConfigOptionRequest, SetSessionModeRequest, TerminalExitStatus, TerminalOutputResponse,
-    WaitForTerminalExitResponse, WriteTextFileResponse,
+    PromptRequest, ReadTextFileResponse, ReleaseTerminalResponse, RequestPermissionOutcome,
+    RequestPermissionResponse, SelectedPermissionOutcome, SetSessionConfigOptionRequest,
+    SetSessionModeRequest, TerminalExitStatus, TerminalOutputResponse, WaitForTerminalExitResponse,
+    WriteTextFileResponse,
 };
 use serde::Serialize;
 
@@ -47,18 +47,33 @@ pub fn authenticate(id: &RequestId, auth_method: &str) -> String {
     request(id, method::AUTHENTICATE, &AuthenticateRequest::new(auth_method.to_owned()))
 }
 
-pub fn session_new(id: &RequestId, cwd: &str) -> String {
-    request(id, method::SESSION_NEW, &NewSessionRequest::new(cwd))
+/// Where a session works, and with which MCP servers: as whoever started it has listed them.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Begin<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<&'a str>,
+    cwd: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mcp_servers: Option<&'a Json>,
+}
+
+pub fn session_new(id: &RequestId, cwd: &str, servers: Option<&Json>) -> String {
+    let none = Json::trusted("[]");
+    let mcp_servers = Some(servers.unwrap_or(&none));
+    request(id, method::SESSION_NEW, &Begin { session_id: None, cwd, mcp_servers })
 }
 
 /// The agent tells all that was said before, as updates, before it answers.
-pub fn session_load(id: &RequestId, session: &str, cwd: &str) -> String {
-    request(id, method::SESSION_LOAD, &LoadSessionRequest::new(session.to_owned(), cwd))
+pub fn session_load(id: &RequestId, session: &str, cwd: &str, servers: Option<&Json>) -> String {
+    let none = Json::trusted("[]");
+    let mcp_servers = Some(servers.unwrap_or(&none));
+    request(id, method::SESSION_LOAD, &Begin { session_id: Some(session), cwd, mcp_servers })
 }
 
 /// Like `session_load`, but nothing is told again.
-pub fn session_resume(id: &RequestId, session: &str, cwd: &str) -> String {
-    request(id, method::SESSION_RESUME, &ResumeSessionRequest::new(session.to_owned(), cwd))
+pub fn session_resume(id: &RequestId, session: &str, cwd: &str, servers: Option<&Json>) -> String {
+    request(id, method::SESSION_RESUME, &Begin { session_id: Some(session), cwd, mcp_servers: servers })
 }
 
 pub fn session_list(id: &RequestId, cwd: Option<&str>, cursor: Option<&str>) -> String {
@@ -71,11 +86,18 @@ pub fn session_close(id: &RequestId, session: &str) -> String {
 }
 
 pub fn prompt(id: &RequestId, session: &str, text: &str) -> String {
-    prompt_with(id, session, vec![text.into()])
+    request(id, method::SESSION_PROMPT, &PromptRequest::new(session.to_owned(), vec![text.into()]))
 }
 
-pub fn prompt_with(id: &RequestId, session: &str, blocks: Vec<ContentBlock>) -> String {
-    request(id, method::SESSION_PROMPT, &PromptRequest::new(session.to_owned(), blocks))
+/// With blocks that somebody else has made: as they came.
+pub fn prompt_with(id: &RequestId, session: &str, blocks: &Json) -> String {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        session_id: &'a str,
+        prompt: &'a Json,
+    }
+    request(id, method::SESSION_PROMPT, &Params { session_id: session, prompt: blocks })
 }
 
 /// Words for a turn that runs, by an extension. An agent that has none running says so instead of beginning one.

@@ -1,6 +1,7 @@
 //! `session/update`: what an agent tells while it works. All of it goes into the log as it came.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -27,6 +28,8 @@ pub enum Detail<'a> {
     Usage(Usage<'a>),
     /// The mode that the agent is in now.
     Mode(Cow<'a, str>),
+    /// What it calls the session; nothing any more, if there is none.
+    Title(Option<Cow<'a, str>>),
     /// Its config options, all of them, raw.
     Config(&'a RawValue),
     Nothing,
@@ -78,6 +81,7 @@ impl<'a> Update<'a> {
             Some("plan_update") => Some(Detail::Plan(steps(inside(update, ["plan"])[0]))),
             Some("usage_update") => Some(Detail::Usage(Usage::read(update))),
             Some("current_mode_update") => string(inside(update, ["currentModeId"])[0]).map(Detail::Mode),
+            Some("session_info_update") => titled(update),
             Some("config_option_update") => inside(update, ["configOptions"])[0].map(Detail::Config),
             _ => None,
         };
@@ -90,6 +94,14 @@ impl<'a> Update<'a> {
         let [content] = inside(update, ["content"]);
         string(inside(content, ["text"])[0])
     }
+}
+
+/// What is `null` is taken away, what is not there stays as it is.
+fn titled(update: Option<&RawValue>) -> Option<Detail<'_>> {
+    let fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(update?.get()).ok()?;
+    let title = *fields.get("title")?;
+    let words = unquote(title.get());
+    (words.is_some() || title.get() == "null").then_some(Detail::Title(words))
 }
 
 fn steps(plan: Option<&RawValue>) -> Vec<Step> {

@@ -15,6 +15,13 @@ fn errand(request: &str, job: Job, asks: bool) -> Input {
     Input::Errand(Box::new(errand), Box::new(looked))
 }
 
+/// A file to be written, about which this was found out.
+pub(super) fn to_write(request: &str, assessed: Assessed) -> Input {
+    let Input::Errand(errand, _) = errand(request, write("x"), true) else { unreachable!() };
+    let looked = Looked::Ask(write("x"), Box::new(ask(request)), Box::new(assessed));
+    Input::Errand(errand, Box::new(looked))
+}
+
 fn write(content: &str) -> Job {
     Job::Write { path: "a".to_owned(), at: "a".to_owned(), content: content.to_owned(), before: None }
 }

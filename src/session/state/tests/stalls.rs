@@ -553,10 +553,11 @@ fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
             stop_reason: "end_turn".into(),
             tokens: crate::domain::Tokens::default(),
             params: Json::trusted("{}"),
+            failed: false,
             message: Json::trusted("{}"),
         }),
         Act::Prompt => {
-            if sim.try_go(Input::Prompt { text: "more".into(), by: by() }).is_err() {
+            if sim.try_go(Input::Prompt { id: None, wording: "more".into(), by: by() }).is_err() {
                 return;
             }
         }

@@ -67,6 +67,8 @@ fn updates() -> Vec<Value> {
         json!({ "sessionUpdate": "current_mode_update", "currentModeId": "https://x/modes#plan" }),
         json!({ "sessionUpdate": "config_option_update", "configOptions": [] }),
         json!({ "sessionUpdate": "session_info_update", "title": "t" }),
+        json!({ "sessionUpdate": "session_info_update", "title": null }),
+        json!({ "sessionUpdate": "session_info_update", "updatedAt": "2026-01-01T00:00:00Z" }),
         json!({ "sessionUpdate": "usage_update", "used": 110, "size": 200_000,
                 "cost": { "amount": 0.0018, "currency": "USD" } }),
         json!({ "sessionUpdate": "notice", "severity": "warning", "title": "t" }),
@@ -98,6 +100,7 @@ fn summary(update: &Update<'_>) -> String {
         }
         Detail::Usage(usage) => format!("{usage:?}"),
         Detail::Mode(mode) => format!("mode {mode}"),
+        Detail::Title(title) => format!("title {title:?}"),
         Detail::Config(options) => format!("config {options}"),
         Detail::Nothing => "-".to_owned(),
     }
@@ -133,6 +136,8 @@ fn every_update_is_kept_and_understood_where_we_act_on_it() {
         r#"plan ["c completed", "c pending"]"#,
         "mode https://x/modes#plan",
         "config []",
+        r#"title Some("t")"#,
+        "title None",
         r#"Usage { used: Some(110), size: Some(200000), cost: Some(Cost { amount: 0.0018, currency: Some("USD") }) }"#,
     ];
     assert_eq!(acted, expected);

@@ -48,16 +48,30 @@ fn requests_are_what_the_schema_says() {
         r#"{"jsonrpc":"2.0","id":7,"method":"authenticate","params":{"methodId":"api-key"}}"#,
     );
     check::<NewSessionRequest>(
-        &send::session_new(&id(), "/w"),
+        &send::session_new(&id(), "/w", None),
         r#"{"jsonrpc":"2.0","id":7,"method":"session/new","params":{"cwd":"/w","mcpServers":[]}}"#,
     );
     check::<LoadSessionRequest>(
-        &send::session_load(&id(), "s", "/w"),
-        r#"{"jsonrpc":"2.0","id":7,"method":"session/load","params":{"mcpServers":[],"cwd":"/w","sessionId":"s"}}"#,
+        &send::session_load(&id(), "s", "/w", None),
+        r#"{"jsonrpc":"2.0","id":7,"method":"session/load","params":{"sessionId":"s","cwd":"/w","mcpServers":[]}}"#,
     );
     check::<ResumeSessionRequest>(
-        &send::session_resume(&id(), "s", "/w"),
+        &send::session_resume(&id(), "s", "/w", None),
         r#"{"jsonrpc":"2.0","id":7,"method":"session/resume","params":{"sessionId":"s","cwd":"/w"}}"#,
+    );
+    let raw = r#"[{"name":"files","command":"/bin/files","args":["-v"],"env":[],"new": 1.0},{"type":"http","name":"web","url":"http://h","headers":[]}]"#;
+    let servers = Json::trusted(raw);
+    check::<NewSessionRequest>(
+        &send::session_new(&id(), "/w", Some(&servers)),
+        &format!(
+            r#"{{"jsonrpc":"2.0","id":7,"method":"session/new","params":{{"cwd":"/w","mcpServers":{raw}}}}}"#
+        ),
+    );
+    check::<ResumeSessionRequest>(
+        &send::session_resume(&id(), "s", "/w", Some(&servers)),
+        &format!(
+            r#"{{"jsonrpc":"2.0","id":7,"method":"session/resume","params":{{"sessionId":"s","cwd":"/w","mcpServers":{raw}}}}}"#
+        ),
     );
     check::<ListSessionsRequest>(
         &send::session_list(&id(), Some("/w"), None),
@@ -70,6 +84,13 @@ fn requests_are_what_the_schema_says() {
     check::<PromptRequest>(
         &send::prompt(&id(), "s", "a\n\"b\""),
         r#"{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"a\n\"b\""}]}}"#,
+    );
+    let blocks = r#"[{"type":"text","text":"a", "_meta":{"n":1.0}},{"type":"image","data":"AA==","mimeType":"image/png"}]"#;
+    check::<PromptRequest>(
+        &send::prompt_with(&id(), "s", &Json::trusted(blocks)),
+        &format!(
+            r#"{{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{{"sessionId":"s","prompt":{blocks}}}}}"#
+        ),
     );
     check::<CancelNotification>(
         &send::cancel("s"),

@@ -46,6 +46,7 @@ fn limits_end_whatever_is_said_of_them() {
         stop_reason: "end_turn".into(),
         tokens: crate::domain::Tokens::default(),
         params: Json::trusted("{}"),
+        failed: false,
         message: Json::trusted("{}"),
     });
     sim.go(Input::Ladder { choice: LadderChoice::Off, by: "ana".into() });

@@ -1,0 +1,48 @@
+//! What others want of a session, one after the other.
+
+use tokio::sync::oneshot;
+
+use super::{Actor, Plan};
+use crate::session::handle::{CommandError, Done, Message, Stopped};
+use crate::session::state::{How, Input};
+use crate::store::StoreError;
+
+impl Actor {
+    pub(super) async fn serve(&mut self, message: Message) {
+        match message {
+            Message::Command { input, reply } => {
+                let result = self.command(input).await;
+                reply.send(result).ok(); // the caller may have gone
+            }
+            Message::Stop { how, by, reply } => self.stop(how, by, reply).await,
+            Message::Drain { reply, .. } if self.state.is_deferred() => {
+                self.leave.cancel();
+                self.stoppers.push(reply);
+            }
+            Message::Drain { by, reply } => self.stop(How::Stop, by, reply).await,
+            Message::Agent { input, plan, reply } => {
+                let result = self.another_agent(input, *plan).await;
+                reply.send(result).ok(); // the caller may have gone
+            }
+        }
+    }
+
+    async fn stop(&mut self, how: How, by: String, reply: oneshot::Sender<Result<Stopped, CommandError>>) {
+        match self.command(Input::Stop { how, by: by.clone() }).await {
+            Ok(_) => self.stoppers.push(reply),
+            Err(CommandError::Store(StoreError::Unavailable(_))) => self.stop_unrecorded(how, by, reply),
+            Err(error) => drop(reply.send(Err(error))),
+        }
+    }
+
+    /// As long as there has been none, there may be another. What is kept of how it is started changes with it.
+    async fn another_agent(&mut self, input: Input, plan: Plan) -> Result<Done, CommandError> {
+        let launch = self.launch.replace(plan.launch.clone());
+        let before = std::mem::replace(&mut self.plan, plan);
+        let result = self.command(input).await;
+        if result.is_err() {
+            (self.plan, self.launch) = (before, launch);
+        }
+        result
+    }
+}

@@ -1,0 +1,154 @@
+//! Prompts on their way: what is told of them, and what they are made of.
+
+use super::*;
+use crate::domain::{Content, Wording};
+
+const BLOCKS: &str =
+    r#"[{"type":"text","text":"look"},{"type":"image","data":"AA==","mimeType":"image/png"}]"#;
+
+fn content(raw: &str) -> Content {
+    Content::read(&Json::trusted(raw)).unwrap()
+}
+
+fn with_content() -> Input {
+    Input::Prompt {
+        id: None,
+        wording: Wording { text: "look".into(), content: Some(content(BLOCKS)) },
+        by: "ana".into(),
+    }
+}
+
+pub(super) fn data(effects: &[Effect], kind: Kind) -> serde_json::Value {
+    let found = effects.iter().find_map(|effect| match effect {
+        Effect::Record(fact) if fact.kind == kind => Some(fact.data.as_str()),
+        _ => None,
+    });
+    serde_json::from_str(found.unwrap()).unwrap()
+}
+
+pub(super) fn strict() -> World {
+    let mut world = World::with(|about| about.strict = true);
+    world.launch();
+    world.say(Said::Ready {
+        steers: false,
+        lists: false,
+        resumed: false,
+        takes: crate::domain::Takes::default(),
+        info: Json::trusted("{}"),
+    });
+    world
+}
+
+#[test]
+fn a_prompt_leaves_the_queue_in_a_turn_that_has_begun_and_before_it_is_sent() {
+    let mut world = strict();
+    let effects = world.go(prompt("one"));
+    let kinds: Vec<_> = effects.iter().filter_map(kind).collect();
+    assert_eq!(kinds, ["prompt.queued", "turn.started", "prompt.sending"]);
+    assert!(matches!(effects.last(), Some(Effect::Send { .. })), "{effects:?}");
+    let (sending, began) = (data(&effects, Kind::PromptSending), data(&effects, Kind::TurnStarted));
+    assert_eq!(sending["prompt"], data(&effects, Kind::PromptQueued)["prompt"]);
+    assert_eq!(sending["turn"], began["turn"]);
+    // One that waits leaves when the turn before it has ended.
+    assert_eq!(world.kinds(prompt("two")), ["prompt.queued"]);
+    let effects = world.say(turn_end());
+    let kinds: Vec<_> = effects.iter().filter_map(kind).collect();
+    assert_eq!(kinds, ["turn.ended", "turn.started", "prompt.sending"]);
+}
+
+#[test]
+fn a_prompt_in_the_middle_of_a_turn_says_which() {
+    let mut world = World::running();
+    let began = data(&world.go(prompt("one")), Kind::TurnStarted);
+    let effects = world.go(prompt("two"));
+    assert_eq!(effects.iter().filter_map(kind).collect::<Vec<_>>(), ["prompt.queued", "prompt.sending"]);
+    assert_eq!(data(&effects, Kind::PromptSending)["turn"], began["turn"]);
+}
+
+#[test]
+fn what_a_prompt_is_made_of_is_recorded_kept_and_told_as_it_came() {
+    let mut world = strict();
+    world.go(prompt("one"));
+    let effects = world.go(with_content());
+    let Effect::Record(fact) = &effects[0] else { panic!("{effects:?}") };
+    assert!(fact.data.as_str().contains(BLOCKS), "{:?}", fact.data);
+    let kept = effects.iter().any(|effect| {
+        matches!(effect, Effect::Ledger(Entry::PromptAdded { content: Some(kept), .. }) if *kept == content(BLOCKS))
+    });
+    assert!(kept, "{effects:?}");
+    // It waits in a snapshot as well as here.
+    world.state = serde_json::from_str(&serde_json::to_string(&world.state).unwrap()).unwrap();
+    let told = sent(&world.say(turn_end()));
+    let wording = Wording { text: "look".into(), content: Some(content(BLOCKS)) };
+    assert_eq!(told, [(3, Outbound::Prompt(wording))]);
+    assert!(
+        !data(&world.go(prompt("plain")), Kind::PromptQueued).as_object().unwrap().contains_key("content")
+    );
+}
+
+#[test]
+fn a_prompt_with_other_words_keeps_its_other_blocks() {
+    let mut world = strict();
+    world.go(prompt("one"));
+    world.go(with_content());
+    let prompt = world.state.queue[0].id;
+    let amend = Input::Amend { prompt, text: Some("see".into()), place: None, by: "ana".into() };
+    let effects = world.go(amend);
+    let expected = content(BLOCKS).reworded("see");
+    assert_eq!(data(&effects, Kind::PromptAmended)["content"][1]["type"], "image");
+    let entry = Entry::PromptReworded { id: prompt, text: "see".into(), content: Some(expected.clone()) };
+    assert!(effects.contains(&Effect::Ledger(entry)), "{effects:?}");
+    let told = sent(&world.say(turn_end()));
+    assert_eq!(told, [(3, Outbound::Prompt(Wording { text: "see".into(), content: Some(expected) }))]);
+}
+
+#[test]
+fn a_repeated_prompt_is_repeated_whole() {
+    let mut world = strict();
+    world.state.stage = Stage::Resting { reason: "exited".into(), at: Time::from_millis(0), attempt: 1 };
+    let wording = Wording { text: "look".into(), content: Some(content(BLOCKS)) };
+    world.go(Input::Restart { prompt: Some(wording.clone()) });
+    world.go(Input::Spawned { pid: 43 });
+    let effects = world.say(Said::Ready {
+        steers: false,
+        lists: false,
+        resumed: true,
+        takes: crate::domain::Takes::default(),
+        info: Json::trusted("{}"),
+    });
+    assert_eq!(sent(&effects).last(), Some(&(2, Outbound::Prompt(wording))));
+}
+
+#[test]
+fn a_turn_that_ends_with_an_error_says_so() {
+    let mut world = strict();
+    let end = |failed| Said::TurnEnd {
+        stop_reason: "error: no".into(),
+        tokens: crate::domain::Tokens::default(),
+        params: Json::trusted(r#"{"code":-32603,"message":"no"}"#),
+        failed,
+        message: Json::trusted("{}"),
+    };
+    world.go(prompt("one"));
+    let ended = data(&world.say(end(true)), Kind::TurnEnded);
+    assert_eq!((&ended["failed"], &ended["params"]["code"]), (&true.into(), &(-32603).into()));
+    world.go(prompt("two"));
+    assert_eq!(data(&world.say(end(false)), Kind::TurnEnded).get("failed"), None);
+}
+
+#[test]
+fn a_session_is_known_by_what_its_agent_calls_it_and_by_what_people_asked_first() {
+    let mut world = strict();
+    world.go(Input::Nudge { message: "wake up".into(), by: "ana".into() });
+    assert_eq!(world.state.told().first_prompt, None, "that is not what it was asked");
+    world.say(turn_end());
+    world.go(prompt("Fix the tests\nall of them"));
+    world.go(prompt("and more"));
+    assert_eq!(world.state.told().first_prompt.as_deref(), Some("Fix the tests"));
+    world.state.take_dirty();
+    world.say(Said::Title(Some("Tests".into())));
+    assert!(world.state.take_dirty(), "it is kept");
+    assert_eq!(world.state.record().told.title.as_deref(), Some("Tests"));
+    world.say(Said::Title(None));
+    assert_eq!(world.state.record().told.title, None);
+}
