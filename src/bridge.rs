@@ -1,8 +1,10 @@
 //! Ways in and out for operators. A bridge shows what is in the log and passes commands to the supervisor; it never
 //! touches a driver.
 
+pub mod acp;
 pub mod api;
 pub mod condition;
+mod idle;
 pub mod slack;
 pub mod web;
 pub mod webhook;

@@ -2,6 +2,7 @@
 //!
 //! stdout is data and stderr is talk. Exit codes: 0 done, 1 failed, 2 wrong usage or wrong configuration.
 
+mod acp;
 mod agents;
 mod answer;
 mod approve;
@@ -167,6 +168,7 @@ enum Remote {
     Token(token::Args),
     #[command(visible_alias = "open")]
     Console(console::Args),
+    Acp(acp::Args),
     Audit(audit::Args),
     Daemon(daemon::Args),
 }
@@ -207,7 +209,8 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    let json = cli.json;
+    // What speaks a protocol on stdout says nothing else there.
+    let json = cli.json && !matches!(cli.verb, Verb::Remote(Remote::Acp(_)));
     match dispatch(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -287,6 +290,7 @@ async fn remote(verb: Remote, cx: &Context) -> anyhow::Result<()> {
         Remote::Slack(args) => slack::run(args, cx).await,
         Remote::Token(args) => token::run(args, cx).await,
         Remote::Console(args) => console::run(args, cx).await,
+        Remote::Acp(args) => acp::run(args, cx).await,
         Remote::Audit(args) => audit::run(args, cx).await,
         Remote::Daemon(args) => daemon::run(args, cx).await,
     }

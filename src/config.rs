@@ -17,7 +17,9 @@ mod known;
 mod load;
 mod locate;
 mod model;
+mod overrides;
 mod paths;
+mod seats;
 mod slack;
 mod stall;
 mod syntax;
@@ -29,7 +31,9 @@ pub use choices::*;
 pub use known::{FETCHER, KNOWN, Known, known};
 pub use load::{ConfigError, load, parse};
 pub use model::*;
+pub use overrides::API_TOKEN;
 pub use paths::{Flags, Paths, PathsError};
+pub use seats::Seats;
 pub use slack::{SLACK_API, Slack, SlackHere, SlackPlace};
 pub use stall::{Restart, RestartOverrides, Spend, SpendOverrides, Stall, StallOverrides};
 
@@ -70,6 +74,7 @@ mod tests {
             clearances: Clearances::default(),
             webhook: Webhook::default(),
             slack: Slack::default(),
+            seats: Seats::default(),
             ..config
         };
         assert_eq!(plain, Config::default());
@@ -87,6 +92,7 @@ mod tests {
             "api",
             "clearances",
             "webhook",
+            "seats",
             "agents.x",
             "agents.x.stop",
             "workspaces.x",

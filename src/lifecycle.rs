@@ -22,8 +22,8 @@ use tokio_util::task::TaskTracker;
 mod demo;
 mod port;
 
+use crate::bridge::acp::Acp;
 pub use crate::bridge::api::ReadConfig;
-use crate::bridge::api::inside::Inside;
 use crate::bridge::api::{Api, serve};
 use crate::bridge::condition::Conditions;
 use crate::bridge::slack::Slack;
@@ -45,6 +45,8 @@ pub struct ServeOptions {
     /// Reads it again.
     pub read_config: ReadConfig,
     pub demo: bool,
+    /// Lets somebody in over the network, besides those that were made.
+    pub token: Option<String>,
 }
 
 impl std::fmt::Debug for ServeOptions {
@@ -58,19 +60,25 @@ pub fn serve(options: ServeOptions) -> anyhow::Result<()> {
     crate::telemetry::init();
     // The one TLS provider of the process; every client and server of it uses this one.
     tokio_rustls::rustls::crypto::ring::default_provider().install_default().ok(); // it is there already
-    let ServeOptions { paths, config, read_config, demo } = options;
+    let ServeOptions { paths, config, read_config, demo, token } = options;
     make_private_dir(&paths.state_dir)?;
     make_socket_dir(&paths.socket)?;
     let lock = lock(&paths)?;
     host::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(run(&paths, config, read_config, demo));
+    let result = runtime.block_on(run(&paths, config, read_config, demo, token));
     runtime.shutdown_timeout(Duration::from_millis(200));
     drop(lock);
     result
 }
 
-async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool) -> anyhow::Result<()> {
+async fn run(
+    paths: &Paths,
+    config: Config,
+    read_config: ReadConfig,
+    demo: bool,
+    token: Option<String>,
+) -> anyhow::Result<()> {
     // Listened for from the very start: a signal during start-up must not kill a half-open store.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -93,7 +101,8 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
     let closing = CancellationToken::new();
     let conditions = Conditions::default();
     let api =
-        Api::open(supervisor.clone(), bell.clone(), read_config, conditions.clone(), closing.clone()).await?;
+        Api::open(supervisor.clone(), bell.clone(), read_config, conditions.clone(), token, closing.clone())
+            .await?;
     api.record_start().await;
     let port = port::open(&supervisor.config().api, &api).await?;
     let webhook = Webhook::open(&supervisor.config().webhook, supervisor.store().clone(), bell.clone())?;
@@ -114,16 +123,19 @@ async fn run(paths: &Paths, config: Config, read_config: ReadConfig, demo: bool)
         // Who may do what is decided by the kernel's word about the caller, not by the file's mode.
         std::fs::set_permissions(&paths.socket, std::fs::Permissions::from_mode(0o666))?;
     }
-    let router = api.clone().router();
+    let inside = api.clone().inside();
+    let acp = Acp::new(supervisor.clone(), inside.clone(), bell.clone(), closing.clone());
+    let router = api.clone().router(acp.router(&conditions));
     let servers = TaskTracker::new();
     if let Some(port) = port {
         tracing::info!(url = port.url(), "the API has a port");
         api.is_at(port.url());
         servers.spawn(serve::tcp(port.listener, port.tls, router.clone(), closing.clone()));
     }
-    let slack = Slack::new(supervisor.clone(), Inside::new(router.clone()), bell.clone(), conditions);
+    let slack = Slack::new(supervisor.clone(), inside, bell.clone(), conditions);
     servers.spawn(slack.run(closing.clone()));
     servers.spawn(serve::unix(listener, router, closing.clone()));
+    servers.spawn(acp.keep_house());
     if let Some(webhook) = webhook {
         servers.spawn(webhook.run(closing.clone()));
     }
@@ -187,7 +199,8 @@ fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
     })
 }
 
-fn make_private_dir(dir: &Path) -> anyhow::Result<()> {
+/// The state directory, which is made if it is not there.
+pub(crate) fn make_private_dir(dir: &Path) -> anyhow::Result<()> {
     let create = || -> std::io::Result<()> {
         if !dir.exists() {
             return DirBuilder::new().recursive(true).mode(0o700).create(dir);

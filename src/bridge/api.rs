@@ -31,8 +31,11 @@ mod view;
 mod watch;
 mod web;
 
+pub(in crate::bridge) use access::Caller;
 pub use access::Person;
+pub(in crate::bridge) use error::ApiError;
 pub(super) use error::{no_such_method, no_such_path};
+pub(in crate::bridge) use guard::own_address;
 pub use policy::ReadConfig;
 
 use super::condition::Conditions;
@@ -71,14 +74,17 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Api {
+    /// `token` lets somebody in besides those that were made here.
     pub async fn open(
         supervisor: Supervisor,
         bell: Bell,
         read_config: ReadConfig,
         conditions: Conditions,
+        token: Option<String>,
         closing: CancellationToken,
     ) -> Result<Self, StoreError> {
         let tokens = tokens::Tokens::load(supervisor.store().tokens().await?);
+        let tokens = tokens.with_given(token.as_deref(), Role::Admin);
         let web = web::Web::load(supervisor.store().web_sessions().await?, &tokens);
         Ok(Self(Arc::new(Inner {
             supervisor,
@@ -107,16 +113,27 @@ impl Api {
         &self.0.bell
     }
 
-    /// Everything, as one service. Its connections carry a [`serve::Peer`].
-    pub fn router(self) -> Router {
-        let limit = self.supervisor().config().limits.max_body_bytes;
+    /// Everything, as one service. Its connections carry a [`serve::Peer`]; `others` is behind the same door, and sees a
+    /// [`Caller`] with each request of somebody whom it knows.
+    pub fn router(self, others: Router<Self>) -> Router {
+        let most = self.supervisor().config().limits.max_body_bytes;
+        self.routes(others, DefaultBodyLimit::max(most))
+    }
+
+    /// For other bridges, which look at what they take themselves.
+    pub fn inside(self) -> inside::Inside {
+        inside::Inside::new(self.routes(Router::new(), DefaultBodyLimit::disable()))
+    }
+
+    fn routes(self, others: Router<Self>, limit: DefaultBodyLimit) -> Router {
         let metrics = get(health::metrics).layer(from_fn_with_state(Role::Viewer, access::require));
         Router::new()
             .nest("/api/v1", routes::router(&self))
             .route("/metrics", metrics)
+            .layer(limit)
+            .merge(others)
             .fallback(super::web::serve)
             .method_not_allowed_fallback(error::no_such_method)
-            .layer(DefaultBodyLimit::max(limit))
             .layer(from_fn_with_state(self.clone(), access::identify))
             .layer(map_response(super::web::protect))
             .with_state(self)

@@ -14,14 +14,43 @@ pub struct Condition {
 
 /// Of all that are configured.
 #[derive(Debug, Clone, Default)]
-pub struct Conditions(Arc<Mutex<BTreeMap<&'static str, Condition>>>); // for the moment of a copy
+pub struct Conditions(Arc<Mutex<BTreeMap<&'static str, Source>>>); // for the moment of a copy
+
+#[derive(Clone)]
+enum Source {
+    Said(Condition),
+    Asked(Arc<dyn Fn() -> Condition + Send + Sync>),
+}
 
 impl Conditions {
     pub fn set(&self, bridge: &'static str, condition: Condition) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(bridge, condition);
+        self.insert(bridge, Source::Said(condition));
+    }
+
+    /// Of a bridge whose figures change too often to be told each time.
+    pub fn ask(&self, bridge: &'static str, condition: impl Fn() -> Condition + Send + Sync + 'static) {
+        self.insert(bridge, Source::Asked(Arc::new(condition)));
     }
 
     pub fn all(&self) -> BTreeMap<&'static str, Condition> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let now = |source| match source {
+            Source::Said(condition) => condition,
+            Source::Asked(ask) => ask(),
+        };
+        all.into_iter().map(|(bridge, source)| (bridge, now(source))).collect()
+    }
+
+    fn insert(&self, bridge: &'static str, source: Source) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(bridge, source);
+    }
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Said(condition) => condition.fmt(f),
+            Self::Asked(_) => f.write_str("asked"),
+        }
     }
 }

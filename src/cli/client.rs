@@ -77,6 +77,10 @@ impl Client {
         Self { transport }
     }
 
+    pub(super) fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
     pub(super) async fn get(&self, url: &str) -> anyhow::Result<Answer> {
         tokio::time::timeout(READ_LIMIT, self.call(Method::GET, url, None)).await.map_err(|_| {
             Failure::failed(format!("the daemon did not answer within {}s", READ_LIMIT.as_secs()))

@@ -32,6 +32,43 @@ enum Verb {
     Uninstall,
 }
 
+/// How the installed service is started.
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) program: &'static str,
+    pub(super) args: Vec<String>,
+    /// How to see what it says.
+    pub(super) log: &'static str,
+}
+
+impl Service {
+    /// The one that runs the daemon which this command line means.
+    pub(super) fn installed(cx: &Context) -> Option<Self> {
+        let env = |key: &str| std::env::var_os(key);
+        let installed = std::fs::read_to_string(unit_file(&env).ok()?);
+        if installed.is_ok_and(|installed| is_meant(&installed, &unit(Path::new("intercom"), cx))) {
+            let args = ["--user", "start", UNIT].map(Into::into).into();
+            return Some(Self { program: "systemctl", args, log: "see `journalctl --user -u intercom`" });
+        }
+        let plist = PathBuf::from(env("HOME")?).join("Library/LaunchAgents/intercom.plist");
+        let usual = !cx.explicit_paths && !cx.paths.config_explicit;
+        (usual && plist.exists()).then(|| {
+            let args =
+                vec!["kickstart".to_owned(), format!("gui/{}/intercom", nix::unistd::Uid::effective())];
+            Self { program: "launchctl", args, log: "its property list says where its log is" }
+        })
+    }
+}
+
+/// Whether a unit runs the daemon with the same files as `ours` does, wherever its binary is.
+fn is_meant(unit: &str, ours: &str) -> bool {
+    let command =
+        |unit: &str| unit.lines().find_map(|line| line.strip_prefix("ExecStart=").map(str::to_owned));
+    let (Some(unit), Some(ours)) = (command(unit), command(ours)) else { return false };
+    let flags = ours.strip_prefix("intercom").unwrap_or(&ours);
+    unit.strip_suffix(flags).is_some_and(|program| !program.contains(" --"))
+}
+
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let file = unit_file(&|key| std::env::var_os(key))?;
     match args.verb {
@@ -178,6 +215,19 @@ mod tests {
         assert_eq!(quoted("/a b/c"), "\"/a b/c\"");
         assert_eq!(quoted("100%"), "100%%");
         assert_eq!(quoted("a\"b"), "\"a\\\"b\"");
+    }
+
+    #[test]
+    fn a_unit_with_other_files_is_not_the_one_that_is_meant() {
+        let unit =
+            |command: &str| format!("[Service]\nExecStart={command} serve --on-stop leave\nDelegate=yes\n");
+        let check = |installed: &str, ours: &str| is_meant(&unit(installed), &unit(ours));
+        assert!(check("/usr/bin/intercom", "intercom"));
+        assert!(check("/a/intercom --state-dir /s --socket /s/x", "intercom --state-dir /s --socket /s/x"));
+        assert!(!check("/a/intercom --state-dir /s --socket /s/x", "intercom"));
+        assert!(!check("/usr/bin/intercom", "intercom --state-dir /s --socket /s/x"));
+        assert!(!check("/a/intercom --config /c", "intercom --state-dir /s --socket /s/x"));
+        assert!(!is_meant("", &unit("intercom")));
     }
 
     #[test]

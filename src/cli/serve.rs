@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cli::failure::Failure;
-use crate::config::{self, OnStop, Paths};
+use crate::config::{self, API_TOKEN, OnStop, Paths};
 use crate::lifecycle::{self, ReadConfig, ServeOptions};
 
 /// Run the daemon in the foreground
@@ -15,16 +15,35 @@ pub(super) struct Args {
     /// What becomes of the agents when the daemon stops, instead of what the configuration says [leave or drain]
     #[arg(long, value_name = "HOW", overrides_with = "on_stop")]
     on_stop: Option<OnStop>,
+    /// Leave the session of whoever started it, and with it their terminal and its signals
+    #[arg(long, hide = true)]
+    detached: bool,
 }
 
 /// The configuration is read first: if it is wrong, nothing starts.
 pub(super) fn run(args: &Args, paths: Paths) -> anyhow::Result<()> {
+    if args.detached {
+        nix::unistd::setsid().ok(); // it fails for the leader of a group, who was detached by somebody else
+    }
     let (file, explicit, on_stop) = (paths.config.clone(), paths.config_explicit, args.on_stop);
     let read_config: ReadConfig = Arc::new(move || {
         let mut config = config::load(Some(&file), explicit)?;
         config.daemon.on_stop = on_stop.unwrap_or(config.daemon.on_stop);
+        config.api.overridden(|name| std::env::var(name).ok())?;
         Ok(config)
     });
     let config = read_config().map_err(|error| Failure::usage(format!("{:#}", anyhow::Error::new(error))))?;
-    lifecycle::serve(ServeOptions { paths, config, read_config, demo: args.demo })
+    let token = given_token(std::env::var(API_TOKEN).ok())?;
+    lifecycle::serve(ServeOptions { paths, config, read_config, demo: args.demo, token })
+}
+
+/// One that could be guessed is worse than none.
+fn given_token(said: Option<String>) -> Result<Option<String>, Failure> {
+    const LEAST: usize = 16;
+    match said.filter(|token| !token.is_empty()) {
+        Some(token) if token.chars().count() < LEAST => {
+            Err(Failure::usage(format!("{API_TOKEN}: at least {LEAST} characters are needed")))
+        }
+        token => Ok(token),
+    }
 }

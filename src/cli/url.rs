@@ -9,13 +9,18 @@ pub(super) fn url(segments: &[&str], query: &[(&str, &str)]) -> String {
         url.push('/');
         encode(segment, &mut url);
     }
-    for (index, (key, value)) in query.iter().enumerate() {
-        url.push(if index == 0 { '?' } else { '&' });
-        encode(key, &mut url);
-        url.push('=');
-        encode(value, &mut url);
-    }
+    self::query(query, &mut url);
     url
+}
+
+/// `?` and the pairs, if there are any.
+pub(super) fn query(pairs: &[(&str, &str)], url: &mut String) {
+    for (index, (key, value)) in pairs.iter().enumerate() {
+        url.push(if index == 0 { '?' } else { '&' });
+        encode(key, url);
+        url.push('=');
+        encode(value, url);
+    }
 }
 
 /// Everything but the unreserved characters of RFC 3986, so that no text can leave its segment or its value.

@@ -70,6 +70,17 @@ macro_rules! choice {
 }
 
 choice! {
+    /// What becomes of a client's prompt while another one runs.
+    Busy {
+        /// It waits for its turn.
+        Queue = "queue",
+        /// It is refused at once.
+        Refuse = "refuse",
+    }
+    not yet: []
+}
+
+choice! {
     /// What becomes of the agents when the daemon stops.
     OnStop {
         /// They run on; the next daemon finds them.

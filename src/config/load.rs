@@ -20,6 +20,8 @@ pub enum ConfigError {
     /// `key` is missing only where the line has none, as in `= 5`.
     #[error("{}:{line}: {}{message}", file.display(), prefix(key.as_deref()))]
     Invalid { file: PathBuf, line: usize, key: Option<String>, message: String },
+    #[error("{name}: {message}")]
+    Environment { name: &'static str, message: String },
 }
 
 fn prefix(key: Option<&str>) -> String {

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::access::{Api, Clearances, Operator, Webhook};
 use super::choices::{Framing, OnStop, PromptDelivery, Protocol};
+use super::seats::Seats;
 use super::slack::{Slack, SlackPlace};
 use super::stall::{Restart, RestartOverrides, Spend, SpendOverrides, Stall, StallOverrides};
 use super::table;
@@ -51,6 +52,8 @@ pub struct Config {
     pub webhook: Webhook,
     #[serde(deserialize_with = "table::one")]
     pub slack: Slack,
+    #[serde(deserialize_with = "table::one")]
+    pub seats: Seats,
     #[serde(deserialize_with = "table::each")]
     pub agents: BTreeMap<String, AgentProfile>,
     #[serde(deserialize_with = "table::each")]
@@ -109,7 +112,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            max_sessions: 100,
+            max_sessions: 1000,
             max_body_bytes: 4 * 1024 * 1024,
             max_queued_prompts: 100,
             stderr_tail_bytes: 16_384,

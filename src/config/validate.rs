@@ -50,6 +50,7 @@ pub(super) fn validate(config: &Config) -> Checked {
     spend(&KeyPath::of(["spend"]), Some(config.spend.per_session), Some(config.spend.per_day))?;
     access(config)?;
     super::slack::validate(config)?;
+    super::seats::validate(config)?;
     for (name, profile) in &config.agents {
         agent(&KeyPath::of(["agents", name]), name, profile)?;
     }
@@ -210,17 +211,19 @@ fn workspace(at: &KeyPath, name: &str, workspace: &Workspace, config: &Config) -
     }
     without_nul(at_path, &path.to_string_lossy())?;
     match &workspace.agent {
-        Some(agent)
-            if agent != DEMO_AGENT && !config.agents.contains_key(agent) && known(agent).is_none() =>
-        {
-            let built_in = KNOWN.iter().map(|known| known.name).chain([DEMO_AGENT]);
-            let known: BTreeSet<_> = config.agents.keys().map(String::as_str).chain(built_in).collect();
-            let known: Vec<_> = known.into_iter().collect();
-            let message = format!("no agent is named {agent:?}, known agents are {}", known.join(", "));
-            problem(at.key("agent"), message)
-        }
-        _ => Ok(()),
+        Some(agent) => is_agent(&at.key("agent"), agent, config),
+        None => Ok(()),
     }
+}
+
+pub(super) fn is_agent(at: &KeyPath, agent: &str, config: &Config) -> Checked {
+    if agent == DEMO_AGENT || config.agents.contains_key(agent) || known(agent).is_some() {
+        return Ok(());
+    }
+    let built_in = KNOWN.iter().map(|known| known.name).chain([DEMO_AGENT]);
+    let known: BTreeSet<_> = config.agents.keys().map(String::as_str).chain(built_in).collect();
+    let known: Vec<_> = known.into_iter().collect();
+    problem(at.clone(), format!("no agent is named {agent:?}, known agents are {}", known.join(", ")))
 }
 
 pub(super) fn problem(path: KeyPath, message: impl Into<String>) -> Checked {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, home, http_over, refused, run};
+use crate::harness::{Daemon, SERVE, command, home, http_over, refused, run};
 
 const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
 
@@ -726,5 +726,34 @@ fn those_without_a_token_do_not_keep_out_those_who_have_one() {
             assert_eq!(call(&address, Some(&ana), "GET", "/api/v1/sessions", None).0, 200);
             assert!(start.elapsed() < Duration::from_secs(3), "{:?} with {n}", start.elapsed());
         }
+    }
+}
+
+#[test]
+fn the_environment_says_where_the_api_listens_and_who_is_let_in() {
+    let token = "a secret of the environment";
+    let env = [("INTERCOM_API_PORT", "0"), ("INTERCOM_API_BIND", "127.0.0.1"), ("INTERCOM_API_TOKEN", token)];
+    let daemon = Daemon::start_in(home("[api]\nlisten = \"off\"\n"), &[], &env);
+    let address = address(&daemon);
+    let (status, body) = call(&address, Some(token), "GET", "/api/v1/health", None);
+    assert_eq!((status, &body["you"]), (200, &json!({ "name": "environment", "role": "admin" })), "{body}");
+    assert_eq!(call(&address, Some("a secret of the environmenT"), "GET", "/api/v1/sessions", None).0, 401);
+    // A session of its own does not get it.
+    let session = daemon.run(&["whoami"]);
+    let told = daemon.wait_kind(&session, "status");
+    assert!(!told["data"].to_string().contains(token), "{told}");
+}
+
+#[test]
+fn a_wrong_environment_is_told_before_anything_starts() {
+    for (name, value, said) in [
+        ("INTERCOM_API_PORT", "http", "INTERCOM_API_PORT: \"http\" is no port"),
+        ("INTERCOM_API_BIND", "here", "INTERCOM_API_BIND: \"here\" is no address"),
+        ("INTERCOM_API_TOKEN", "short", "INTERCOM_API_TOKEN: at least 16 characters are needed"),
+    ] {
+        let dir = home("");
+        let ran = run(command(dir.path()).args(SERVE).env(name, value));
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains(said), "{ran:?}");
     }
 }

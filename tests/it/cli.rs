@@ -35,6 +35,7 @@ const VERBS: &[&str] = &[
     "doctor",
     "backup",
     "console",
+    "acp",
     "completions",
 ];
 
@@ -330,6 +331,7 @@ fn a_log_reads_like_a_story() {
     DATE TIME  agent started, pid PID
     DATE TIME  agent is ready
     DATE TIME  turn started: prompt
+    DATE TIME  prompt prm_ID leaves the queue
     DATE TIME  on my way
     DATE TIME  heartbeat: [x] look, [>] tidy
     DATE TIME  asks for clearance clr_ID [low]: Edit main.rs (main.rs) +1 -1

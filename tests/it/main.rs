@@ -5,7 +5,9 @@
 mod access;
 mod acp;
 mod acp_calls;
+mod acp_door;
 mod acp_prompts;
+mod acp_relay;
 mod agents;
 mod cli;
 mod contract;

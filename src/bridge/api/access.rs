@@ -55,12 +55,14 @@ pub struct Person {
     pub role: Role,
     /// The bridge, in words for the record.
     pub via: &'static str,
+    /// They sit at this machine.
+    pub local: bool,
 }
 
 impl From<&Person> for Caller {
     fn from(person: &Person) -> Self {
-        let Person { name, role, via } = person.clone();
-        Self { name, role, via: via.to_owned(), local: false, gone: Arc::default(), until: None, web: None }
+        let Person { name, role, via, local } = person.clone();
+        Self { name, role, via: via.to_owned(), local, gone: Arc::default(), until: None, web: None }
     }
 }
 
@@ -69,13 +71,13 @@ pub type Known = Arc<AtomicBool>;
 
 /// Who asks.
 #[derive(Debug, Clone)]
-pub(super) struct Caller {
-    pub(super) name: String,
-    pub(super) role: Role,
+pub(in crate::bridge) struct Caller {
+    pub name: String,
+    pub role: Role,
     /// From where, in words for the record.
-    pub(super) via: String,
+    pub via: String,
     /// Through the unix socket.
-    pub(super) local: bool,
+    pub local: bool,
     /// Fires when what let them in is taken back.
     pub(super) gone: Arc<CancellationToken>,
     /// When it ends by itself.
@@ -86,7 +88,7 @@ pub(super) struct Caller {
 
 impl Caller {
     /// Comes back when they are not let in any more.
-    pub(super) async fn shown_out(&self) {
+    pub(in crate::bridge) async fn shown_out(&self) {
         let left = self.until.map(|until| u64::try_from(until.millis() - Time::now().millis()).unwrap_or(0));
         let expiry = async {
             match left {
@@ -100,7 +102,12 @@ impl Caller {
         }
     }
 
-    pub(super) fn is_out(&self) -> bool {
+    /// A browser showed who they are, as it does for every page that calls us.
+    pub(in crate::bridge) fn is_by_cookie(&self) -> bool {
+        self.web.is_some()
+    }
+
+    pub(in crate::bridge) fn is_out(&self) -> bool {
         self.gone.is_cancelled() || self.until.is_some_and(|until| until <= Time::now())
     }
 }

@@ -64,6 +64,15 @@ pub(super) fn own_page(headers: &HeaderMap) -> Result<(), ApiError> {
     Err(foreign())
 }
 
+/// Any page may open a WebSocket to anywhere and read what comes, with our cookie and without a header of its own: it has to
+/// be a page of the very address that it calls.
+pub(in crate::bridge) fn own_address(headers: &HeaderMap) -> Result<(), ApiError> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let origin = text(header::ORIGIN).and_then(|origin| origin.split_once("://"));
+    let (Some((_, origin)), Some(host)) = (origin, text(header::HOST)) else { return Err(foreign()) };
+    if origin.eq_ignore_ascii_case(host) { Ok(()) } else { Err(foreign()) }
+}
+
 fn foreign() -> ApiError {
     ApiError::new(
         StatusCode::FORBIDDEN,
@@ -242,6 +251,22 @@ mod tests {
             (Method::GET, &[("sec-fetch-site", "cross-site")]),
         ] {
             assert!(!fine(method, bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_another_port_is_another_page() {
+        let fine = |origin: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, "localhost:7411".parse().unwrap());
+            if let Some(origin) = origin {
+                headers.insert(header::ORIGIN, origin.parse().unwrap());
+            }
+            own_address(&headers).is_ok()
+        };
+        assert!(fine(Some("http://localhost:7411")));
+        for bad in [None, Some("http://localhost"), Some("http://localhost:80"), Some("null"), Some("")] {
+            assert!(!fine(bad), "{bad:?}");
         }
     }
 

@@ -1,5 +1,7 @@
 //! The API for another bridge of this process: the same endpoints, roles, checks, records and answers as for everybody.
 
+use std::fmt::Write as _;
+
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::connect_info::ConnectInfo;
@@ -47,7 +49,7 @@ impl Answer {
 }
 
 impl Inside {
-    pub fn new(router: Router) -> Self {
+    pub(super) fn new(router: Router) -> Self {
         Self(router)
     }
 
@@ -58,6 +60,10 @@ impl Inside {
     /// With a key, the same request is not carried out twice.
     pub async fn post(&self, who: &Person, path: &str, body: &Value, key: Option<&str>) -> Answer {
         self.ask(who, Method::POST, path, Body::from(body.to_string()), key).await
+    }
+
+    pub async fn delete(&self, who: &Person, path: &str) -> Answer {
+        self.ask(who, Method::DELETE, path, Body::empty(), None).await
     }
 
     async fn ask(&self, who: &Person, method: Method, path: &str, body: Body, key: Option<&str>) -> Answer {
@@ -79,4 +85,17 @@ impl Inside {
             Err(_) => failed(500),
         }
     }
+}
+
+/// A part of a path, whatever a person typed.
+pub fn quoted(part: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    part.bytes().fold(String::new(), |mut path, byte| {
+        if plain(&byte) {
+            path.push(char::from(byte));
+        } else {
+            write!(path, "%{byte:02X}").expect("a string takes every write");
+        }
+        path
+    })
 }

@@ -8,36 +8,32 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use axum::extract::Request;
-use axum::extract::connect_info::ConnectInfo;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use nix::sys::socket::{setsockopt, sockopt::TcpUserTimeout};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
+use tokio_util::task::TaskTracker;
+
+mod conversation;
+
+use conversation::converse;
 
 pub use super::access::{Known, Peer};
 
 /// Connections over the network without a valid token at the same time.
 const MAX_STRANGERS: usize = 256;
-/// How long a client may take to say what it wants, and how long a connection may idle.
-const HEADERS: Duration = Duration::from_secs(30);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long what we send may stay unacknowledged: a client that does not read is let go.
 const UNREAD: Duration = Duration::from_mins(1);
 /// After a failed accept, most often for lack of descriptors.
 const BREATHER: Duration = Duration::from_millis(100);
 
-/// Serves the unix socket until `closing`.
+/// Serves the unix socket until `closing`, and then until what was being answered is.
 pub async fn unix(listener: UnixListener, router: Router, closing: CancellationToken) {
+    let conversations = TaskTracker::new();
     while let Some(accepted) = closing.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, _)) => {
@@ -49,21 +45,23 @@ pub async fn unix(listener: UnixListener, router: Router, closing: CancellationT
                     router.clone(),
                     closing.clone(),
                 );
-                tokio::spawn(serving);
+                conversations.spawn(serving);
             }
             Err(error) => not_taken(&error).await,
         }
     }
+    conversations.close();
+    conversations.wait().await;
 }
 
-/// Serves a TCP port until `closing`, with TLS if there is a certificate.
+/// The same for a TCP port, with TLS if there is a certificate.
 pub async fn tcp(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     router: Router,
     closing: CancellationToken,
 ) {
-    let mut strangers = Strangers::default();
+    let (mut strangers, conversations) = (Strangers::default(), TaskTracker::new());
     while let Some(accepted) = closing.run_until_cancelled(listener.accept()).await {
         let (stream, from) = match accepted {
             Ok(accepted) => accepted,
@@ -74,7 +72,7 @@ pub async fn tcp(
         };
         let (known, gone) = strangers.add();
         let (tls, router, closing) = (tls.clone(), router.clone(), closing.clone());
-        tokio::spawn(async move {
+        conversations.spawn(async move {
             let conversation = async {
                 let Ok(local) = prepare(&stream) else { return }; // it has gone already
                 let peer = Peer::Tcp { from, local, tls: tls.is_some(), known };
@@ -90,6 +88,8 @@ pub async fn tcp(
             gone.run_until_cancelled(conversation).await;
         });
     }
+    conversations.close();
+    conversations.wait().await;
 }
 
 /// Connections of nobody in particular. When there are too many, the oldest of them goes: whoever has a token says so at
@@ -124,33 +124,6 @@ async fn not_taken(error: &io::Error) {
     tokio::time::sleep(BREATHER).await;
 }
 
-/// One connection, as many requests as it likes.
-async fn converse<S>(stream: S, peer: Peer, router: Router, closing: CancellationToken)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(ConnectInfo(peer.clone()));
-        router.clone().oneshot(request)
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = closing.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended");
-    }
-}
-
 /// What `tls_cert` and `tls_key` are good for.
 pub fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
     let unusable = |file: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
@@ -162,9 +135,10 @@ pub fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
     }
     let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
+    let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(certs, key))
         .map_err(|error| unusable(cert, &error))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -1,7 +1,6 @@
 //! The bridge's own place at the API: it reads as a viewer, from whom secrets are hidden, and acts as the operator who
 //! clicked or typed, with that person's role and nothing more.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -10,7 +9,7 @@ use serde_json::Value;
 
 use crate::answers::{Clearance, Question, Session};
 use crate::bridge::api::Person;
-use crate::bridge::api::inside::{Answer, Inside};
+use crate::bridge::api::inside::{Answer, Inside, quoted};
 use crate::config::Config;
 use crate::domain::Role;
 use crate::store::StoreError;
@@ -38,7 +37,11 @@ struct List<T> {
 
 impl Seat {
     pub(super) fn new(inside: Inside, supervisor: Supervisor) -> Self {
-        Self { inside, supervisor, viewer: Person { name: "slack".to_owned(), role: Role::Viewer, via: VIA } }
+        Self {
+            inside,
+            supervisor,
+            viewer: Person { name: "slack".to_owned(), role: Role::Viewer, via: VIA, local: false },
+        }
     }
 
     /// From whom secrets are hidden.
@@ -55,7 +58,7 @@ impl Seat {
     pub(super) fn operator(&self, user: &str) -> Option<Person> {
         let config = self.config();
         let found = config.operators.iter().find(|operator| operator.slack.as_deref() == Some(user))?;
-        Some(Person { name: found.name.clone(), role: found.role(), via: VIA })
+        Some(Person { name: found.name.clone(), role: found.role(), via: VIA, local: false })
     }
 
     /// `None` if there is no such thing. What cannot be read now is an error: it may be there all the same.
@@ -115,17 +118,4 @@ impl Seat {
     pub(super) async fn post(&self, who: &Person, path: &str, body: &Value, key: &str) -> Answer {
         self.inside.post(who, path, body, Some(key)).await
     }
-}
-
-/// A part of a path, whatever a person typed.
-pub(super) fn quoted(part: &str) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    part.bytes().fold(String::new(), |mut path, byte| {
-        if plain(&byte) {
-            path.push(char::from(byte));
-        } else {
-            write!(path, "%{byte:02X}").expect("a string takes every write");
-        }
-        path
-    })
 }

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::form::how_to_always;
 use super::{Actor, Again, Desk, not_opened};
 use crate::bridge::api::Person;
+use crate::bridge::api::inside::quoted;
 use crate::bridge::slack::card;
 use crate::bridge::slack::deed::Click;
 use crate::bridge::slack::kit::Words;
-use crate::bridge::slack::seat::quoted;
 
 /// How long "Snooze" lasts.
 const SNOOZE: &str = "30m";

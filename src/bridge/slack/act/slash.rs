@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use super::{Actor, Again, Desk};
 use crate::answers::Session;
 use crate::bridge::api::Person;
+use crate::bridge::api::inside::quoted;
 use crate::bridge::slack::card;
 use crate::bridge::slack::kit::Words;
-use crate::bridge::slack::seat::quoted;
 use crate::bridge::slack::words::{Slash, slash, typed};
 use crate::policy::{Rule, sentence};
 

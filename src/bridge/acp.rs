@@ -1,0 +1,103 @@
+//! ACP clients as seats: an editor, a tool or a script attaches to sessions that we host, beside everybody else.
+//!
+//! ```text
+//!   client ─► transport ─► Inlet ─► connection ─► API, as the person the client belongs to
+//!   client ◄─ transport ◄─ Outlet ◄─ feeds, one per attached session ◄─ log
+//! ```
+//! What a client does goes through the API, with its person's role; what it sees comes from the log, at its own pace. So all
+//! clients of a session see the same in the same order, and one that does not read holds up nobody.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+mod ask;
+mod client;
+mod connection;
+mod content;
+mod door;
+mod expiry;
+mod feed;
+mod figures;
+mod methods;
+mod offer;
+mod prompts;
+mod queue;
+mod refusal;
+mod seat;
+mod speak;
+#[cfg(test)]
+mod tests;
+
+use figures::Figures;
+pub use queue::{Gone, Inlet, Outlet, Told};
+
+use super::api::Caller;
+use super::api::inside::Inside;
+use crate::bus::Bell;
+use crate::domain::SessionId;
+use crate::supervisor::Supervisor;
+
+/// The whole of the bridge.
+#[derive(Debug, Clone)]
+pub struct Acp(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    supervisor: Supervisor,
+    inside: Inside,
+    bell: Bell,
+    closing: CancellationToken,
+    figures: Arc<Figures>,
+    /// How many clients each session has, if any; held for the moment of a look.
+    attached: Mutex<HashMap<SessionId, usize>>,
+    /// What goes on beside the connections; ends with them.
+    tasks: TaskTracker,
+}
+
+/// How a client wants to be treated, as its transport knows it.
+#[derive(Debug, Clone, Default)]
+pub struct Manner {
+    /// The profile for new sessions, if the client says nothing else.
+    pub agent: Option<String>,
+    /// A session to be attached to instead of a new one.
+    pub attach: Option<String>,
+    /// Sessions are closed when the client goes.
+    pub close: bool,
+    /// It is our own relay, which survives us and needs to know where it was.
+    pub relay: bool,
+    /// Nothing comes before the first request and nothing after its answer: no handshake, nothing asked back.
+    pub connectionless: bool,
+}
+
+impl Acp {
+    pub fn new(supervisor: Supervisor, inside: Inside, bell: Bell, closing: CancellationToken) -> Self {
+        Self(Arc::new(Inner {
+            supervisor,
+            inside,
+            bell,
+            closing,
+            figures: Arc::default(),
+            attached: Mutex::default(),
+            tasks: TaskTracker::new(),
+        }))
+    }
+
+    fn attached(&self) -> MutexGuard<'_, HashMap<SessionId, usize>> {
+        self.0.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn clients_of(&self, session: SessionId) -> usize {
+        self.attached().get(&session).copied().unwrap_or(0)
+    }
+
+    /// A new client. It has gone when its `Inlet` is dropped; it is shown out when its `Outlet` ends.
+    pub(in crate::bridge) fn connect(&self, who: Caller, manner: Manner) -> (Inlet, Outlet) {
+        let (inlet, inbox) = queue::inlet();
+        let (outbox, outlet) = queue::outlet();
+        self.0.tasks.spawn(connection::converse(self.clone(), who, manner, inbox, outbox));
+        (inlet, outlet)
+    }
+}

@@ -1,0 +1,311 @@
+//! What waits for somebody, as a request to a client, and what its answer means. Pure.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::speak;
+use crate::domain::{Event, Json, Role};
+use crate::wire::acp::method;
+
+/// A request to a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ask {
+    /// Of the clearance or question; also the id of the request.
+    pub(super) id: String,
+    pub(super) method: &'static str,
+    pub(super) params: Json,
+    pub(super) about: About,
+}
+
+/// What it is about, for when it is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum About {
+    /// With the agent's own options.
+    Clearance(Vec<Choice>),
+    /// With the options of ours.
+    Question,
+    /// With a form, of the agent's or of ours.
+    Form { ours: bool },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct Choice {
+    id: String,
+    kind: String,
+}
+
+/// What a client decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Decision {
+    Clearance {
+        /// The body of the decision.
+        body: Value,
+        /// Also to be allowed always, by a rule of ours.
+        always: bool,
+    },
+    Question {
+        body: Value,
+    },
+    /// Neither yes nor no: it stays open.
+    Nothing,
+}
+
+const ALLOW: &str = "allow_once";
+const ALWAYS: &str = "allow_always";
+const REJECT: &str = "reject_once";
+const CONTINUE: &str = "continue";
+const STOP: &str = "stop";
+
+#[derive(Deserialize)]
+struct Requested {
+    clearance: String,
+    #[serde(default)]
+    options: Vec<Choice>,
+    request: Request,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    question: String,
+    text: String,
+    request: Request,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    params: Json,
+}
+
+/// What an event wants to be asked, if it does, of somebody with this role.
+pub(super) fn of(event: &Event, hosted: bool, forms: bool, role: Role) -> Option<Ask> {
+    match event.kind.as_str() {
+        "clearance.requested" if role >= Role::Approver => clearance(event),
+        "question.asked" if role >= Role::Operator => question(event, hosted, forms),
+        _ => None,
+    }
+}
+
+/// The id of what an event closes, or decides.
+pub(super) fn closed_by(event: &Event) -> Option<String> {
+    let key = match event.kind.as_str() {
+        "clearance.decided" | "clearance.closed" => "clearance",
+        "question.answered" | "question.closed" => "question",
+        _ => return None,
+    };
+    speak::value(event)[key].as_str().map(str::to_owned)
+}
+
+fn clearance(event: &Event) -> Option<Ask> {
+    let Requested { clearance: id, options, request } = serde_json::from_str(event.data.as_str()).ok()?;
+    let method = method::REQUEST_PERMISSION;
+    if !options.is_empty() {
+        return Some(Ask { id, method, params: request.params, about: About::Clearance(options) });
+    }
+    let options = json!([
+        { "optionId": ALLOW, "name": "Allow", "kind": ALLOW },
+        { "optionId": ALWAYS, "name": "Always allow", "kind": ALWAYS },
+        { "optionId": REJECT, "name": "Reject", "kind": REJECT },
+    ]);
+    let params = Json::of(&json!({ "toolCall": call(&speak::value(event)), "options": options }));
+    Some(Ask { id, method, params, about: About::Clearance(Vec::new()) })
+}
+
+/// A clearance as a call of a tool.
+pub(super) fn call(data: &Value) -> Value {
+    let text = |name: &str| data[name].as_str();
+    let block = |text: String| json!({ "type": "content", "content": { "type": "text", "text": text } });
+    let mut content = Vec::new();
+    content.extend(text("description").map(|text| block(text.to_owned())));
+    content.extend(text("command").map(|command| block(format!("```sh\n{command}\n```"))));
+    content.extend(text("diff").map(|diff| block(format!("```diff\n{diff}\n```"))));
+    let more = data["more_paths"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let locations: Vec<Value> =
+        text("file_path").into_iter().chain(more).map(|path| json!({ "path": path })).collect();
+    let kind = match speak::kind(text("tool")) {
+        "other" if text("command").is_some() => "execute",
+        "other" if text("diff").is_some() => "edit",
+        kind => kind,
+    };
+    json!({
+        "toolCallId": data["clearance"], "title": text("title").unwrap_or_default(), "kind": kind,
+        "status": "pending", "content": content, "locations": locations,
+        "rawInput": {
+            "command": data["command"], "file_path": data["file_path"], "risk": data["risk"],
+            "risk_why": data["risk_why"],
+        },
+    })
+}
+
+fn question(event: &Event, hosted: bool, forms: bool) -> Option<Ask> {
+    let Asked { question: id, text, request } = serde_json::from_str(event.data.as_str()).ok()?;
+    if forms && hosted {
+        let about = About::Form { ours: false };
+        return Some(Ask { id, method: method::ELICITATION_CREATE, params: request.params, about });
+    }
+    if forms {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "decision": {
+                    "type": "string", "title": "How to go on", "enum": ["continue", "refine", "stop"],
+                    "default": "continue",
+                },
+                "instruction": { "type": "string", "title": "What to do instead, to refine" },
+            },
+            "required": ["decision"],
+        });
+        let params = Json::of(&json!({ "mode": "form", "message": text, "requestedSchema": schema }));
+        let about = About::Form { ours: true };
+        return Some(Ask { id, method: method::ELICITATION_CREATE, params, about });
+    }
+    let call = json!({
+        "toolCallId": id, "title": text, "kind": "other", "status": "pending",
+        "rawInput": { "question": text },
+    });
+    let options = json!([
+        { "optionId": CONTINUE, "name": "Continue", "kind": ALLOW },
+        { "optionId": STOP, "name": "Stop", "kind": REJECT },
+    ]);
+    let params = Json::of(&json!({ "toolCall": call, "options": options }));
+    Some(Ask { id, method: method::REQUEST_PERMISSION, params, about: About::Question })
+}
+
+/// What a client's answer comes to. What cannot be read decides nothing, and neither does an error.
+pub(super) fn decided(about: &About, result: &str) -> Decision {
+    let result: Value = serde_json::from_str(result).unwrap_or_default();
+    let selected = || {
+        let outcome = &result["outcome"];
+        (outcome["outcome"] == "selected").then(|| outcome["optionId"].as_str()).flatten()
+    };
+    match about {
+        About::Clearance(choices) => selected().map_or(Decision::Nothing, |option| chosen(choices, option)),
+        About::Question => match selected() {
+            Some(CONTINUE) => Decision::Question { body: json!({ "decision": "continue" }) },
+            Some(STOP) => Decision::Question { body: json!({ "decision": "stop" }) },
+            _ => Decision::Nothing,
+        },
+        About::Form { ours } => filled_in(&result, *ours),
+    }
+}
+
+fn chosen(choices: &[Choice], option: &str) -> Decision {
+    if choices.is_empty() {
+        return match option {
+            ALLOW | ALWAYS => {
+                Decision::Clearance { body: json!({ "decision": "approve" }), always: option == ALWAYS }
+            }
+            REJECT => Decision::Clearance { body: json!({ "decision": "deny" }), always: false },
+            _ => Decision::Nothing,
+        };
+    }
+    let Some(choice) = choices.iter().find(|choice| choice.id == option) else { return Decision::Nothing };
+    let only = |kind: &str| {
+        let mut fitting = choices.iter().filter(|choice| choice.kind == kind);
+        fitting.next().filter(|_| fitting.next().is_none())
+    };
+    match choice.kind.as_str() {
+        // The gate stays ours: the agent is told once, and a rule of ours says always.
+        ALWAYS => match only(ALLOW) {
+            Some(once) => Decision::Clearance {
+                body: json!({ "decision": "approve", "option": once.id }),
+                always: true,
+            },
+            None => Decision::Clearance {
+                body: json!({ "decision": "approve", "option": choice.id }),
+                always: false,
+            },
+        },
+        kind if kind.starts_with("reject") => {
+            Decision::Clearance { body: json!({ "decision": "deny", "option": choice.id }), always: false }
+        }
+        _ => {
+            Decision::Clearance { body: json!({ "decision": "approve", "option": choice.id }), always: false }
+        }
+    }
+}
+
+fn filled_in(result: &Value, ours: bool) -> Decision {
+    let content = &result["content"];
+    let body = match (result["action"].as_str(), ours) {
+        (Some("accept"), true) => match (content["decision"].as_str(), content["instruction"].as_str()) {
+            (Some("stop"), _) => json!({ "decision": "stop" }),
+            (Some("refine"), Some(words)) if !words.trim().is_empty() => {
+                json!({ "decision": "refine", "instruction": words })
+            }
+            (Some("refine"), _) => return Decision::Nothing,
+            _ => json!({ "decision": "continue" }),
+        },
+        (Some("accept"), false) if content.is_object() => {
+            json!({ "decision": "refine", "instruction": content.to_string() })
+        }
+        (Some("accept"), false) => json!({ "decision": "continue" }),
+        (Some("decline"), _) => json!({ "decision": "stop" }),
+        _ => return Decision::Nothing,
+    };
+    Decision::Question { body }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selected(option: &str) -> String {
+        json!({ "outcome": { "outcome": "selected", "optionId": option } }).to_string()
+    }
+
+    fn choices(all: &[(&str, &str)]) -> About {
+        let choice = |(id, kind): &(&str, &str)| Choice { id: (*id).to_owned(), kind: (*kind).to_owned() };
+        About::Clearance(all.iter().map(choice).collect())
+    }
+
+    #[test]
+    fn always_is_a_rule_of_ours_and_the_agent_is_told_once() {
+        let about = choices(&[("y", "allow_once"), ("a", "allow_always"), ("n", "reject_once")]);
+        let body = json!({ "decision": "approve", "option": "y" });
+        assert_eq!(decided(&about, &selected("a")), Decision::Clearance { body, always: true });
+        let body = json!({ "decision": "deny", "option": "n" });
+        assert_eq!(decided(&about, &selected("n")), Decision::Clearance { body, always: false });
+        // Without exactly one word for once, it is the agent's own always.
+        let about = choices(&[("a", "allow_always"), ("n", "reject_once")]);
+        let body = json!({ "decision": "approve", "option": "a" });
+        assert_eq!(decided(&about, &selected("a")), Decision::Clearance { body, always: false });
+    }
+
+    #[test]
+    fn what_is_not_an_answer_decides_nothing() {
+        let about = choices(&[("y", "allow_once")]);
+        for result in [
+            "null",
+            "{}",
+            r#"{"outcome":{"outcome":"cancelled"}}"#,
+            r#"{"outcome":{"outcome":"selected","optionId":"z"}}"#,
+            r#"{"outcome":"selected","optionId":"y"}"#,
+            "not json",
+        ] {
+            assert_eq!(decided(&about, result), Decision::Nothing, "{result}");
+        }
+        for about in [About::Question, About::Form { ours: true }, About::Form { ours: false }] {
+            assert_eq!(decided(&about, r#"{"action":"cancel"}"#), Decision::Nothing);
+        }
+    }
+
+    #[test]
+    fn forms_are_answers_to_questions() {
+        let ours = About::Form { ours: true };
+        let cases = [
+            (r#"{"action":"accept","content":{"decision":"continue"}}"#, json!({ "decision": "continue" })),
+            (r#"{"action":"accept","content":{"decision":"stop"}}"#, json!({ "decision": "stop" })),
+            (r#"{"action":"decline"}"#, json!({ "decision": "stop" })),
+            (
+                r#"{"action":"accept","content":{"decision":"refine","instruction":"smaller"}}"#,
+                json!({ "decision": "refine", "instruction": "smaller" }),
+            ),
+        ];
+        for (result, body) in cases {
+            assert_eq!(decided(&ours, result), Decision::Question { body }, "{result}");
+        }
+        let theirs = About::Form { ours: false };
+        let body = json!({ "decision": "refine", "instruction": r#"{"n":1}"# });
+        assert_eq!(decided(&theirs, r#"{"action":"accept","content":{"n":1}}"#), Decision::Question { body });
+    }
+}

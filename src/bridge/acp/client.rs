@@ -1,0 +1,205 @@
+//! What is known of one client, shared by its connection and its feeds.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::ask;
+use super::content::Takes;
+use super::feed::{Feed, ORDERS, Opening, Order};
+use super::queue::Outbox;
+use super::refusal::Refusal;
+use super::seat::{Seat, Seen};
+use super::{Acp, Manner};
+use crate::domain::SessionId;
+use crate::wire::acp::asked::Hello;
+
+#[derive(Debug)]
+pub(super) struct Client {
+    acp: Acp,
+    seat: Seat,
+    manner: Manner,
+    outbox: Outbox,
+    hello: OnceLock<Hello>,
+    /// What it is asked and has not answered, by the id of the request; held for the moment of a look.
+    asked: Mutex<HashMap<String, (SessionId, ask::About)>>,
+    /// Its sessions; held for the moment of a look.
+    feeds: Mutex<HashMap<SessionId, mpsc::Sender<Order>>>,
+}
+
+/// Counts the clients of a session for as long as it is held.
+#[derive(Debug)]
+pub(super) struct Attached {
+    acp: Acp,
+    session: SessionId,
+}
+
+impl Attached {
+    fn new(acp: &Acp, session: SessionId) -> Self {
+        *acp.attached().entry(session).or_default() += 1;
+        Self { acp: acp.clone(), session }
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let mut attached = self.acp.attached();
+        if let Some(count) = attached.get_mut(&self.session) {
+            *count -= 1;
+            if *count == 0 {
+                attached.remove(&self.session);
+            }
+        }
+    }
+}
+
+impl Client {
+    pub(super) fn new(acp: Acp, seat: Seat, manner: Manner, outbox: Outbox) -> Self {
+        let hello = OnceLock::new();
+        if manner.connectionless {
+            hello.set(Hello::default()).ok(); // it is new
+        }
+        Self { acp, seat, manner, outbox, hello, asked: Mutex::default(), feeds: Mutex::default() }
+    }
+
+    pub(super) fn acp(&self) -> &Acp {
+        &self.acp
+    }
+
+    pub(super) fn seat(&self) -> &Seat {
+        &self.seat
+    }
+
+    pub(super) fn manner(&self) -> &Manner {
+        &self.manner
+    }
+
+    pub(super) fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// The first one counts; saying it again does no harm.
+    pub(super) fn greeted(&self, hello: Hello) {
+        self.hello.set(hello).ok(); // as above
+    }
+
+    pub(super) fn is_greeted(&self) -> bool {
+        self.hello.get().is_some()
+    }
+
+    pub(super) fn forms(&self) -> bool {
+        self.hello.get().is_some_and(|hello| hello.forms)
+    }
+
+    /// Whether it can be asked anything.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.manner.connectionless
+    }
+
+    /// As this client expects it to be said.
+    pub(super) fn in_words(&self, refusal: Refusal) -> Refusal {
+        if self.manner.connectionless { refusal.in_old_words() } else { refusal }
+    }
+
+    /// `false` if it is being asked already.
+    pub(super) fn asks(&self, id: &str, session: SessionId, about: ask::About) -> bool {
+        let mut asked = self.asked();
+        let news = !asked.contains_key(id);
+        if news {
+            asked.insert(id.to_owned(), (session, about));
+        }
+        news
+    }
+
+    /// It has answered, or need not any more.
+    pub(super) fn take_asked(&self, id: &str) -> Option<ask::About> {
+        self.asked().remove(id).map(|(_, about)| about)
+    }
+
+    /// It need not answer anything about this session any more.
+    pub(super) fn withdraw(&self, session: SessionId) -> Vec<String> {
+        let mut asked = self.asked();
+        let of = asked.iter().filter(|(_, (of, _))| *of == session).map(|(id, _)| id.clone());
+        let ids: Vec<String> = of.collect();
+        asked.retain(|_, (of, _)| *of != session);
+        ids
+    }
+
+    fn asked(&self) -> MutexGuard<'_, HashMap<String, (SessionId, ask::About)>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn feeds(&self) -> MutexGuard<'_, HashMap<SessionId, mpsc::Sender<Order>>> {
+        self.feeds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn feed(&self, session: SessionId) -> Option<mpsc::Sender<Order>> {
+        self.feeds().get(&session).filter(|orders| !orders.is_closed()).cloned()
+    }
+
+    pub(super) fn sessions(&self) -> Vec<SessionId> {
+        self.feeds().keys().copied().collect()
+    }
+
+    /// It is not told of this session any more.
+    pub(super) fn forget(&self, session: SessionId) -> Option<mpsc::Sender<Order>> {
+        self.feeds().remove(&session)
+    }
+
+    /// From now on it is told of this session; it was not before.
+    pub(super) fn attach(self: &Arc<Self>, seen: &Seen, opening: Opening) -> mpsc::Sender<Order> {
+        let (to, orders) = mpsc::channel(ORDERS);
+        let mut feeds = self.feeds();
+        let attached = Attached::new(&self.acp, seen.id);
+        let feed = Feed::new(Arc::clone(self), attached, seen.id, seen.is_hosted(), orders);
+        feeds.insert(seen.id, to.clone());
+        drop(feeds);
+        self.acp.0.tasks.spawn(feed.run(opening));
+        to
+    }
+
+    /// No feed outlives its client.
+    pub(super) fn let_go(&self) {
+        self.feeds().clear();
+    }
+
+    /// What the session's agent told when it was ready, or else what one of its profile told before.
+    async fn ready(&self, seen: &Seen) -> Option<Value> {
+        if !seen.is_hosted() {
+            return None;
+        }
+        let newest = self.acp.0.bell.listen().newest();
+        let store = self.acp.0.supervisor.store();
+        let events = store.events_of(seen.id, &["agent.ready"], newest, 1).await.unwrap_or_default();
+        let told = events.last().and_then(|event| {
+            let data: Value = serde_json::from_str(event.data.as_str()).ok()?;
+            data.get("agent").cloned()
+        });
+        match (told, &seen.agent) {
+            (Some(told), _) => Some(told),
+            (None, Some(agent)) => {
+                let profiles = self.seat.profiles().await.ok()?;
+                profiles.into_iter().find(|profile| profile.name == *agent)?.known
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// What its agent answered when its session was opened.
+    pub(super) async fn told(&self, seen: &Seen) -> Option<Value> {
+        self.ready(seen).await.and_then(|ready| ready.get("session").cloned())
+    }
+
+    /// What may be put into a prompt for it.
+    pub(super) async fn takes(&self, seen: &Seen) -> Takes {
+        if seen.prompt_capabilities.is_some() || !seen.is_hosted() {
+            return seen.takes();
+        }
+        let ready = self.ready(seen).await.unwrap_or_default();
+        let told = ready.pointer("/initialize/agentCapabilities/promptCapabilities");
+        let flag = |name: &str| told.and_then(|told| told.get(name)?.as_bool()).unwrap_or(false);
+        Takes { image: flag("image"), audio: flag("audio"), embedded_context: flag("embeddedContext") }
+    }
+}

@@ -1,0 +1,582 @@
+//! One session, told to one client: reads the log at the client's pace, says it in the protocol's words, asks what is open,
+//! and answers prompts when their turns end.
+//!
+//! ```text
+//!            orders of the client
+//!                   ▼
+//!   log ─► hear ─► out ─► room in the outbox ─► client
+//! ```
+//! Orders come first, also while the client does not read: a cancel must not wait for what it cancels.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::ask::{self, Ask};
+use super::client::{Attached, Client};
+use super::prompts::{Answered, Prompts, cancelled};
+use super::queue::{About, Gone};
+use super::refusal::Refusal;
+use super::speak::{self, Control, Voice};
+use super::{content, offer};
+use crate::bus::Ear;
+use crate::config::Busy;
+use crate::domain::{Event, Json, Phase, PromptId, RequestId, Role, SessionId, Time};
+use crate::redact::redact_json;
+use crate::store::{Found, Store};
+use crate::wire::acp::{method, send, tell};
+use crate::wire::jsonrpc;
+
+/// Events read in one go.
+const BATCH: usize = 256;
+/// Orders that wait; whoever gives more waits.
+pub(super) const ORDERS: usize = 64;
+/// Of what was asked and is still open.
+const MANY: usize = 1000;
+/// After the log could not be read.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+
+/// What the client wants of its session.
+#[derive(Debug)]
+pub(super) enum Order {
+    Prompt {
+        request: RequestId,
+        /// Of the client's own making; it may have been sent before, to a daemon before us.
+        id: Option<String>,
+        blocks: Vec<Json>,
+    },
+    /// The turn, and what the client has in the queue.
+    Cancel { request: Option<RequestId> },
+    /// It does not want this answer any more.
+    Forget(RequestId),
+    /// All of it again, then this answer.
+    Replay(Line),
+    /// What there is to tell, then this answer, and no more.
+    Finish(Option<Line>),
+}
+
+/// A message, and what goes with it.
+pub(super) type Line = (String, About);
+
+/// How a feed begins.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) answer: Option<Line>,
+    pub(super) history: History,
+    /// The options that the answer tells.
+    pub(super) options: Option<Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum History {
+    /// Told before the answer.
+    Before,
+    /// Told after it.
+    After,
+    /// A new session: all of it is news.
+    News,
+    /// Not told; what came after this is news.
+    Since(Option<u64>),
+}
+
+#[derive(Debug)]
+pub(super) struct Feed {
+    client: Arc<Client>,
+    /// Counted as long as we are there.
+    _attached: Attached,
+    session: SessionId,
+    hosted: bool,
+    voice: Voice,
+    orders: mpsc::Receiver<Order>,
+    ear: Ear,
+    after: u64,
+    out: VecDeque<Line>,
+    prompts: Prompts,
+    /// To be asked once all that there is was heard: what a rule decides is not asked.
+    asks: Vec<Ask>,
+    /// Modes that are being set and that the agent has not told of, by their number.
+    modes: BTreeMap<u64, String>,
+    /// As the client knows them.
+    options: Option<Value>,
+}
+
+impl Feed {
+    pub(super) fn new(
+        client: Arc<Client>,
+        attached: Attached,
+        session: SessionId,
+        hosted: bool,
+        orders: mpsc::Receiver<Order>,
+    ) -> Self {
+        let ear = client.acp().0.bell.listen_to(session);
+        Self {
+            client,
+            _attached: attached,
+            session,
+            hosted,
+            voice: Voice::new(session.to_string(), hosted),
+            orders,
+            ear,
+            after: 0,
+            out: VecDeque::new(),
+            prompts: Prompts::default(),
+            asks: Vec::new(),
+            modes: BTreeMap::new(),
+            options: None,
+        }
+    }
+
+    /// Until the client goes, or does not want it any more.
+    pub(super) async fn run(mut self, opening: Opening) {
+        if self.tell_all(opening).await.is_err() {
+            self.client.forget(self.session);
+        }
+    }
+
+    async fn tell_all(&mut self, opening: Opening) -> Result<(), Gone> {
+        self.open(opening).await?;
+        let store = self.client.acp().0.supervisor.store().clone();
+        let outbox = self.client.outbox().clone();
+        let mut caught_up = false;
+        loop {
+            let size = self.out.front().map(|(text, _)| text.len());
+            let news = next(&store, self.session, self.after, &mut self.ear, &mut caught_up);
+            tokio::select! {
+                biased;
+                order = self.orders.recv() => match order {
+                    Some(Order::Finish(answer)) => return self.finish(answer).await,
+                    Some(order) => self.serve(order).await?,
+                    None => return Err(Gone),
+                },
+                () = until(self.prompts.deadline()) => {
+                    let late = self.prompts.expire(Time::now());
+                    self.answer(late, None);
+                }
+                room = outbox.room(size.unwrap_or(0)), if size.is_some() => {
+                    if let Some((text, about)) = self.out.pop_front() {
+                        room?.put(text, about);
+                    }
+                }
+                events = news, if size.is_none() => {
+                    caught_up = events.is_empty();
+                    for event in events {
+                        self.hear(event).await;
+                    }
+                    if caught_up {
+                        self.ask();
+                    }
+                }
+            }
+        }
+    }
+
+    async fn open(&mut self, opening: Opening) -> Result<(), Gone> {
+        let newest = self.client.acp().0.bell.listen().newest();
+        let Opening { answer, history, options } = opening;
+        self.options = options;
+        match history {
+            History::Before => {
+                self.replay(newest).await?;
+                self.put(answer).await?;
+            }
+            History::After => {
+                self.put(answer).await?;
+                self.replay(newest).await?;
+            }
+            History::News | History::Since(_) => self.put(answer).await?,
+        }
+        self.after = match history {
+            History::Before | History::After => newest,
+            History::News => 0,
+            History::Since(after) => after.unwrap_or(newest).min(newest),
+        };
+        if history != History::News {
+            self.find_open().await;
+        }
+        Ok(())
+    }
+
+    async fn put(&self, line: Option<Line>) -> Result<(), Gone> {
+        match line {
+            Some((text, about)) => self.client.outbox().put(text, about).await,
+            None => Ok(()),
+        }
+    }
+
+    /// What the agent said and was asked, up to there. Nothing is asked, and nothing is answered.
+    async fn replay(&mut self, up_to: u64) -> Result<(), Gone> {
+        let (store, mut after) = (self.client.acp().0.supervisor.store().clone(), 0);
+        let mut voice = Voice::new(self.session.to_string(), self.hosted);
+        loop {
+            let batch = read(&store, self.session, after).await;
+            let Some(last) = batch.last().map(|event| event.seq).filter(|_| after < up_to) else {
+                return Ok(());
+            };
+            for event in batch.into_iter().take_while(|event| event.seq <= up_to) {
+                let event = self.fit(event);
+                let mut lines = voice.tell(&event);
+                if event.kind == "prompt.sending" {
+                    lines.extend(self.asked_of_agent(&event).await);
+                }
+                for line in lines {
+                    let about = self.about(Some(event.seq));
+                    self.put(Some((line, about))).await?;
+                }
+            }
+            after = last;
+        }
+    }
+
+    /// What waits for somebody by now.
+    async fn find_open(&mut self) {
+        let Ok(seen) = self.client.seat().session(&self.session.to_string()).await else { return };
+        if seen.pending.clearances == 0 && seen.pending.questions == 0 {
+            return;
+        }
+        let store = self.client.acp().0.supervisor.store().clone();
+        let mut open = Vec::new();
+        for what in ["clearances", "questions"] {
+            let path = format!("/{what}?status=pending&limit={MANY}&session={}", self.session);
+            let page = self.client.seat().get::<Value>(&path).await.unwrap_or_default();
+            let items = page["items"].as_array().cloned().unwrap_or_default();
+            open.extend(items.iter().filter_map(|item| item["id"].as_str().map(str::to_owned)));
+        }
+        let kinds = &["clearance.requested", "question.asked"];
+        for event in store.events_of(self.session, kinds, self.after, MANY).await.unwrap_or_default() {
+            let event = self.fit(event);
+            if let Some(ask) = self.asks_for(&event).filter(|ask| open.contains(&ask.id)) {
+                self.asks.push(ask);
+            }
+        }
+    }
+
+    /// As this client may see it.
+    fn fit(&self, mut event: Event) -> Event {
+        if self.client.seat().role() == Role::Viewer
+            && let std::borrow::Cow::Owned(without) = redact_json(event.data.as_str()).text
+        {
+            event.data = Json::trusted(without);
+        }
+        event
+    }
+
+    fn about(&self, seq: Option<u64>) -> About {
+        About { session: Some(self.session), answers: None, seq }
+    }
+
+    fn say(&mut self, line: String, seq: Option<u64>) {
+        let about = self.about(seq);
+        self.out.push_back((line, about));
+    }
+
+    fn asks_for(&self, event: &Event) -> Option<Ask> {
+        if !self.client.is_asked() {
+            return None;
+        }
+        ask::of(event, self.hosted, self.client.forms(), self.client.seat().role())
+    }
+
+    async fn hear(&mut self, event: Event) {
+        let event = self.fit(event);
+        self.after = event.seq;
+        let seq = Some(event.seq);
+        match event.kind.as_str() {
+            "prompt.sending" => {
+                let id = speak::value(&event)["prompt"].as_str().unwrap_or_default().to_owned();
+                if !self.prompts.has(&id) {
+                    for line in self.asked_of_agent(&event).await {
+                        self.say(line, seq);
+                    }
+                }
+            }
+            "session.preset" | "agent.ready" | "session.agent" => self.tell_controls(&event).await,
+            "agent.set" | "agent.set_done" => self.tell_mode(&event),
+            "update" if self.hosted => match speak::control(&event) {
+                Some(Control::Mode) => self.modes.clear(),
+                // All of them are told: the agent's, and ours.
+                Some(Control::Options) => return self.tell_controls(&event).await,
+                None => {}
+            },
+            _ => {}
+        }
+        for line in self.voice.tell(&event) {
+            self.say(line, seq);
+        }
+        if let Some(ask) = self.asks_for(&event) {
+            self.asks.push(ask);
+        }
+        if let Some(id) = ask::closed_by(&event) {
+            self.asks.retain(|ask| ask.id != id);
+            if self.client.take_asked(&id).is_some() {
+                self.say(send::cancel_request(&RequestId::text(&id)), seq);
+            }
+        }
+        let answered = self.prompts.hear(&event);
+        self.answer(answered, seq);
+    }
+
+    /// What is still open is asked, once.
+    fn ask(&mut self) {
+        for ask in std::mem::take(&mut self.asks) {
+            let Ask { id, method, params, about } = ask;
+            if self.client.asks(&id, self.session, about) {
+                let line = tell::asked(&RequestId::text(&id), method, &params, self.voice.session());
+                self.say(line, None);
+            }
+        }
+    }
+
+    fn answer(&mut self, answered: Vec<Answered>, seq: Option<u64>) {
+        for Answered { request, outcome, millis } in answered {
+            self.client.acp().0.figures.prompt_over(&outcome, millis);
+            let line = match outcome {
+                Ok(result) => jsonrpc::result(&request, &result),
+                Err(refusal) => self.client.in_words(refusal).line(&request),
+            };
+            let answers = Some((request, method::SESSION_PROMPT.to_owned()));
+            self.out.push_back((line, About { answers, ..self.about(seq) }));
+        }
+    }
+
+    /// What somebody else, or we ourselves, asked of the agent.
+    async fn asked_of_agent(&self, event: &Event) -> Vec<String> {
+        let id = speak::value(event)["prompt"].as_str().and_then(|id| id.parse::<PromptId>().ok());
+        let Some(id) = id else { return Vec::new() };
+        let store = self.client.acp().0.supervisor.store();
+        let Ok(Found::One(prompt)) = store.prompt(id.to_string()).await else { return Vec::new() };
+        let words = Json::of(&json!([{ "type": "text", "text": prompt.text }]));
+        let content = store.content(id).await.ok().flatten();
+        self.voice.was_asked(content.as_ref().map_or(&words, |content| content.as_json()))
+    }
+
+    /// Modes and options, after something about them has changed.
+    async fn tell_controls(&mut self, event: &Event) {
+        let Ok(seen) = self.client.seat().session(&self.session.to_string()).await else { return };
+        let told = self.client.told(&seen).await;
+        let profiles = self.client.seat().profiles().await.unwrap_or_default();
+        let seq = Some(event.seq);
+        if event.kind == "session.preset" && offer::has_our_modes(&seen, told.as_ref()) {
+            let mode = seen.preset.as_deref().unwrap_or("full");
+            self.say(self.voice.mode_is(mode), seq);
+        }
+        let options = offer::options(&seen, told.as_ref(), &profiles);
+        if self.options.as_ref() != Some(&options) {
+            self.say(self.voice.options_are(&options), seq);
+            self.options = Some(options);
+        }
+    }
+
+    /// Not every agent tells that its mode is another one.
+    fn tell_mode(&mut self, event: &Event) {
+        #[derive(Deserialize)]
+        struct Set {
+            set: Option<u64>,
+            mode: Option<String>,
+        }
+        let Ok(Set { set: Some(set), mode }) = serde_json::from_str(event.data.as_str()) else { return };
+        match (event.kind.as_str(), mode) {
+            ("agent.set", Some(mode)) => drop(self.modes.insert(set, mode)),
+            ("agent.set_done", _) => {
+                if let Some(mode) = self.modes.remove(&set) {
+                    self.say(self.voice.mode_is(&mode), Some(event.seq));
+                }
+            }
+            _ => {}
+        }
+        while self.modes.len() > ORDERS {
+            self.modes.pop_first();
+        }
+    }
+
+    async fn serve(&mut self, order: Order) -> Result<(), Gone> {
+        match order {
+            Order::Prompt { request, id, blocks } => match self.prompt(id.as_deref(), &blocks).await {
+                Ok(prompt) if id.is_some() => self.await_prompt(request, prompt).await,
+                Ok(prompt) => self.prompts.wait(prompt, request, Time::now(), self.deadline()),
+                Err(refusal) => self.answer(vec![Answered::at_once(request, refusal)], None),
+            },
+            Order::Cancel { request } => {
+                self.cancel().await;
+                if let Some(request) = request {
+                    let line = jsonrpc::result(&request, &json!({}));
+                    let answers = Some((request, method::SESSION_CANCEL.to_owned()));
+                    self.out.push_back((line, About { answers, ..self.about(None) }));
+                }
+            }
+            Order::Forget(request) => match self.prompts.of(&request) {
+                Some((prompt, false)) => self.take_back(&prompt).await,
+                Some((_, true)) => self.interrupt().await,
+                None => {}
+            },
+            Order::Replay(answer) => {
+                let up_to = self.after;
+                while let Some((text, about)) = self.out.pop_front() {
+                    self.client.outbox().put(text, about).await?;
+                }
+                self.replay(up_to).await?;
+                self.put(Some(answer)).await?;
+            }
+            Order::Finish(_) => {}
+        }
+        Ok(())
+    }
+
+    /// When a prompt of now has waited long enough.
+    fn deadline(&self) -> Option<Time> {
+        let limit = self.client.acp().0.supervisor.config().seats.prompt_timeout();
+        limit.map(|limit| Time::now().plus(limit))
+    }
+
+    /// The prompt's id once it is committed.
+    async fn prompt(&self, known: Option<&str>, blocks: &[Json]) -> Result<String, Refusal> {
+        #[derive(Deserialize)]
+        struct Prompted {
+            id: String,
+        }
+        let (seat, id) = (self.client.seat(), self.session);
+        let seen = seat.session(&id.to_string()).await?;
+        if let Some(known) = known.filter(|known| known.parse::<PromptId>().is_ok())
+            && self.is_known(known).await
+        {
+            return Ok(known.to_owned());
+        }
+        let config = self.client.acp().0.supervisor.config();
+        if config.seats.busy == Busy::Refuse && (seen.is_busy() || !self.prompts.is_empty()) {
+            return Err(Refusal::params("a prompt is in flight already; wait for its answer"));
+        }
+        let takes = self.client.takes(&seen).await;
+        let content = content::fitted(blocks, takes, &config.seats)?;
+        if !seen.is_live() {
+            seat.post::<Value>(&format!("/sessions/{id}/resume"), &json!({})).await?;
+        }
+        let body = json!({ "id": known, "content": content, "wait": false });
+        let prompted: Prompted = seat.post(&format!("/sessions/{id}/prompts"), &body).await?;
+        self.client.acp().0.figures.prompted();
+        Ok(prompted.id)
+    }
+
+    /// Whether it is a prompt of this session's.
+    async fn is_known(&self, prompt: &str) -> bool {
+        let store = self.client.acp().0.supervisor.store();
+        let found = store.prompt(prompt.to_owned()).await;
+        matches!(found, Ok(Found::One(found)) if found.session == self.session)
+    }
+
+    /// It may have been answered already, by a daemon before us.
+    async fn await_prompt(&mut self, request: RequestId, prompt: String) {
+        let kinds = &[
+            "prompt.queued",
+            "prompt.sending",
+            "prompt.withdrawn",
+            "prompt.undelivered",
+            "turn.ended",
+            "session.stopping",
+            "session.ended",
+            "session.parked",
+            "agent.spawned",
+        ];
+        let store = self.client.acp().0.supervisor.store();
+        let past = store.events_of(self.session, kinds, self.after, MANY).await.unwrap_or_default();
+        let is_other = |event: &&Event| {
+            event.kind != "prompt.queued" || speak::value(event)["prompt"].as_str() != Some(&prompt)
+        };
+        let mut tracked = Prompts::default();
+        tracked.wait(prompt.clone(), request, Time::now(), self.deadline());
+        // What came before it is about others; what is not read yet is heard later.
+        let mut answered = Vec::new();
+        for event in past.iter().skip_while(is_other) {
+            answered.extend(tracked.hear(event));
+        }
+        self.answer(answered, None);
+        self.prompts.absorb(tracked);
+    }
+
+    /// What the client has in the queue does not leave it, and the turn that runs ends.
+    async fn cancel(&mut self) {
+        for prompt in self.prompts.queued() {
+            self.take_back(&prompt).await;
+        }
+        self.interrupt().await;
+    }
+
+    async fn take_back(&mut self, prompt: &str) {
+        // It may have left the queue a moment ago; then it is interrupted.
+        if self.client.seat().delete(&format!("/prompts/{prompt}")).await.is_err() {
+            self.interrupt().await;
+        }
+    }
+
+    async fn interrupt(&self) {
+        let Ok(seen) = self.client.seat().session(&self.session.to_string()).await else { return };
+        if seen.turn.is_some() {
+            let body = json!({ "reason": "cancelled by an ACP client", "wait": false });
+            self.client.seat().try_post(&format!("/sessions/{}/interrupt", self.session), &body).await;
+        }
+    }
+
+    /// What there is to tell is told; what is not answered by then never is by this client's session.
+    async fn finish(&mut self, answer: Option<Line>) -> Result<(), Gone> {
+        let store = self.client.acp().0.supervisor.store().clone();
+        loop {
+            while let Some((text, about)) = self.out.pop_front() {
+                self.client.outbox().put(text, about).await?;
+            }
+            let events = read(&store, self.session, self.after).await;
+            if events.is_empty() {
+                break;
+            }
+            for event in events {
+                self.hear(event).await;
+            }
+        }
+        let left = self.prompts.all(&cancelled(), Time::now());
+        self.answer(left, None);
+        for id in self.client.withdraw(self.session) {
+            self.say(send::cancel_request(&RequestId::text(&id)), None);
+        }
+        self.out.extend(answer);
+        while let Some((text, about)) = self.out.pop_front() {
+            self.client.outbox().put(text, about).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a session in this phase will tell more of its start.
+pub(super) fn is_starting(phase: &str) -> bool {
+    Phase::parse(phase) == Some(Phase::Starting)
+}
+
+async fn until(at: Option<Time>) {
+    match at {
+        Some(at) => tokio::time::sleep(at.since(Time::now())).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What is there after this; waits for a ring first if there was nothing the last time. It may be dropped at any point: a
+/// ring that was heard is remembered.
+async fn next(store: &Store, session: SessionId, after: u64, ear: &mut Ear, wait: &mut bool) -> Vec<Event> {
+    if *wait && !ear.hear().await {
+        return std::future::pending().await; // the daemon ends
+    }
+    *wait = false;
+    read(store, session, after).await
+}
+
+/// Tries until it can be read: it may work again in a moment, and a client should not have to know.
+async fn read(store: &Store, session: SessionId, after: u64) -> Vec<Event> {
+    loop {
+        match store.events(Some(after), Some(session), BATCH).await {
+            Ok(events) => return events.unwrap_or_default(),
+            Err(error) => {
+                tracing::warn!(%error, after, "an ACP client's log cannot be read; it is tried again");
+                tokio::time::sleep(TRY_AGAIN).await;
+            }
+        }
+    }
+}

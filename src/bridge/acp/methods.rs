@@ -1,0 +1,239 @@
+//! What clients ask for, done through the API.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::ask::Decision;
+use super::client::Client;
+use super::feed::{self, History};
+use super::offer;
+use super::refusal::Refusal;
+use super::seat::{List, Profile, Seen};
+use crate::bridge::api::inside::quoted;
+use crate::domain::SessionId;
+use crate::wire::acp::asked::{self, New, SetMode, SetModel, SetOption};
+
+/// Of `session/list`.
+const PAGE: usize = 50;
+
+/// What an agent of the profile that this client gets told before, if one ran.
+pub(super) async fn known(client: &Client) -> Option<Value> {
+    let config = client.acp().0.supervisor.config();
+    let name = client.manner().agent.clone().or_else(|| config.seats.agent.clone())?;
+    let profiles = client.seat().profiles().await.ok()?;
+    profiles.into_iter().find(|profile| profile.name == name)?.known
+}
+
+/// A new session, or the one that the client was started for: what it is, the answer, and what is told of it.
+pub(super) async fn begin(client: &Client, new: &New) -> Result<(Seen, Value, History), Refusal> {
+    if !new.cwd.starts_with('/') {
+        let why = if new.cwd.is_empty() { "is empty" } else { "is not an absolute path" };
+        return Err(Refusal::params(format!("cwd {why}")));
+    }
+    let (seen, history) = match &client.manner().attach {
+        Some(typed) => {
+            let path = format!("/sessions/{}", quoted(typed));
+            (client.seat().get::<Seen>(&path).await?, History::After)
+        }
+        None => (start(client, new).await?, History::News),
+    };
+    let mut result = opened(client, &seen).await;
+    result["sessionId"] = json!(seen.id.to_string());
+    Ok((seen, result, history))
+}
+
+async fn start(client: &Client, new: &New) -> Result<Seen, Refusal> {
+    let seat = client.seat();
+    let profiles = seat.profiles().await?;
+    let ours = new.meta.as_ref().and_then(|meta| meta.intercom.as_ref());
+    let asked = ours.and_then(|ours| ours.agent.clone()).or_else(|| client.manner().agent.clone());
+    let profile = pick(client, asked, &new.cwd, &profiles)?;
+    // Where nothing has to be found out first, a process is worth having when there is something to do.
+    let defer = profile.protocol != "acp" || profile.known.is_some();
+    let body = json!({
+        "agent": profile.name, "workspace": new.cwd, "mcp_servers": new.mcp_servers, "defer": defer,
+        "name": ours.and_then(|ours| ours.name.clone()),
+    });
+    let seen: Seen = seat.post("/sessions", &body).await?;
+    if defer { Ok(seen) } else { ready(client, seen.id).await }
+}
+
+/// Which profile: by name, or the only one that it can be.
+fn pick<'a>(
+    client: &Client,
+    asked: Option<String>,
+    cwd: &str,
+    profiles: &'a [Profile],
+) -> Result<&'a Profile, Refusal> {
+    let config = client.acp().0.supervisor.config();
+    let here = || {
+        let here = config.workspaces.values().find(|place| place.path.as_os_str() == cwd);
+        here.and_then(|place| place.agent.clone())
+    };
+    let only = || match config.agents.keys().collect::<Vec<_>>().as_slice() {
+        [one] => Some((*one).clone()),
+        _ => None,
+    };
+    let names = || profiles.iter().map(|profile| profile.name.as_str()).collect::<Vec<_>>();
+    let name = asked.or_else(here).or_else(|| config.seats.agent.clone()).or_else(only).ok_or_else(|| {
+        let how =
+            "say which agent: `intercom acp --agent NAME`, or `agent` below [seats] in the configuration";
+        Refusal::params(how).with(&json!({ "agents": names() }))
+    })?;
+    profiles.iter().find(|profile| profile.name == name).ok_or_else(|| {
+        Refusal::params(format!("no agent is named `{name}`")).with(&json!({ "agents": names() }))
+    })
+}
+
+/// Once its agent has said what it can.
+async fn ready(client: &Client, id: SessionId) -> Result<Seen, Refusal> {
+    let mut ear = client.acp().0.bell.listen_to(id);
+    loop {
+        let seen = client.seat().session(&id.to_string()).await?;
+        if !seen.is_live() {
+            let reason = seen.exit.and_then(|exit| exit.reason).unwrap_or(seen.why);
+            let data = json!({ "sessionId": id.to_string() });
+            return Err(Refusal::internal(format!("the agent did not start: {reason}")).with(&data));
+        }
+        if !feed::is_starting(&seen.phase) || !ear.hear().await {
+            return Ok(seen);
+        }
+    }
+}
+
+/// What is answered to who opens a session.
+pub(super) async fn opened(client: &Client, seen: &Seen) -> Value {
+    let told = client.told(seen).await;
+    let profiles = client.seat().profiles().await.unwrap_or_default();
+    Value::Object(offer::opened(seen, told.as_ref(), &profiles))
+}
+
+pub(super) async fn list(client: &Client, list: &asked::List) -> Result<Value, Refusal> {
+    let of = list.cwd.as_ref().map(|cwd| format!("&workspace={}", quoted(cwd))).unwrap_or_default();
+    let from = match list.cursor.as_deref().map(str::parse::<i64>).transpose() {
+        Ok(cursor) => cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default(),
+        Err(_) => return Err(Refusal::params("no such cursor")),
+    };
+    let path = format!("/sessions?all=true&limit={PAGE}{of}{from}");
+    let page: List<Seen> = client.seat().get(&path).await?;
+    let sessions: Vec<Value> = page.items.iter().map(offer::listed).collect();
+    Ok(json!({ "sessions": sessions, "nextCursor": page.next }))
+}
+
+/// The agent goes if nobody else is there.
+pub(super) async fn close(client: &Client, session: SessionId) -> Result<(), Refusal> {
+    let ours = usize::from(client.feed(session).is_some());
+    if client.acp().clients_of(session) > ours {
+        return Ok(());
+    }
+    let seen = client.seat().session(&session.to_string()).await?;
+    if seen.is_live() {
+        client.seat().post::<Value>(&format!("/sessions/{session}/stop"), &json!({})).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn delete(client: &Client, seen: &Seen) -> Result<(), Refusal> {
+    let ours = usize::from(client.feed(seen.id).is_some());
+    if client.acp().clients_of(seen.id) > ours {
+        return Err(Refusal::request("other clients are attached to this session"));
+    }
+    close(client, seen.id).await?;
+    client.seat().delete(&format!("/sessions/{}", seen.id)).await
+}
+
+/// Only a process can be told what its mode is.
+async fn with_process(client: &Client, seen: Seen) -> Result<Seen, Refusal> {
+    if seen.deferred || !seen.is_live() {
+        client.seat().post::<Value>(&format!("/sessions/{}/resume", seen.id), &json!({})).await?;
+        return ready(client, seen.id).await;
+    }
+    if feed::is_starting(&seen.phase) { ready(client, seen.id).await } else { Ok(seen) }
+}
+
+pub(super) async fn set_mode(client: &Client, set: &SetMode) -> Result<Value, Refusal> {
+    let seen = client.seat().session(&set.session_id).await?;
+    let told = client.told(&seen).await;
+    if offer::has_our_modes(&seen, told.as_ref()) {
+        preset(client, seen.id, &set.mode_id).await?;
+        return Ok(json!({}));
+    }
+    let seen = with_process(client, seen).await?;
+    let answer = tell_agent(client, seen.id, &json!({ "mode": set.mode_id, "wait": "agent" })).await?;
+    Ok(answer)
+}
+
+pub(super) async fn set_model(client: &Client, set: &SetModel) -> Result<Value, Refusal> {
+    let seen = client.seat().session(&set.session_id).await?;
+    let seen = with_process(client, seen).await?;
+    tell_agent(client, seen.id, &json!({ "model": set.model_id, "wait": "agent" })).await
+}
+
+pub(super) async fn set_option(client: &Client, set: &SetOption) -> Result<Value, Refusal> {
+    let seen = client.seat().session(&set.session_id).await?;
+    let id = seen.id;
+    let value = match &set.value {
+        asked::Value::Text(text) => json!(text),
+        asked::Value::Switch(on) => json!(on),
+    };
+    match (set.config_id.as_str(), value.as_str()) {
+        (offer::POLICY, Some(value)) => preset(client, id, value).await?,
+        (offer::AGENT, Some(value)) => {
+            let path = format!("/sessions/{id}/agent");
+            client.seat().post::<Value>(&path, &json!({ "agent": value })).await?;
+        }
+        (option, _) => {
+            with_process(client, seen).await?;
+            let body = json!({ "option": option, "value": value, "wait": "agent" });
+            tell_agent(client, id, &body).await?;
+        }
+    }
+    let seen = client.seat().session(&set.session_id).await?;
+    let told = client.told(&seen).await;
+    let profiles = client.seat().profiles().await?;
+    Ok(json!({ "configOptions": offer::options(&seen, told.as_ref(), &profiles) }))
+}
+
+/// What the agent answers.
+async fn tell_agent(client: &Client, id: SessionId, body: &Value) -> Result<Value, Refusal> {
+    let set: Value = client.seat().post(&format!("/sessions/{id}/set"), body).await?;
+    Ok(set.get("answer").filter(|answer| answer.is_object()).cloned().unwrap_or_else(|| json!({})))
+}
+
+async fn preset(client: &Client, id: SessionId, preset: &str) -> Result<(), Refusal> {
+    if !offer::PRESETS.iter().any(|(known, ..)| *known == preset) {
+        let known = offer::PRESETS.map(|(known, ..)| known).join(", ");
+        return Err(Refusal::params(format!("no mode is `{preset}`; there is {known}")));
+    }
+    client.seat().post::<Value>(&format!("/sessions/{id}/preset"), &json!({ "preset": preset })).await?;
+    Ok(())
+}
+
+/// What a client has decided. If it is late, or may not, the log tells what became of it.
+pub(super) async fn decide(client: &Arc<Client>, id: &str, decision: Decision) {
+    let refused = match decision {
+        Decision::Nothing => return,
+        Decision::Question { body } => {
+            client.seat().try_post(&format!("/questions/{id}/answer"), &body).await
+        }
+        Decision::Clearance { mut body, always } => {
+            if always {
+                let path = format!("/clearances/{id}/explanation");
+                let explained = client.seat().get::<Value>(&path).await.unwrap_or_default();
+                if explained["proposal"].is_object() {
+                    body["remember"] = json!({ "rule": explained["proposal"] });
+                }
+            }
+            client.seat().try_post(&format!("/clearances/{id}/decision"), &body).await
+        }
+    };
+    if !refused.is_ok() {
+        tracing::debug!(
+            id,
+            status = refused.status,
+            why = refused.why(),
+            "an ACP client's decision was refused"
+        );
+    }
+}

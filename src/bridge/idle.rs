@@ -1,0 +1,78 @@
+//! How long something has not been used.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// Counts its uses.
+#[derive(Debug, Clone)]
+pub(super) struct Uses(watch::Sender<usize>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Use(watch::Sender<usize>);
+
+impl Uses {
+    pub(super) fn new() -> Self {
+        Self(watch::Sender::new(0))
+    }
+
+    pub(super) fn begin(&self) -> Use {
+        self.0.send_modify(|uses| *uses += 1);
+        Use(self.0.clone())
+    }
+
+    /// Comes back when it was not used for this long. The first use may have to come sooner.
+    pub(super) async fn idle(&self, first: Duration, later: Duration) {
+        let mut uses = self.0.subscribe();
+        let mut patience = first;
+        loop {
+            let changed = if *uses.borrow_and_update() == 0 {
+                let Ok(changed) = tokio::time::timeout(patience, uses.changed()).await else { return };
+                changed
+            } else {
+                uses.changed().await
+            };
+            changed.expect("we hold what it comes from");
+            patience = later;
+        }
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.0.send_modify(|uses| *uses -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::Instant;
+
+    const FIRST: Duration = Duration::from_secs(5);
+    const LATER: Duration = Duration::from_mins(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_used_is_not_idle_and_what_was_is_so_for_longer_than_what_never_was() {
+        let uses = Uses::new();
+        let start = Instant::now();
+        uses.idle(FIRST, LATER).await;
+        assert_eq!(start.elapsed(), FIRST);
+
+        let counted = uses.clone();
+        let idle = tokio::spawn(async move { counted.idle(FIRST, LATER).await });
+        tokio::time::sleep(FIRST / 2).await;
+        let (one, other) = (uses.begin(), uses.begin());
+        tokio::time::sleep(LATER * 10).await;
+        drop(one);
+        tokio::time::sleep(LATER * 10).await;
+        assert!(!idle.is_finished());
+        drop(other);
+        tokio::time::sleep(LATER / 2).await;
+        drop(uses.begin());
+        let start = Instant::now();
+        idle.await.unwrap();
+        assert_eq!(start.elapsed(), LATER);
+    }
+}

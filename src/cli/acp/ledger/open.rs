@@ -1,0 +1,44 @@
+//! What is under way: requests of the client, and its sessions.
+
+use crate::cli::acp::message::Kind;
+use crate::domain::{Json, RequestId};
+
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) id: RequestId,
+    pub(super) kind: Kind,
+    pub(super) at: At,
+    /// Kept for as long as it may have to be sent again.
+    pub(super) text: Option<String>,
+    pub(super) session: Option<String>,
+    pub(super) setup: Setup,
+    /// What the client took it back with.
+    pub(super) cancel: Option<String>,
+    pub(super) tries: u8,
+}
+
+/// Where a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum At {
+    Waiting,
+    Sent,
+    /// Sent on a connection that is gone.
+    Broken,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    /// Of the event that the client was told of last.
+    pub(super) seq: Option<u64>,
+    /// The client has it. It may be told of events before that is known.
+    pub(super) attached: bool,
+    pub(super) setup: Setup,
+}
+
+/// How the client set a session up.
+#[derive(Debug, Default)]
+pub(super) struct Setup {
+    pub(super) cwd: Option<Json>,
+    pub(super) mcp_servers: Option<Json>,
+    pub(super) additional_directories: Option<Json>,
+}

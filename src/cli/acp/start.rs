@@ -1,0 +1,280 @@
+//! Starts a daemon in the background if there is none: the installed service, else a process of its own, which
+//! outlives the client that needed it.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use nix::fcntl::{Flock, FlockArg};
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::cli::daemon::Service;
+use crate::cli::failure::Failure;
+use crate::cli::{Context, out};
+use crate::config::{self, Config, KNOWN, Paths};
+use crate::host::{PART_VARIABLE, SESSION_VARIABLE};
+use crate::text::clean;
+use crate::{lifecycle, socket};
+
+/// From the decision to start one until it can be reached.
+const READY: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// A log longer than this makes room for a new one when a daemon starts; the one before that is gone then.
+const MAX_LOG: u64 = 10 << 20;
+/// How much of the log is shown if it does not work.
+const LOG_LINES: usize = 10;
+const LOG_TAIL: u64 = 4096;
+
+/// Whatever our client has in its environment, the daemon gets what programs need, and what is meant for it.
+const KEPT: &[&str] =
+    &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "RUST_LOG"];
+const KEPT_PREFIXES: &[&str] = &["LC_", "XDG_", "INTERCOM_", "SSL_CERT_"];
+
+#[derive(Debug)]
+pub(super) struct Starter {
+    paths: Paths,
+    service: Option<Service>,
+}
+
+impl Starter {
+    pub(super) fn new(cx: &Context) -> Self {
+        Self { paths: cx.paths.clone(), service: Service::installed(cx) }
+    }
+
+    /// There is a daemon, or it is said why there is none.
+    pub(super) async fn ensure(&self) -> anyhow::Result<()> {
+        if self.is_there().await {
+            return Ok(());
+        }
+        lifecycle::make_private_dir(&self.paths.state_dir)?;
+        let until = Instant::now() + READY;
+        // Held until it is ready: whoever wants the same meanwhile waits for it, and finds the daemon.
+        let _lock = loop {
+            if let Some(lock) = self.lock()? {
+                break lock;
+            }
+            if self.is_there().await {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(Failure::failed(
+                    "another `intercom acp` is starting a daemon, and does not get there",
+                )
+                .into());
+            }
+            sleep(LOOK_AGAIN).await;
+        };
+        if self.is_there().await {
+            return Ok(());
+        }
+        if let Some(service) = &self.service {
+            match ask(service, until).await {
+                Ok(()) => return self.service_ready(service, until).await,
+                Err(why) => out::talk(&format!(
+                    "the installed service does not start ({why}); starting a daemon without it"
+                )),
+            }
+        }
+        self.detached(until).await
+    }
+
+    /// Anything but nobody at the door: whatever is wrong with it is told by who goes through.
+    async fn is_there(&self) -> bool {
+        match socket::connect(&self.paths.socket).await {
+            Ok(_) => true,
+            Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused),
+        }
+    }
+
+    fn lock(&self) -> anyhow::Result<Option<Flock<File>>> {
+        let path = self.paths.state_dir.join("start.lock");
+        let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = open.with_context(|| format!("cannot open {}", path.display()))?;
+        Ok(Flock::lock(file, FlockArg::LockExclusiveNonblock).ok())
+    }
+
+    async fn service_ready(&self, service: &Service, until: Instant) -> anyhow::Result<()> {
+        while !self.is_there().await {
+            if Instant::now() >= until {
+                let socket = self.paths.socket.display();
+                let message = format!("the service was started, but nobody listens on {socket} after 5 s");
+                return Err(Failure::failed(message).hint(service.log).into());
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+        Ok(())
+    }
+
+    async fn detached(&self, until: Instant) -> anyhow::Result<()> {
+        let config = config::load(Some(&self.paths.config), self.paths.config_explicit).map_err(|error| {
+            Failure::failed(format!("no daemon can be started: {:#}", anyhow::Error::new(error)))
+        })?;
+        let path = self.paths.state_dir.join("daemon.log");
+        let log = open_log(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        let begin = log.metadata()?.len();
+        let mut child = self.spawn(&config, log)?;
+        loop {
+            if self.is_there().await {
+                out::talk(&format!("started a daemon (pid {})", child.id().unwrap_or_default()));
+                return Ok(());
+            }
+            let ended = child.try_wait()?;
+            let end = log_end(&path, begin);
+            // The loser of two: the other one is about to listen.
+            let other = end.iter().any(|line| line.contains("another intercom"));
+            if (ended.is_some() && !other) || Instant::now() >= until {
+                out::talk(&format!("the end of {}:", path.display()));
+                for line in &end {
+                    out::talk(&format!("  {}", clean(line)));
+                }
+                return Err(match ended {
+                    Some(status) => Failure::failed(format!("a daemon was started, and ended with {status}")),
+                    None => Failure::failed("a daemon was started, and cannot be reached after 5 s"),
+                }
+                .hint("`intercom serve` in a terminal shows what happens")
+                .into());
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    fn spawn(&self, config: &Config, log: File) -> anyhow::Result<Child> {
+        let mut command = Command::new(program()?);
+        command.arg("--state-dir").arg(&self.paths.state_dir).arg("--socket").arg(&self.paths.socket);
+        if self.paths.config_explicit {
+            command.arg("--config").arg(&self.paths.config);
+        }
+        command.args(["serve", "--detached"]).current_dir("/");
+        command.env_clear().envs(environment(std::env::vars_os(), config));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command.spawn().context("cannot start a daemon")
+    }
+}
+
+/// Asks the system's own keeper of services.
+async fn ask(service: &Service, until: Instant) -> Result<(), String> {
+    let mut command = Command::new(service.program);
+    command.args(&service.args).stdin(Stdio::null()).kill_on_drop(true);
+    let output = timeout_at(until, command.output()).await.map_err(|_| "no answer within 5 s".to_owned())?;
+    let output = output.map_err(|error| format!("{}: {error}", service.program))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(clean(said.trim().lines().next().unwrap_or("it did not say why")))
+}
+
+/// Ourselves; after an upgrade the one that is in our place.
+fn program() -> io::Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    if path.exists() {
+        return Ok(path);
+    }
+    let newer = path.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map(PathBuf::from);
+    Ok(newer.filter(|newer| newer.exists()).unwrap_or_else(|| "/proc/self/exe".into()))
+}
+
+/// What the daemon needs for itself, and what the profiles hand on to their agents.
+fn environment(
+    ours: impl IntoIterator<Item = (OsString, OsString)>,
+    config: &Config,
+) -> Vec<(OsString, OsString)> {
+    let known = KNOWN.iter().flat_map(|known| known.profile(|_| true, |_| true).pass_env);
+    let passed: BTreeSet<String> =
+        config.agents.values().flat_map(|profile| profile.pass_env.iter().cloned()).chain(known).collect();
+    let kept = |name: &str| {
+        // The daemon is nobody's agent, whoever started it.
+        let marked = name == SESSION_VARIABLE || name == PART_VARIABLE;
+        let named = KEPT.contains(&name) || passed.contains(name);
+        !marked && (named || KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+    };
+    ours.into_iter().filter(|(name, _)| name.to_str().is_some_and(kept)).collect()
+}
+
+/// What agents do may be in it: nobody else's business.
+fn open_log(path: &Path) -> io::Result<File> {
+    if path.metadata().is_ok_and(|log| log.len() > MAX_LOG) {
+        std::fs::rename(path, path.with_extension("log.old"))?;
+    }
+    let log = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    log.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    Ok(log)
+}
+
+/// The last lines that were written behind `begin`.
+fn log_end(path: &Path, begin: u64) -> Vec<String> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut log = File::open(path)?;
+        let from = log.metadata()?.len().saturating_sub(LOG_TAIL).max(begin);
+        log.seek(SeekFrom::Start(from))?;
+        let mut end = Vec::new();
+        log.take(LOG_TAIL).read_to_end(&mut end)?;
+        Ok(end)
+    };
+    let end = read().unwrap_or_default(); // there may be none
+    let text = String::from_utf8_lossy(&end);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].iter().map(|line| (*line).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_daemon_gets_what_it_needs_and_nothing_else_of_our_environment() {
+        let config =
+            config::parse("[agents.a]\ncommand = 'x'\npass_env = ['MY_KEY']\n", Path::new("c")).unwrap();
+        let ours = [
+            "PATH",
+            "HOME",
+            "LC_ALL",
+            "XDG_RUNTIME_DIR",
+            "INTERCOM_SLACK_BOT_TOKEN",
+            "RUST_LOG",
+            "SSL_CERT_FILE",
+            "MY_KEY",
+            "ANTHROPIC_API_KEY",
+            "INTERCOM_SESSION",
+            "INTERCOM_PART",
+            "EDITOR_SECRET",
+            "LD_PRELOAD",
+            "NODE_OPTIONS",
+        ];
+        let env = environment(ours.map(|name| (name.into(), "1".into())), &config);
+        let names: Vec<&str> = env.iter().map(|(name, _)| name.to_str().unwrap()).collect();
+        assert_eq!(names, ours[..9]);
+    }
+
+    #[test]
+    fn a_long_log_makes_room_and_is_nobody_elses() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("daemon.log");
+        std::fs::write(&path, "short").unwrap();
+        assert_eq!(open_log(&path).unwrap().metadata().unwrap().len(), 5);
+        File::options().write(true).open(&path).unwrap().set_len(MAX_LOG + 1).unwrap();
+        let log = open_log(&path).unwrap().metadata().unwrap();
+        assert_eq!((log.len(), log.permissions().mode() & 0o777), (0, 0o600));
+        assert_eq!(dir.path().join("daemon.log.old").metadata().unwrap().len(), MAX_LOG + 1);
+    }
+
+    #[test]
+    fn of_the_log_the_end_is_shown_but_nothing_of_an_earlier_daemon() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("daemon.log");
+        assert_eq!(log_end(&path, 0), [] as [&str; 0]);
+        let text = (0..20).map(|n| format!("line {n}\n\n")).collect::<Vec<_>>().concat();
+        std::fs::write(&path, format!("before\n{text}")).unwrap();
+        let end = log_end(&path, 7);
+        assert_eq!((end.len(), end[0].as_str(), end[9].as_str()), (10, "line 10", "line 19"));
+        std::fs::write(&path, "before\nafter\n").unwrap();
+        assert_eq!(log_end(&path, 7), ["after"]);
+    }
+}

@@ -1,0 +1,138 @@
+//! The client's end: stdin in chunks, stdout message by message, both framings.
+//!
+//! Each has a thread of its own, not a task: a read that never ends must not keep the process from ending, nor a
+//! client that does not read its stdout.
+
+use std::io::{Read, Write};
+use std::thread;
+
+use bytes::BytesMut;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::wire::framing::{Frame, Framer};
+
+/// One message of the client. Pictures are in there.
+const MAX_MESSAGE: usize = 32 << 20;
+const CHUNK: usize = 64 << 10;
+/// Chunks that were read and not looked at; then stdin is not read.
+const CHUNKS: usize = 1;
+/// Messages that are being written; the ledger holds the others.
+const MESSAGES: usize = 4;
+const HEADER: &[u8] = b"content-";
+
+/// What the client says, cut into messages.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    /// Known with the first bytes.
+    framer: Option<Framer>,
+    buf: BytesMut,
+    pub(super) ended: bool,
+}
+
+impl Inbox {
+    pub(super) fn feed(&mut self, chunk: Option<Vec<u8>>) {
+        match chunk {
+            Some(bytes) => self.buf.extend_from_slice(&bytes),
+            None => self.ended = true,
+        }
+        if self.framer.is_none() {
+            self.framer = framing(&self.buf, self.ended);
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Option<Frame> {
+        let framer = self.framer.as_mut()?;
+        if self.ended { framer.finish(&mut self.buf) } else { framer.next(&mut self.buf) }
+    }
+
+    /// As the client frames what it sends; by lines as long as that is not known.
+    pub(super) fn wrap(&self, text: &str) -> Vec<u8> {
+        match &self.framer {
+            Some(framer @ Framer::Lsp(_)) => framer.wrap(text),
+            // Between the parts of a message a line feed means nothing, and inside of a string there is none.
+            _ => format!("{}\n", text.replace(['\r', '\n'], " ")).into_bytes(),
+        }
+    }
+}
+
+/// None as long as there is too little to tell.
+fn framing(bytes: &[u8], ended: bool) -> Option<Framer> {
+    let text = bytes.trim_ascii_start();
+    let head = &text[..text.len().min(HEADER.len())];
+    let headers = head.eq_ignore_ascii_case(&HEADER[..head.len()]);
+    match (headers, head.len() == HEADER.len()) {
+        (true, true) => Some(Framer::lsp(MAX_MESSAGE)),
+        (true, false) if !ended => None,
+        _ => Some(Framer::ndjson(MAX_MESSAGE)),
+    }
+}
+
+/// stdin, until it ends or nobody wants any more of it.
+pub(super) fn read() -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel(CHUNKS);
+    thread::spawn(move || {
+        let mut stdin = std::io::stdin().lock();
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            match stdin.read(&mut chunk) {
+                Ok(length) if length > 0 => {
+                    if sender.blocking_send(chunk[..length].to_vec()).is_err() {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Ok(_) | Err(_) => return, // either way there is no more of it
+            }
+        }
+    });
+    receiver
+}
+
+/// stdout, flushed after every message. The second half tells when all is written, or nobody reads it.
+pub(super) fn write() -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<()>) {
+    let (sender, mut receiver) = mpsc::channel::<Vec<u8>>(MESSAGES);
+    let (done, over) = oneshot::channel();
+    thread::spawn(move || {
+        let mut stdout = std::io::stdout().lock();
+        while let Some(message) = receiver.blocking_recv() {
+            if stdout.write_all(&message).and_then(|()| stdout.flush()).is_err() {
+                break;
+            }
+        }
+        done.send(()).ok(); // nobody may wait
+    });
+    (sender, over)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read of `bytes`, whole and byte by byte, and how a message is sent back.
+    fn check(bytes: &[u8], expected: &[&str], wrapped: &str) {
+        for size in [1, bytes.len().max(1)] {
+            let mut inbox = Inbox::default();
+            let mut seen = Vec::new();
+            let chunks = bytes.chunks(size).map(|chunk| Some(chunk.to_vec())).chain([None]);
+            for chunk in chunks {
+                inbox.feed(chunk);
+                while let Some(frame) = inbox.next() {
+                    seen.push(frame);
+                }
+            }
+            let expected: Vec<Frame> = expected.iter().map(|text| Frame::Text((*text).to_owned())).collect();
+            assert_eq!(seen, expected);
+            assert_eq!(String::from_utf8(inbox.wrap("{\n}")).unwrap(), wrapped);
+        }
+    }
+
+    #[test]
+    fn the_first_bytes_say_how_messages_are_framed() {
+        check(b"{\"a\":1}\n{}", &["{\"a\":1}", "{}"], "{ }\n");
+        check(b"\r\ncontent-length: 2\r\n\r\n{}", &["{}"], "Content-Length: 3\r\n\r\n{\n}");
+        check(b"Content-Type: x\nContent-Length: 2\n\n{}", &["{}"], "Content-Length: 3\r\n\r\n{\n}");
+        check(b"contents\n", &["contents"], "{ }\n");
+        check(b"conten", &["conten"], "{ }\n");
+        check(b"", &[], "{ }\n");
+    }
+}
