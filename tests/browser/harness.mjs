@@ -131,6 +131,7 @@ export async function withRole(daemon, role, options) {
   const person = await visitor(options);
   const token = await daemon.cli("token", "create", "--name", role, "--role", role);
   await person.page.goto(daemon.url);
+  await person.page.waitForSelector("#token");
   await person.page.type("#token", token);
   await person.page.click("form button.primary");
   await person.page.waitForSelector("html[data-connection=live]");
