@@ -1,5 +1,7 @@
 //! `intercom acp`: real pipes on one side, and a daemon that the test plays itself, or a real one, on the other.
 
+mod restart;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +19,7 @@ use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
 
-use crate::harness::{PATIENCE, Ran, command, home, http, kill_all_in, output, processes_in};
+use crate::harness::{PATIENCE, Ran, command, connect, home, http, kill_all_in, output, processes_in};
 
 /// The client's side of a relay.
 struct Seat {
@@ -601,6 +603,21 @@ impl Ground {
         let mut command = command(self.path());
         command.arg("acp");
         command
+    }
+
+    /// A daemon of the test's own, once it listens.
+    #[track_caller]
+    fn serve(&self, env: &[(&str, &str)]) -> Child {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path().join("serve.log"));
+        let mut command = command(self.path());
+        command.arg("serve").envs(env.iter().copied()).stdin(Stdio::null()).stdout(Stdio::null());
+        let daemon = command.stderr(log.unwrap()).spawn().unwrap();
+        let start = Instant::now();
+        while connect(&self.path().join("state/intercom.sock")).is_err() {
+            assert!(start.elapsed() < PATIENCE, "the daemon does not listen");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        daemon
     }
 
     /// The daemons that run here, by their pids.
