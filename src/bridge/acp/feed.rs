@@ -178,6 +178,13 @@ impl Feed {
         let newest = self.client.acp().0.bell.listen().newest();
         let Opening { answer, history, options } = opening;
         self.options = options;
+        // A relay that hears nothing else before we go knows from the answer where to go on.
+        let told = match history {
+            History::Before => newest,
+            History::After | History::News => 0,
+            History::Since(after) => after.unwrap_or(newest).min(newest),
+        };
+        let answer = answer.map(|(text, about)| (text, About { seq: Some(told), ..about }));
         match history {
             History::Before => {
                 self.replay(newest).await?;
@@ -189,11 +196,7 @@ impl Feed {
             }
             History::News | History::Since(_) => self.put(answer).await?,
         }
-        self.after = match history {
-            History::Before | History::After => newest,
-            History::News => 0,
-            History::Since(after) => after.unwrap_or(newest).min(newest),
-        };
+        self.after = if history == History::After { newest } else { told };
         if history != History::News {
             self.find_open().await;
         }

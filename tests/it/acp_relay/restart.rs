@@ -131,6 +131,23 @@ fn every_update_of_a_turn_is_told_once_and_in_order() {
 }
 
 #[test]
+fn what_is_said_in_a_new_session_before_anything_was_told_is_told_later() {
+    let mut desk = Desk::new();
+    let turn = desk.prompt("pid-file:$cwd/begun;wait-file:$cwd/go;say:late;say:later");
+    let start = Instant::now();
+    while !desk.ground.path().join("work/begun").exists() {
+        assert!(start.elapsed() < PATIENCE, "the turn does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    desk.kill();
+    desk.go("go");
+    desk.daemon = desk.ground.serve(&[]);
+    let expected = ["late", "later"].map(str::to_owned).to_vec();
+    assert_eq!(desk.said_until_answered(turn), (expected, json!("end_turn")));
+    desk.ends_quiet();
+}
+
+#[test]
 fn a_relay_starts_the_next_daemon_itself() {
     let mut desk = Desk::new();
     let turn = desk.prompt("say:one;wait-file:$cwd/go;say:two");
