@@ -154,7 +154,7 @@ impl Feed {
                 },
                 () = until(self.prompts.deadline()) => {
                     let late = self.prompts.expire(Time::now());
-                    self.answer(late, None);
+                    self.answer(late);
                 }
                 room = outbox.room(size.unwrap_or(0)), if size.is_some() => {
                     if let Some((text, about)) = self.out.pop_front() {
@@ -225,9 +225,10 @@ impl Feed {
                 if event.kind == "prompt.sending" {
                     lines.extend(self.asked_of_agent(&event).await);
                 }
-                for line in lines {
-                    let about = self.about(Some(event.seq));
-                    self.put(Some((line, about))).await?;
+                let last = lines.len().saturating_sub(1);
+                for (n, line) in lines.into_iter().enumerate() {
+                    let seq = (n == last).then_some(event.seq);
+                    self.put(Some((line, About { seq, ..self.about() }))).await?;
                 }
             }
             after = last;
@@ -267,12 +268,12 @@ impl Feed {
         event
     }
 
-    fn about(&self, seq: Option<u64>) -> About {
-        About { session: Some(self.session), answers: None, seq }
+    fn about(&self) -> About {
+        About { session: Some(self.session), ..About::default() }
     }
 
-    fn say(&mut self, line: String, seq: Option<u64>) {
-        let about = self.about(seq);
+    fn say(&mut self, line: String) {
+        let about = self.about();
         self.out.push_back((line, about));
     }
 
@@ -284,42 +285,51 @@ impl Feed {
     }
 
     async fn hear(&mut self, event: Event) {
+        let before = self.out.len();
         let event = self.fit(event);
         self.after = event.seq;
-        let seq = Some(event.seq);
+        self.make_of(&event).await;
+        // Whoever has heard the last of it has heard all of it.
+        let mut made = self.out.iter_mut().skip(before).rev().map(|(_, about)| about);
+        if let Some(last) = made.next() {
+            last.seq = Some(event.seq);
+        }
+    }
+
+    async fn make_of(&mut self, event: &Event) {
         match event.kind.as_str() {
             "prompt.sending" => {
-                let id = speak::value(&event)["prompt"].as_str().unwrap_or_default().to_owned();
+                let id = speak::value(event)["prompt"].as_str().unwrap_or_default().to_owned();
                 if !self.prompts.has(&id) {
-                    for line in self.asked_of_agent(&event).await {
-                        self.say(line, seq);
+                    for line in self.asked_of_agent(event).await {
+                        self.say(line);
                     }
                 }
             }
-            "session.preset" | "agent.ready" | "session.agent" => self.tell_controls(&event).await,
-            "agent.set" | "agent.set_done" => self.tell_mode(&event),
-            "update" if self.hosted => match speak::control(&event) {
+            "session.preset" | "agent.ready" | "session.agent" => self.tell_controls(event).await,
+            "agent.set" | "agent.set_done" => self.tell_mode(event),
+            "update" if self.hosted => match speak::control(event) {
                 Some(Control::Mode) => self.modes.clear(),
                 // All of them are told: the agent's, and ours.
-                Some(Control::Options) => return self.tell_controls(&event).await,
+                Some(Control::Options) => return self.tell_controls(event).await,
                 None => {}
             },
             _ => {}
         }
-        for line in self.voice.tell(&event) {
-            self.say(line, seq);
+        for line in self.voice.tell(event) {
+            self.say(line);
         }
-        if let Some(ask) = self.asks_for(&event) {
+        if let Some(ask) = self.asks_for(event) {
             self.asks.push(ask);
         }
-        if let Some(id) = ask::closed_by(&event) {
+        if let Some(id) = ask::closed_by(event) {
             self.asks.retain(|ask| ask.id != id);
             if self.client.take_asked(&id).is_some() {
-                self.say(send::cancel_request(&RequestId::text(&id)), seq);
+                self.say(send::cancel_request(&RequestId::text(&id)));
             }
         }
-        let answered = self.prompts.hear(&event);
-        self.answer(answered, seq);
+        let answered = self.prompts.hear(event);
+        self.answer(answered);
     }
 
     /// What is still open is asked, once.
@@ -328,12 +338,12 @@ impl Feed {
             let Ask { id, method, params, about } = ask;
             if self.client.asks(&id, self.session, about) {
                 let line = tell::asked(&RequestId::text(&id), method, &params, self.voice.session());
-                self.say(line, None);
+                self.say(line);
             }
         }
     }
 
-    fn answer(&mut self, answered: Vec<Answered>, seq: Option<u64>) {
+    fn answer(&mut self, answered: Vec<Answered>) {
         for Answered { request, outcome, millis } in answered {
             self.client.acp().0.figures.prompt_over(&outcome, millis);
             let line = match outcome {
@@ -341,7 +351,7 @@ impl Feed {
                 Err(refusal) => self.client.in_words(refusal).line(&request),
             };
             let answers = Some((request, method::SESSION_PROMPT.to_owned()));
-            self.out.push_back((line, About { answers, ..self.about(seq) }));
+            self.out.push_back((line, About { answers, ..self.about() }));
         }
     }
 
@@ -361,14 +371,13 @@ impl Feed {
         let Ok(seen) = self.client.seat().session(&self.session.to_string()).await else { return };
         let told = self.client.told(&seen).await;
         let profiles = self.client.seat().profiles().await.unwrap_or_default();
-        let seq = Some(event.seq);
         if event.kind == "session.preset" && offer::has_our_modes(&seen, told.as_ref()) {
             let mode = seen.preset.as_deref().unwrap_or("full");
-            self.say(self.voice.mode_is(mode), seq);
+            self.say(self.voice.mode_is(mode));
         }
         let options = offer::options(&seen, told.as_ref(), &profiles);
         if self.options.as_ref() != Some(&options) {
-            self.say(self.voice.options_are(&options), seq);
+            self.say(self.voice.options_are(&options));
             self.options = Some(options);
         }
     }
@@ -385,7 +394,7 @@ impl Feed {
             ("agent.set", Some(mode)) => drop(self.modes.insert(set, mode)),
             ("agent.set_done", _) => {
                 if let Some(mode) = self.modes.remove(&set) {
-                    self.say(self.voice.mode_is(&mode), Some(event.seq));
+                    self.say(self.voice.mode_is(&mode));
                 }
             }
             _ => {}
@@ -400,14 +409,14 @@ impl Feed {
             Order::Prompt { request, id, blocks } => match self.prompt(id.as_deref(), &blocks).await {
                 Ok(prompt) if id.is_some() => self.await_prompt(request, prompt).await,
                 Ok(prompt) => self.prompts.wait(prompt, request, Time::now(), self.deadline()),
-                Err(refusal) => self.answer(vec![Answered::at_once(request, refusal)], None),
+                Err(refusal) => self.answer(vec![Answered::at_once(request, refusal)]),
             },
             Order::Cancel { request } => {
                 self.cancel().await;
                 if let Some(request) = request {
                     let line = jsonrpc::result(&request, &json!({}));
                     let answers = Some((request, method::SESSION_CANCEL.to_owned()));
-                    self.out.push_back((line, About { answers, ..self.about(None) }));
+                    self.out.push_back((line, About { answers, ..self.about() }));
                 }
             }
             Order::Forget(request) => match self.prompts.of(&request) {
@@ -494,7 +503,7 @@ impl Feed {
         for event in past.iter().skip_while(is_other) {
             answered.extend(tracked.hear(event));
         }
-        self.answer(answered, None);
+        self.answer(answered);
         self.prompts.absorb(tracked);
     }
 
@@ -537,9 +546,9 @@ impl Feed {
             }
         }
         let left = self.prompts.all(&cancelled(), Time::now());
-        self.answer(left, None);
+        self.answer(left);
         for id in self.client.withdraw(self.session) {
-            self.say(send::cancel_request(&RequestId::text(&id)), None);
+            self.say(send::cancel_request(&RequestId::text(&id)));
         }
         self.out.extend(answer);
         while let Some((text, about)) = self.out.pop_front() {
