@@ -154,6 +154,19 @@ pub fn error(id: &RequestId, code: i64, message: &str, data: Option<&Json>) -> S
     render(&Reply::<()> { jsonrpc: "2.0", id, result: None, error })
 }
 
+/// The id of what is no message, if it has one: whoever sent it may wait for an answer.
+pub fn id_of(text: &str) -> Option<RequestId> {
+    #[derive(Deserialize)]
+    struct Id<'a> {
+        #[serde(borrow)]
+        id: Option<&'a RawValue>,
+    }
+    let text = text.trim();
+    // The members of a batch are nobody's fields.
+    let id = text.starts_with('{').then(|| serde_json::from_str::<Id<'_>>(text).ok())??.id?;
+    RequestId::parse(id.get())
+}
+
 /// The answer to what could not be read, or to a request whose id could not.
 pub fn unreadable(code: i64, message: &str) -> String {
     let error = ErrorObject { code, message, data: None };

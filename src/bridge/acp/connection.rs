@@ -62,7 +62,10 @@ impl Connection {
             Err(Bad::Malformed(why)) => {
                 unreadable(jsonrpc::PARSE_ERROR, &format!("malformed JSON: {why}")).await;
             }
-            Err(bad) => unreadable(jsonrpc::INVALID_REQUEST, &bad.to_string()).await,
+            Err(bad) => match jsonrpc::id_of(text) {
+                Some(id) => self.refuse(&id, "", None, Refusal::request(bad.to_string())).await,
+                None => unreadable(jsonrpc::INVALID_REQUEST, &bad.to_string()).await,
+            },
             Ok(Message::Answer { id, result }) => {
                 self.answered(id, result.map(|raw| raw.get().to_owned()).ok());
             }

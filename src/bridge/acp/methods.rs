@@ -96,7 +96,8 @@ async fn ready(client: &Client, id: SessionId) -> Result<Seen, Refusal> {
             let data = json!({ "sessionId": id.to_string() });
             return Err(Refusal::internal(format!("the agent did not start: {reason}")).with(&data));
         }
-        if !feed::is_starting(&seen.phase) || !ear.hear().await {
+        // One that is being stopped has not started, and is gone in a moment.
+        if !(feed::is_starting(&seen.phase) || seen.phase == "stopping") || !ear.hear().await {
             return Ok(seen);
         }
     }

@@ -70,6 +70,7 @@ struct Data {
     failed: bool,
     code: Option<i64>,
     signal: Option<i64>,
+    by: Option<String>,
 }
 
 impl Prompts {
@@ -126,7 +127,9 @@ impl Prompts {
 
     pub(super) fn hear(&mut self, event: &Event) -> Vec<Answered> {
         if event.kind == "session.stopping" {
-            self.stopping = true;
+            // What we stop ourselves has failed; what somebody stops is cancelled.
+            let data = serde_json::from_str::<Data>(event.data.as_str()).unwrap_or_default();
+            self.stopping = data.by.as_deref() != Some("intercom");
         }
         if event.kind == "agent.spawned" {
             self.stopping = false;

@@ -59,6 +59,8 @@ impl Refusal {
             return Self::of_agent(&Json::of(error));
         }
         let code = match answer.status {
+            // What was asked for was in order.
+            422 if answer.code() == "spawn_failed" => INTERNAL_ERROR,
             400 | 413 | 422 => INVALID_PARAMS,
             401 | 403 => FORBIDDEN,
             404 => RESOURCE_NOT_FOUND,

@@ -158,7 +158,7 @@ impl Ledger {
                 self.to_client.push_back(message::error(None, PARSE_ERROR, &bad.to_string()));
             }
             Err(bad) => {
-                let id = message::id_of(&text).filter(|id| !self.is_open(id));
+                let id = jsonrpc::id_of(&text).filter(|id| !self.is_open(id));
                 self.to_client.push_back(message::error(id.as_ref(), INVALID_REQUEST, &bad.to_string()));
             }
             Ok(Message::Request { id, method, params }) => {

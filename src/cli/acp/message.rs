@@ -119,16 +119,6 @@ pub(super) struct Resume<'a> {
     pub(super) meta: Option<Value>,
 }
 
-/// The id of a message that is no message, if it has one.
-pub(super) fn id_of(text: &str) -> Option<RequestId> {
-    #[derive(Deserialize)]
-    struct Id<'a> {
-        #[serde(borrow)]
-        id: Option<&'a RawValue>,
-    }
-    RequestId::parse(serde_json::from_str::<Id<'_>>(text.trim()).ok()?.id?.get())
-}
-
 #[derive(Serialize)]
 struct Wire<'a> {
     jsonrpc: &'static str,

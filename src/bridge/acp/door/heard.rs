@@ -54,8 +54,20 @@ impl Heard {
     }
 }
 
+/// Of those that there are: what is not known is for the connection to answer.
 fn is_about_a_session(method: &str) -> bool {
-    method.strip_prefix("session/").is_some_and(|rest| !matches!(rest, "new" | "list"))
+    let about = [
+        "load",
+        "resume",
+        "prompt",
+        "cancel",
+        "set_mode",
+        "set_config_option",
+        "set_model",
+        "close",
+        "delete",
+    ];
+    method.strip_prefix("session/").is_some_and(|rest| about.contains(&rest))
 }
 
 pub(super) fn is_json(headers: &HeaderMap) -> Result<(), ApiError> {
