@@ -82,12 +82,17 @@ impl Daemon {
         Ok(())
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.dir.path().join("state/intercom.sock")
     }
 
     pub(crate) fn database(&self) -> PathBuf {
         self.dir.path().join("state/intercom.db")
+    }
+
+    /// Where its agents work.
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.dir.path().join("work")
     }
 
     /// A path for a file that agents may wait for.
@@ -148,6 +153,29 @@ impl Daemon {
             events.until(|event| event["kind"] == "status")?;
         }
         Ok(())
+    }
+
+    /// ACP agents that are ready; the ids of their sessions.
+    pub(crate) fn open_acp(
+        &self,
+        sessions: usize,
+        program: &Path,
+        args: &[String],
+    ) -> anyhow::Result<Vec<String>> {
+        let mut events = self.follow_all()?;
+        let body =
+            json!({ "command": program, "args": args, "protocol": "acp", "workspace": self.workspace() });
+        let mut client = self.client()?;
+        let mut ids = Vec::new();
+        for _ in 0..sessions {
+            let (status, session) = client.post("/api/v1/sessions", &body)?;
+            ensure!(status == 201, "no session: {session}; {}", self.log());
+            ids.push(session["id"].as_str().context("a session has an id")?.to_owned());
+        }
+        for _ in 0..sessions {
+            events.until(|event| event["kind"] == "agent.ready")?;
+        }
+        Ok(ids)
     }
 
     /// Resident memory once nothing changes any more.

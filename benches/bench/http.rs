@@ -46,13 +46,13 @@ impl Client {
     }
 }
 
-struct Head {
-    status: u16,
+pub(crate) struct Head {
+    pub(crate) status: u16,
     length: Option<usize>,
 }
 
 impl Head {
-    fn read(stream: &mut impl BufRead) -> anyhow::Result<Self> {
+    pub(crate) fn read(stream: &mut impl BufRead) -> anyhow::Result<Self> {
         let mut line = String::new();
         stream.read_line(&mut line)?;
         let status = line.split(' ').nth(1).and_then(|code| code.parse().ok());

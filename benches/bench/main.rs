@@ -13,6 +13,8 @@ mod http;
 mod latency;
 mod loops;
 mod report;
+mod seats;
+mod websocket;
 
 use std::path::PathBuf;
 
@@ -26,8 +28,8 @@ use report::Report;
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 struct Args {
-    /// Only these: any of `lines`, `heartbeats`, `acp` (chunks of one ACP agent's message), `sessions` (clearances, latency and memory with 100 sessions open), `fleet`
-    /// (1,000 agents started, found again after a kill -9, stopped)
+    /// Only these: any of `lines`, `heartbeats`, `acp` (chunks of one ACP agent's message), `sessions` (clearances, latency and memory with 100 sessions open), `seats` (ACP
+    /// clients: chunks of 100 sessions, clients that read nothing, memory of 1,000 that do nothing), `fleet` (1,000 agents started, found again after a kill -9, stopped)
     filter: Vec<String>,
     /// A short run of less than a minute: fewer and smaller rounds, more noise
     #[arg(long)]
@@ -60,6 +62,10 @@ struct Size {
     sessions: usize,
     /// Agents that are found again and stopped; once, not in every round.
     fleet: usize,
+    /// Chunks of each session that has an ACP client.
+    chunks: usize,
+    /// ACP clients that do nothing.
+    clients: usize,
 }
 
 const FULL: Size = Size {
@@ -70,6 +76,8 @@ const FULL: Size = Size {
     commits: 2000,
     sessions: 100,
     fleet: 1000,
+    chunks: 100,
+    clients: 1000,
 };
 const QUICK: Size = Size {
     lines: 200_000,
@@ -79,14 +87,19 @@ const QUICK: Size = Size {
     commits: 500,
     sessions: 100,
     fleet: 200,
+    chunks: 40,
+    clients: 1000,
 };
 
 fn main() -> anyhow::Result<()> {
     if let Some(ticks) = latency::asked_to_tick() {
         return latency::tick(ticks);
     }
+    if seats::asked_to_tick() {
+        return seats::tick();
+    }
     let args = Args::parse();
-    let known = ["lines", "heartbeats", "acp", "sessions", "fleet"];
+    let known = ["lines", "heartbeats", "acp", "sessions", "seats", "fleet"];
     if let Some(unknown) = args.filter.iter().find(|filter| !known.contains(&filter.as_str())) {
         anyhow::bail!("there is no `{unknown}`: choose from {}", known.join(", "));
     }
@@ -119,6 +132,12 @@ fn main() -> anyhow::Result<()> {
             report.add_percentile("one row, one transaction, no daemon, p99".to_owned(), &times, 99);
             for build in turns(&builds, round) {
                 with_many_sessions(build, size, &mut report).context("with many sessions")?;
+            }
+        }
+        if wanted("seats") {
+            for build in turns(&builds, round) {
+                seats::round(build, size.sessions, size.chunks, &mut report).context("with ACP clients")?;
+                seats::idle(build, size.clients, &mut report).context("with idle ACP clients")?;
             }
         }
     }

@@ -630,7 +630,7 @@ fn head(reader: &mut impl BufRead) -> (u16, Option<u64>) {
     }
 }
 
-fn next_chunk(reader: &mut impl BufRead) -> Option<String> {
+pub(crate) fn next_chunk(reader: &mut impl BufRead) -> Option<String> {
     let mut size = String::new();
     reader.read_line(&mut size).ok()?;
     let size = usize::from_str_radix(size.trim(), 16).ok().filter(|size| *size > 0)?;

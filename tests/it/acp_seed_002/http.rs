@@ -1,0 +1,239 @@
+//! Sections 9.2 and 9.3 of seed 002: the port, and the profile without connections.
+
+use serde_json::{Value, json};
+
+use super::sessions;
+use crate::harness::Daemon;
+use crate::seats::{Answer, Line, PORT, Place, Seat, exchange, fixture, prompt};
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+/// With the profile without connections.
+fn connectionless(more: &str) -> (Daemon, Place) {
+    let daemon =
+        Daemon::quick(&format!("{}[seats]\nagent = 'fixture'\nconnectionless = true\n{more}", fixture(&[])));
+    let place = Place::socket(&daemon);
+    (daemon, place)
+}
+
+fn request(id: i64, method: &str, params: &Value) -> String {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
+}
+
+fn post(place: &Place, body: &str) -> Answer {
+    exchange(place, "POST", "/acp", &[JSON], body)
+}
+
+#[track_caller]
+fn result(place: &Place, method: &str, params: &Value) -> Value {
+    let answer = post(place, &request(5, method, params));
+    let body = answer.json();
+    assert_eq!((answer.status, &body["id"]), (200, &json!(5)), "{method}: {answer:?}");
+    assert!(body.get("result").is_some(), "{method}: {body}");
+    body["result"].clone()
+}
+
+#[track_caller]
+fn code(place: &Place, method: &str, params: &Value) -> i64 {
+    let answer = post(place, &request(6, method, params));
+    // What is a stream otherwise is one here, too: its only event.
+    let mut events = answer.body.lines().filter_map(|line| line.strip_prefix("data: "));
+    let body = events.next_back().map_or_else(|| answer.json(), |data| serde_json::from_str(data).unwrap());
+    body["error"]["code"].as_i64().unwrap_or_else(|| panic!("{method}: {body}"))
+}
+
+#[track_caller]
+fn begun(place: &Place, daemon: &Daemon) -> String {
+    let told = result(place, "session/new", &json!({ "cwd": daemon.workspace(), "mcpServers": [] }));
+    told["sessionId"].as_str().unwrap().to_owned()
+}
+
+/// 9.2: `test_register_configured_channels_acp_enabled_alone_registers_nothing`.
+#[test]
+fn where_clients_are_not_wanted_there_is_no_door() {
+    let daemon = Daemon::quick("[seats]\nenabled = false\n");
+    let place = Place::socket(&daemon);
+    let hello = request(1, "initialize", &json!({ "protocolVersion": 1 }));
+    assert!([403, 404].contains(&post(&place, &hello).status));
+    let (answer, opened) = crate::seats::Frames::ask(&place, "/acp", "");
+    assert!([403, 404].contains(&answer.status) && opened.is_none(), "{answer:?}");
+    for (method, path) in [("POST", "/acp/rpc?client_id=a"), ("GET", "/acp/sse?client_id=a")] {
+        let answer = exchange(&place, method, path, &[JSON, ("accept", "text/event-stream")], &hello);
+        assert!([403, 404].contains(&answer.status), "{path}: {answer:?}");
+    }
+    let mut seat = Seat::stdio(&daemon, &["--agent", "demo"]);
+    seat.until_hung_up(std::time::Duration::from_secs(10));
+}
+
+/// 9.2: `test_register_configured_channels_registers_acp_http`: it is on the one port that there is.
+#[test]
+fn the_door_is_on_the_daemons_one_port() {
+    let mut daemon = Daemon::quick(&format!("{}[seats]\nagent = 'fixture'\n{PORT}", fixture(&[])));
+    let place = Place::port(&mut daemon, "admin");
+    for seat in [Seat::websocket(&place), Seat::http(&place)] {
+        let mut seat = seat.introduced();
+        let session = seat.begun(&daemon);
+        assert_eq!(seat.prompt(&session, "say:by the port"), "end_turn");
+    }
+}
+
+/// `test_constant_time_eq_*`: what is nearly the token is no token.
+#[test]
+fn only_the_token_opens() {
+    let mut daemon = Daemon::quick(&format!("[seats]\nconnectionless = true\n{PORT}"));
+    let Place::Port { address, token: Some(token) } = Place::port(&mut daemon, "admin") else { panic!() };
+    let mut other = token.clone();
+    let last = if other.pop() == Some('x') { 'y' } else { 'x' };
+    other.push(last);
+    let hello = request(1, "initialize", &json!({ "protocolVersion": 1 }));
+    for wrong in
+        [None, Some(String::new()), Some(other), Some(token[..8].to_owned()), Some(format!("{token}x"))]
+    {
+        let place = Place::Port { address: address.clone(), token: wrong.clone() };
+        // Who tries too often is told so.
+        let is_refused = |status: u16| status == 401 || status == 429;
+        assert!(is_refused(post(&place, &hello).status), "{wrong:?}");
+        assert!(is_refused(post(&place, &request(1, "session/list", &json!({}))).status), "{wrong:?}");
+        let (answer, opened) = crate::seats::Frames::ask(&place, "/acp", "");
+        assert!(is_refused(answer.status) && opened.is_none(), "{wrong:?}: {answer:?}");
+    }
+}
+
+/// Off means 400, as for anything that has no connection.
+#[test]
+fn without_a_connection_there_is_nothing_unless_it_is_configured() {
+    let daemon = Daemon::quick(&fixture(&[]));
+    let place = Place::socket(&daemon);
+    for method in ["session/new", "session/list", "session/prompt"] {
+        let answer = post(&place, &request(1, method, &json!({})));
+        assert_eq!(answer.status, 400, "{method}: {answer:?}");
+    }
+    assert!(sessions(&daemon).is_empty());
+}
+
+/// 9.4 again, on a connection over HTTP: what is no message is a 400 of its own request, and the connection goes on.
+#[test]
+fn what_is_no_message_is_a_bad_request() {
+    let daemon = Daemon::quick(&fixture(&[]));
+    let place = Place::socket(&daemon);
+    let hello = post(&place, &request(1, "initialize", &json!({ "protocolVersion": 1 })));
+    let connection = hello.header("acp-connection-id").unwrap();
+    let headers = [JSON, ("acp-connection-id", connection)];
+    for body in ["{\"jsonrpc\":", "", "7", "not json"] {
+        let answer = exchange(&place, "POST", "/acp", &headers, body);
+        assert_eq!(answer.status, 400, "{body}: {answer:?}");
+        assert!(answer.json()["error"]["message"].is_string(), "{body}: {answer:?}");
+    }
+    let answer = exchange(&place, "POST", "/acp", &headers, &request(2, "session/list", &json!({})));
+    assert_eq!(answer.status, 202, "{answer:?}");
+    // What has an id can be answered.
+    let mut seat = Seat::http(&place).introduced();
+    seat.send(&json!({ "jsonrpc": "1.0", "id": "odd", "method": "session/list" }));
+    crate::seats::refusal(&seat.answer_to(&json!("odd")), -32600);
+}
+
+/// `test_initialize_returns_spec_fields`, `test_initialize_to_session_new_round_trip`,
+/// `…_to_session_list_round_trip`, `test_session_list_no_sessions`, `test_http_200_content_length`.
+#[test]
+fn answers_come_at_once_and_have_a_length() {
+    let (daemon, place) = connectionless("");
+    assert_eq!(result(&place, "session/list", &json!({}))["sessions"], json!([]));
+    let hello = post(&place, &request(1, "initialize", &json!({ "protocolVersion": 1 })));
+    assert_eq!((hello.status, hello.header("content-type")), (200, Some("application/json")), "{hello:?}");
+    let length: usize = hello.header("content-length").unwrap().parse().unwrap();
+    assert_eq!(length, hello.body.len());
+    let told = &hello.json()["result"];
+    assert_eq!((&told["protocolVersion"], &told["authMethods"]), (&json!(1), &json!([])), "{told}");
+    assert!(told.get("clientId").is_none(), "{told}");
+    assert_eq!(result(&place, "session/list", &json!({}))["sessions"], json!([]));
+    let session = begun(&place, &daemon);
+    let listed = result(&place, "session/list", &json!({}));
+    assert_eq!(listed["sessions"][0]["sessionId"], json!(session), "{listed}");
+    assert_eq!(listed["sessions"][0]["cwd"], json!(daemon.workspace()), "{listed}");
+}
+
+/// `test_send_delivers_via_oneshot`, `test_sse_event_format`.
+#[test]
+fn a_prompt_streams_on_its_own_request() {
+    let (daemon, place) = connectionless("");
+    let session = begun(&place, &daemon);
+    let body = request(7, "session/prompt", &prompt(&session, "say:one;say:two"));
+    let (answer, line) = Line::open(&place, "POST", "/acp", &[JSON, ("accept", "text/event-stream")], &body);
+    let mut line = line.unwrap_or_else(|| panic!("{answer:?}"));
+    let mut blocks = Vec::new();
+    while let Some(block) = line.block() {
+        blocks.push(block);
+    }
+    let data = |block: &String| block.lines().find_map(|line| line.strip_prefix("data: ").map(str::to_owned));
+    let messages: Vec<Value> =
+        blocks.iter().filter_map(data).map(|text| serde_json::from_str(&text).unwrap()).collect();
+    assert_eq!(messages.len(), blocks.len(), "one line of data each: {blocks:?}");
+    let (last, updates) = messages.split_last().unwrap();
+    assert_eq!((&last["id"], &last["result"]["stopReason"]), (&json!(7), &json!("end_turn")), "{last}");
+    let updates: Vec<Value> = updates.iter().map(|message| message["params"]["update"].clone()).collect();
+    assert_eq!(crate::seats::words(&updates), ["one", "two"]);
+}
+
+/// `test_send_marks_cancelled`, `test_session_cancel_*`, `test_session_list_shows_sessions_with_pending_flag`.
+#[test]
+fn a_running_prompt_is_listed_as_pending_and_can_be_cancelled() {
+    let (daemon, place) = connectionless("");
+    let session = begun(&place, &daemon);
+    let pending = || result(&place, "session/list", &json!({}))["sessions"][0]["_meta"]["pending"].clone();
+    assert_eq!(pending(), false);
+    let body = request(7, "session/prompt", &prompt(&session, "say:one;hang"));
+    let (_, line) = Line::open(&place, "POST", "/acp", &[JSON], &body);
+    let mut line = line.unwrap();
+    let said = |message: &Value| message["params"]["update"]["content"]["text"] == "one";
+    assert!(line.by_ref().any(|message| said(&message)));
+    assert_eq!(pending(), true);
+    // As a notification: no body. As a request: an answer.
+    let note = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": session } });
+    let answer = post(&place, &note.to_string());
+    assert!((200..300).contains(&answer.status) && answer.body.is_empty(), "{answer:?}");
+    let last = line.last().unwrap();
+    assert_eq!(last["result"]["stopReason"], "cancelled", "{last}");
+    assert_eq!(pending(), false);
+    assert_eq!(result(&place, "session/cancel", &json!({ "sessionId": session })), json!({}));
+    assert_eq!(result(&place, "session/cancel", &json!({ "sessionId": "ses_unknown00000" })), json!({}));
+}
+
+/// `test_session_new_rejects_missing_cwd`, `test_session_new_rejects_relative_cwd`,
+/// `test_session_new_stores_absolute_cwd`.
+#[test]
+fn a_session_needs_an_absolute_directory() {
+    let (daemon, place) = connectionless("");
+    let mut seats: Vec<Seat> = crate::seats::WAYS.iter().map(|way| Seat::ready(*way, &daemon)).collect();
+    for odd in [
+        json!({}),
+        json!({ "cwd": "" }),
+        json!({ "cwd": "work" }),
+        json!({ "cwd": "./work" }),
+        json!({ "cwd": 7 }),
+    ] {
+        let mut params = odd.clone();
+        params["mcpServers"] = json!([]);
+        assert_eq!(code(&place, "session/new", &params), -32602, "{odd}");
+        for seat in &mut seats {
+            seat.refused("session/new", params.clone(), -32602);
+        }
+    }
+    assert!(sessions(&daemon).is_empty());
+    let session = begun(&place, &daemon);
+    assert_eq!(daemon.show(&session)["workspace"], json!(daemon.workspace()));
+}
+
+/// `test_register_prompt_blocked_without_client_id`: unknown here is the seed's -32000; and the other errors.
+#[test]
+fn errors_without_a_connection_are_those_of_the_seed() {
+    let (daemon, place) = connectionless("");
+    assert_eq!(code(&place, "session/prompt", &prompt("acph_unknown", "say:x")), -32000);
+    assert_eq!(code(&place, "session/fly", &json!({})), -32601);
+    let session = begun(&place, &daemon);
+    assert_eq!(code(&place, "session/prompt", &prompt(&session, "")), -32602);
+    assert_eq!(code(&place, "session/prompt", &prompt(&session, &"x".repeat(102_401))), -32602);
+    assert_eq!(post(&place, "{\"jsonrpc\":").status, 400, "no JSON, no answer in JSON-RPC");
+    let odd =
+        post(&place, &json!({ "jsonrpc": "1.0", "id": 1, "method": "session/list" }).to_string()).json();
+    assert_eq!(odd["error"]["code"], -32600, "{odd}");
+}
