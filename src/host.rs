@@ -48,7 +48,7 @@ pub use find::Lost;
 pub use identity::Identity;
 pub use leftovers::strays;
 pub use observe::{Observer, Seen};
-pub use peers::{OtherEnd, Traces, marked, other_end, traces};
+pub use peers::{OtherEnd, Traces, other_end, traces};
 pub use spawn::{SpawnError, resolve_program};
 pub use user::RunAs;
 

@@ -208,30 +208,22 @@ impl Supervisor {
         sessions.iter().find(|(id, seat)| shim(id, seat)).map_or(Belongs::Nobody, |(id, _)| Belongs::To(*id))
     }
 
-    /// The same for the process at the other end of a connection on this machine. Looks at every process of every agent.
+    /// The same for the processes at the other end of a connection on this machine: one of them is enough.
     pub fn session_of_tcp(&self, from: SocketAddr, to: SocketAddr) -> Belongs {
-        // An agent may call before we are told that it runs: until then, it is known by its mark.
-        let seats: Vec<(SessionId, Option<Observer>)> = self
-            .sessions()
-            .iter()
-            .map(|(id, seat)| (*id, seat.handle.as_ref().and_then(Handle::observer)))
-            .collect();
-        if seats.is_empty() {
+        if self.sessions().is_empty() {
             return Belongs::Nobody;
         }
         let Some(end) = host::other_end(from, to) else { return Belongs::Unknown };
-        let holds = |(id, observer): &(SessionId, Option<Observer>)| {
-            let marked = host::marked(&id.to_string());
-            match observer {
-                Some(observer) => observer.holds_socket(end, &marked),
-                None => end.is_held_by(&marked),
+        let Some(holders) = end.holders() else { return Belongs::Nobody };
+        let mut found = if holders.is_empty() { Belongs::Unknown } else { Belongs::Nobody };
+        for pid in holders {
+            match self.session_of(pid) {
+                Belongs::To(session) => return Belongs::To(session),
+                Belongs::Unknown => found = Belongs::Unknown,
+                Belongs::Nobody => {}
             }
-        };
-        match seats.into_iter().find(holds) {
-            Some((id, _)) => Belongs::To(id),
-            None if end.is_held() => Belongs::Nobody,
-            None => Belongs::Unknown,
         }
+        found
     }
 
     /// A look at the live process.

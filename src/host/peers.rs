@@ -3,9 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::environment::SESSION_VARIABLE;
-use super::identity::{pids, stat, variable, with_variable};
+use super::identity::{pids, stat, variable};
 use super::observe::Observer;
-use super::tree::descendants;
 
 /// More generations than any tree has; a loop cannot be, but a wrong answer must not become one.
 const MAX_DEPTH: usize = 1000;
@@ -39,12 +38,6 @@ pub fn traces(pid: i32) -> Option<Traces> {
     Some(Traces { ancestors, marks })
 }
 
-/// Who carries the mark of this session, wherever it has got to, and all below them.
-pub fn marked(session: &str) -> Vec<i32> {
-    let marked = with_variable(SESSION_VARIABLE).into_iter().filter(|(_, mark)| mark == session);
-    marked.flat_map(|(pid, _)| descendants(pid).into_iter().chain([pid])).collect()
-}
-
 /// The socket at the other end of a TCP connection within this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OtherEnd {
@@ -75,18 +68,12 @@ fn end_in(table: &str, from: SocketAddr, to: SocketAddr) -> Option<OtherEnd> {
 }
 
 impl OtherEnd {
-    /// Whether it is certainly held by somebody whom we can see, or belongs to a user whose processes are not ours to see and
-    /// who runs none of our agents. One that is on its way between processes is held by nobody.
-    pub fn is_held(self) -> bool {
+    /// Who has it open; nobody, if it is on its way between processes. `None` if it belongs to a user whose processes are not
+    /// ours to see, and who runs none of our agents.
+    pub fn holders(self) -> Option<Vec<i32>> {
         let own = nix::unistd::geteuid();
-        (!own.is_root() && self.uid != own.as_raw()) || pids().any(|pid| holds(pid, self.inode))
-    }
-}
-
-impl OtherEnd {
-    /// Whether one of these processes has it open.
-    pub fn is_held_by(self, pids: &[i32]) -> bool {
-        pids.iter().any(|pid| holds(*pid, self.inode))
+        let seen = own.is_root() || self.uid == own.as_raw();
+        seen.then(|| pids().filter(|pid| holds(*pid, self.inode)).collect())
     }
 }
 
@@ -123,12 +110,6 @@ impl Observer {
     pub fn shim_pid(&self) -> i32 {
         self.shim.pid
     }
-
-    /// Whether a process of this agent, of its tree or one of `others`, has it open.
-    pub fn holds_socket(&self, end: OtherEnd, others: &[i32]) -> bool {
-        let tree = descendants(self.shim.pid);
-        end.is_held_by(&tree) || end.is_held_by(others)
-    }
 }
 
 #[cfg(test)]
@@ -141,7 +122,7 @@ mod tests {
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let end = other_end(client.local_addr().unwrap(), listener.local_addr().unwrap()).unwrap();
         assert_eq!(end.uid, nix::unistd::geteuid().as_raw());
-        assert!(holds(i32::try_from(std::process::id()).unwrap(), end.inode) && end.is_held());
+        assert_eq!(end.holders(), Some(vec![i32::try_from(std::process::id()).unwrap()]));
         let stranger = "127.0.0.1:1".parse().unwrap();
         assert_eq!(other_end(stranger, listener.local_addr().unwrap()), None);
     }
