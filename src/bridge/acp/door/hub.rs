@@ -149,7 +149,7 @@ impl Hub {
 
     /// Sees to it that what waits for a session is taken: by its own stream, or after a while by the connection's.
     async fn hand_over(&self, lane: &Lane) {
-        let deadline = Instant::now() + PATIENCE;
+        let (mut deadline, mut least) = (Instant::now() + PATIENCE, usize::MAX);
         let mut knocked = false;
         loop {
             {
@@ -159,8 +159,13 @@ impl Hub {
                     state.lanes.knock(lane);
                     state.ring(&None);
                 }
-                if state.lanes.is_empty(lane) {
+                let waiting = state.lanes.waiting_for(lane);
+                if waiting == 0 {
                     return;
+                }
+                // Whoever takes it slowly takes it.
+                if waiting < least {
+                    (deadline, least) = (Instant::now() + PATIENCE, waiting);
                 }
                 if Instant::now() >= deadline {
                     if !is_open {
@@ -384,6 +389,27 @@ mod tests {
         assert!(connection.is_silent().await);
         stream.has(&["1", "2"]).await;
         connection.has(&["loaded"]).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_stream_is_given_all_of_the_history_before_the_session_is_loaded() {
+        let (here, session) = (here(), SessionId::mint());
+        let mut connection = here.listen(None);
+        let mut stream = here.listen(Some(session));
+        for n in 0..10 {
+            here.tell(&n.to_string(), Some(session), None).await;
+        }
+        here.tell("loaded", Some(session), Some("session/load")).await;
+        for n in 0..10 {
+            tokio::time::sleep(PATIENCE * 3 / 4).await;
+            assert!(connection.is_silent().await);
+            stream.has(&[&n.to_string()]).await;
+        }
+        connection.has(&["loaded"]).await;
+        // One that takes nothing is not waited for.
+        here.tell("more", Some(session), None).await;
+        here.tell("again", Some(session), Some("session/load")).await;
+        connection.has(&["again"]).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -163,8 +163,8 @@ impl Lanes {
         *self = Self { last: self.last, streams: self.streams, ..Self::default() };
     }
 
-    pub(super) fn is_empty(&self, lane: &Lane) -> bool {
-        self.queues.get(lane).is_none_or(|queue| queue.waiting.is_empty())
+    pub(super) fn waiting_for(&self, lane: &Lane) -> usize {
+        self.queues.get(lane).map_or(0, |queue| queue.waiting.len())
     }
 
     pub(super) fn is_open(&self, lane: &Lane) -> bool {
@@ -252,7 +252,7 @@ mod tests {
         lanes.close(&session("x"), x);
         lanes.close(&session("0"), open[0]);
         assert!(lanes.open(&session("y"), None).is_ok());
-        assert!(!lanes.is_empty(&session("0")), "what is told of a session waits for it");
+        assert_eq!(lanes.waiting_for(&session("0")), 1, "what is told of a session waits for it");
     }
 
     #[test]
