@@ -48,6 +48,7 @@ pub(super) async fn converse(
         }
     }
     client.let_go();
+    outbox.close(); // a feed may be in the middle of a long log
 }
 
 struct Connection {

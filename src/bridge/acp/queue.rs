@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
 
 use crate::domain::{RequestId, SessionId};
 
@@ -31,11 +32,20 @@ impl Inlet {
 
 /// Where a transport takes what its client is to be told. It ends when the client is shown out.
 #[derive(Debug)]
-pub struct Outlet(mpsc::Receiver<Told>);
+pub struct Outlet {
+    told: mpsc::Receiver<Told>,
+    over: CancellationToken,
+}
 
 impl Outlet {
     pub async fn next(&mut self) -> Option<Told> {
-        self.0.recv().await
+        tokio::select! {
+            biased;
+            () = self.over.cancelled() => {}
+            told = self.told.recv() => return told,
+        }
+        self.told.close();
+        self.told.recv().await
     }
 }
 
@@ -60,6 +70,7 @@ pub struct Told {
 pub(super) struct Outbox {
     told: mpsc::Sender<Told>,
     room: Arc<Semaphore>,
+    over: CancellationToken,
 }
 
 /// What goes with a message.
@@ -103,6 +114,11 @@ impl Outbox {
         Ok(())
     }
 
+    /// The client is shown out: it is told what waits by now, and nothing more, whatever else is being made for it.
+    pub(super) fn close(&self) {
+        self.over.cancel();
+    }
+
     /// The transport has gone.
     pub(super) async fn closed(&self) {
         self.told.closed().await;
@@ -116,5 +132,33 @@ pub(super) fn inlet() -> (Inlet, mpsc::Receiver<String>) {
 
 pub(super) fn outlet() -> (Outbox, Outlet) {
     let (told, from) = mpsc::channel(OUTBOX);
-    (Outbox { told, room: Arc::new(Semaphore::new(OUTBOX_BYTES)) }, Outlet(from))
+    let (room, over) = (Arc::new(Semaphore::new(OUTBOX_BYTES)), CancellationToken::new());
+    (Outbox { told, room, over: over.clone() }, Outlet { told: from, over })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_is_shown_out_is_told_what_waits_and_nothing_of_what_is_still_being_read() {
+        let (outbox, mut outlet) = outlet();
+        for _ in 0..OUTBOX {
+            outbox.put("before".to_owned(), About::default()).await.unwrap();
+        }
+        let theirs = outbox.clone();
+        let feed =
+            tokio::spawn(
+                async move { while theirs.put("after".to_owned(), About::default()).await.is_ok() {} },
+            );
+        tokio::task::yield_now().await;
+        outbox.close();
+        let mut told = 0;
+        while let Some(next) = outlet.next().await {
+            assert_eq!(next.text, "before");
+            told += 1;
+        }
+        assert_eq!(told, OUTBOX);
+        feed.await.unwrap();
+    }
 }
