@@ -31,7 +31,7 @@ struct Client<'a> {
     two: Option<http2::SendRequest<Full<Bytes>>>,
 }
 
-async fn soon<T>(what: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it takes too long")
 }
 
@@ -78,9 +78,9 @@ async fn read(response: Response<Incoming>) -> (u16, Value) {
     (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
 }
 
-type Socket = WebSocketStream<UnixStream>;
+pub(crate) type Socket = WebSocketStream<UnixStream>;
 
-async fn socket(daemon: &Daemon, query: &str) -> Result<(Socket, Option<String>), Error> {
+pub(crate) async fn socket(daemon: &Daemon, query: &str) -> Result<(Socket, Option<String>), Error> {
     let stream = UnixStream::connect(daemon.socket()).await.unwrap();
     let url = format!("ws://localhost/acp{query}");
     let (socket, response) =
@@ -89,7 +89,7 @@ async fn socket(daemon: &Daemon, query: &str) -> Result<(Socket, Option<String>)
     Ok((socket, name.map(|name| name.to_str().unwrap().to_owned())))
 }
 
-async fn hear(socket: &mut Socket) -> Value {
+pub(crate) async fn hear(socket: &mut Socket) -> Value {
     loop {
         match soon(socket.next()).await.unwrap().unwrap() {
             Message::Text(text) => return serde_json::from_str(text.as_str()).unwrap(),
@@ -99,7 +99,7 @@ async fn hear(socket: &mut Socket) -> Value {
     }
 }
 
-fn initialize(id: u64) -> Value {
+pub(crate) fn initialize(id: u64) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": "initialize", "params": { "protocolVersion": 1 } })
 }
 

@@ -4,6 +4,7 @@
 
 mod access;
 mod acp;
+mod acp_answers;
 mod acp_calls;
 mod acp_door;
 mod acp_fuzz;

@@ -148,6 +148,11 @@ impl Client {
         self.feeds().remove(&session)
     }
 
+    /// The same, unless it is being told anew.
+    pub(super) fn forget_ended(&self, session: SessionId) {
+        self.feeds().retain(|known, orders| *known != session || !orders.is_closed());
+    }
+
     /// From now on it is told of this session; it was not before.
     pub(super) fn attach(self: &Arc<Self>, seen: &Seen, opening: Opening) -> mpsc::Sender<Order> {
         let (to, orders) = mpsc::channel(ORDERS);

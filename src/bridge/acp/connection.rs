@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::client::Client;
-use super::feed::{History, Opening, Order};
+use super::feed::{History, Line, Opening, Order};
 use super::queue::{About, Outbox};
 use super::refusal::Refusal;
 use super::seat::{Seat, Seen};
@@ -198,7 +198,7 @@ impl Connection {
                     let options = result.get("configOptions").cloned();
                     match client.feed(seen.id) {
                         // It is the one that the client was started for, asked for again.
-                        Some(feed) => drop(feed.send(Order::Replay(answer)).await),
+                        Some(feed) => self.replay(&feed, answer).await,
                         None => {
                             drop(client.attach(&seen, Opening { answer: Some(answer), history, options }));
                         }
@@ -243,9 +243,7 @@ impl Connection {
         let about = About { session: Some(seen.id), answers: Some((id.clone(), name.to_owned())), seq: None };
         let answer = (jsonrpc::result(&id, &result), about);
         match self.client.feed(seen.id) {
-            Some(feed) if replay => {
-                feed.send(Order::Replay(answer)).await.ok(); // it has ended, and so has the client
-            }
+            Some(feed) if replay => self.replay(&feed, answer).await,
             // It is attached: there is nothing more to resume.
             Some(_) => self.say(answer.0, answer.1).await,
             None => {
@@ -254,6 +252,15 @@ impl Connection {
                 let options = result.get("configOptions").cloned();
                 self.client.attach(&seen, Opening { answer: Some(answer), history, options });
             }
+        }
+    }
+
+    /// Of one that is being closed in this moment there is nothing more to tell.
+    async fn replay(&self, feed: &mpsc::Sender<Order>, answer: Line) {
+        if let Err(mpsc::error::SendError(Order::Replay((line, about)))) =
+            feed.send(Order::Replay(answer)).await
+        {
+            self.say(line, about).await;
         }
     }
 

@@ -29,7 +29,7 @@ use crate::domain::{Event, Json, Phase, PromptId, RequestId, Role, SessionId, Ti
 use crate::redact::redact_json;
 use crate::store::{Found, Store};
 use crate::wire::acp::{method, send, tell};
-use crate::wire::jsonrpc;
+use crate::wire::jsonrpc::{self, RESOURCE_NOT_FOUND};
 
 /// Events read in one go.
 const BATCH: usize = 256;
@@ -37,6 +37,8 @@ const BATCH: usize = 256;
 pub(super) const ORDERS: usize = 64;
 /// Of what was asked and is still open.
 const MANY: usize = 1000;
+/// Without any news, while a prompt waits for its answer.
+const LOOK: Duration = Duration::from_secs(3);
 /// After the log could not be read.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 
@@ -98,6 +100,8 @@ pub(super) struct Feed {
     prompts: Prompts,
     /// To be asked once all that there is was heard: what a rule decides is not asked.
     asks: Vec<Ask>,
+    /// All that there is was heard.
+    caught_up: bool,
     /// Modes that are being set and that the agent has not told of, by their number.
     modes: BTreeMap<u64, String>,
     /// As the client knows them.
@@ -125,6 +129,7 @@ impl Feed {
             out: VecDeque::new(),
             prompts: Prompts::default(),
             asks: Vec::new(),
+            caught_up: false,
             modes: BTreeMap::new(),
             options: None,
         }
@@ -133,7 +138,8 @@ impl Feed {
     /// Until the client goes, or does not want it any more.
     pub(super) async fn run(mut self, opening: Opening) {
         if self.tell_all(opening).await.is_err() {
-            self.client.forget(self.session);
+            self.orders.close();
+            self.client.forget_ended(self.session);
         }
     }
 
@@ -141,10 +147,10 @@ impl Feed {
         self.open(opening).await?;
         let store = self.client.acp().0.supervisor.store().clone();
         let outbox = self.client.outbox().clone();
-        let mut caught_up = false;
         loop {
             let size = self.out.front().map(|(text, _)| text.len());
-            let news = next(&store, self.session, self.after, &mut self.ear, &mut caught_up);
+            let looks = size.is_none() && !self.prompts.is_empty();
+            let news = next(&store, self.session, self.after, &mut self.ear, &mut self.caught_up);
             tokio::select! {
                 biased;
                 order = self.orders.recv() => match order {
@@ -162,15 +168,26 @@ impl Feed {
                     }
                 }
                 events = news, if size.is_none() => {
-                    caught_up = events.is_empty();
+                    self.caught_up = events.is_empty();
                     for event in events {
                         self.hear(event).await;
                     }
-                    if caught_up {
+                    if self.caught_up {
                         self.ask();
                     }
                 }
+                () = tokio::time::sleep(LOOK), if looks => self.look().await,
             }
+        }
+    }
+
+    /// A session that was removed, with its log, tells nobody how it ended.
+    async fn look(&mut self) {
+        if let Err(gone) = self.client.seat().session(&self.session.to_string()).await
+            && gone.code == RESOURCE_NOT_FOUND
+        {
+            let left = self.prompts.all(&Err(gone), Time::now());
+            self.answer(left);
         }
     }
 
@@ -220,6 +237,10 @@ impl Feed {
                 return Ok(());
             };
             for event in batch.into_iter().take_while(|event| event.seq <= up_to) {
+                // What is set by now is in the answer, with what is ours.
+                if self.hosted && event.kind == "update" && speak::control(&event).is_some() {
+                    continue;
+                }
                 let event = self.fit(event);
                 let mut lines = voice.tell(&event);
                 if event.kind == "prompt.sending" {
@@ -328,8 +349,18 @@ impl Feed {
                 self.say(send::cancel_request(&RequestId::text(&id)));
             }
         }
+        if matches!(event.kind.as_str(), "session.ended" | "session.parked") {
+            self.empty_queue().await;
+        }
         let answered = self.prompts.hear(event);
         self.answer(answered);
+    }
+
+    /// What the client has in the queue does not leave it: it is told that it will not be done.
+    async fn empty_queue(&self) {
+        for prompt in self.prompts.queued() {
+            self.client.seat().delete(&format!("/prompts/{prompt}")).await.ok(); // it may have left
+        }
     }
 
     /// What is still open is asked, once.
@@ -414,16 +445,14 @@ impl Feed {
             Order::Cancel { request } => {
                 self.cancel().await;
                 if let Some(request) = request {
-                    let line = jsonrpc::result(&request, &json!({}));
-                    let answers = Some((request, method::SESSION_CANCEL.to_owned()));
-                    self.out.push_back((line, About { answers, ..self.about() }));
+                    self.cancelled(request);
                 }
             }
-            Order::Forget(request) => match self.prompts.of(&request) {
-                Some((prompt, false)) => self.take_back(&prompt).await,
-                Some((_, true)) => self.interrupt().await,
-                None => {}
-            },
+            Order::Forget(request) => {
+                if let Some(prompt) = self.prompts.of(&request) {
+                    self.take_back(&prompt).await;
+                }
+            }
             Order::Replay(answer) => {
                 let up_to = self.after;
                 while let Some((text, about)) = self.out.pop_front() {
@@ -431,10 +460,18 @@ impl Feed {
                 }
                 self.replay(up_to).await?;
                 self.put(Some(answer)).await?;
+                self.find_open().await;
+                self.caught_up = false; // and then asked what it is not being asked
             }
             Order::Finish(_) => {}
         }
         Ok(())
+    }
+
+    fn cancelled(&mut self, request: RequestId) {
+        let line = jsonrpc::result(&request, &json!({}));
+        let answers = Some((request, method::SESSION_CANCEL.to_owned()));
+        self.out.push_back((line, About { answers, ..self.about() }));
     }
 
     /// When a prompt of now has waited long enough.
@@ -509,22 +546,27 @@ impl Feed {
 
     /// What the client has in the queue does not leave it, and the turn that runs ends.
     async fn cancel(&mut self) {
-        for prompt in self.prompts.queued() {
-            self.take_back(&prompt).await;
-        }
-        self.interrupt().await;
+        self.empty_queue().await;
+        self.interrupt(|_| true).await;
     }
 
+    /// If it has left the queue, the turn that it is in ends, and no other: it may be over, and somebody else's may run.
     async fn take_back(&mut self, prompt: &str) {
-        // It may have left the queue a moment ago; then it is interrupted.
-        if self.client.seat().delete(&format!("/prompts/{prompt}")).await.is_err() {
-            self.interrupt().await;
+        if self.client.seat().delete(&format!("/prompts/{prompt}")).await.is_ok() {
+            return;
         }
+        let store = self.client.acp().0.supervisor.store();
+        let sent =
+            store.events_of(self.session, &["prompt.sending"], u64::MAX, MANY).await.unwrap_or_default();
+        let sent = sent.iter().rev().map(speak::value).find(|sent| sent["prompt"] == prompt);
+        let turn = sent.as_ref().and_then(|sent| sent["turn"].as_str());
+        self.interrupt(|running| turn == Some(running)).await;
     }
 
-    async fn interrupt(&self) {
+    /// The turn that runs, if it is the one.
+    async fn interrupt(&self, is_it: impl Fn(&str) -> bool) {
         let Ok(seen) = self.client.seat().session(&self.session.to_string()).await else { return };
-        if seen.turn.is_some() {
+        if seen.turn.is_some_and(|turn| is_it(&turn.id)) {
             let body = json!({ "reason": "cancelled by an ACP client", "wait": false });
             self.client.seat().try_post(&format!("/sessions/{}/interrupt", self.session), &body).await;
         }
@@ -532,6 +574,7 @@ impl Feed {
 
     /// What there is to tell is told; what is not answered by then never is by this client's session.
     async fn finish(&mut self, answer: Option<Line>) -> Result<(), Gone> {
+        self.empty_queue().await;
         let store = self.client.acp().0.supervisor.store().clone();
         loop {
             while let Some((text, about)) = self.out.pop_front() {
@@ -551,10 +594,27 @@ impl Feed {
             self.say(send::cancel_request(&RequestId::text(&id)));
         }
         self.out.extend(answer);
+        self.refuse_orders().await;
         while let Some((text, about)) = self.out.pop_front() {
             self.client.outbox().put(text, about).await?;
         }
         Ok(())
+    }
+
+    /// What was ordered in the moment in which it ended is answered as well.
+    async fn refuse_orders(&mut self) {
+        self.orders.close();
+        while let Some(order) = self.orders.recv().await {
+            match order {
+                Order::Prompt { request, .. } => {
+                    let closed = Refusal::request("the session was closed meanwhile");
+                    self.answer(vec![Answered::at_once(request, closed)]);
+                }
+                Order::Cancel { request: Some(request) } => self.cancelled(request),
+                Order::Replay(answer) | Order::Finish(Some(answer)) => self.out.push_back(answer),
+                Order::Cancel { request: None } | Order::Forget(_) | Order::Finish(None) => {}
+            }
+        }
     }
 }
 

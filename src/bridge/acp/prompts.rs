@@ -19,8 +19,8 @@ pub(super) type Outcome = Result<Json, Refusal>;
 
 #[derive(Debug, Default)]
 pub(super) struct Prompts {
-    /// By prompt; in the queue, or on its way there.
-    waiting: BTreeMap<String, Waits>,
+    /// In the queue, or on its way there. A prompt may be waited for by several requests: it was sent again.
+    waiting: Vec<(String, Waits)>,
     /// By turn.
     turns: BTreeMap<String, Vec<(String, Waits)>>,
     /// Somebody has told the session to stop.
@@ -75,12 +75,12 @@ struct Data {
 
 impl Prompts {
     pub(super) fn wait(&mut self, prompt: String, request: RequestId, since: Time, until: Option<Time>) {
-        self.waiting.insert(prompt, Waits { request, since, until });
+        self.waiting.push((prompt, Waits { request, since, until }));
     }
 
     /// Whether it is one of this client's.
     pub(super) fn has(&self, prompt: &str) -> bool {
-        self.waiting.contains_key(prompt) || self.turns.values().flatten().any(|(known, _)| known == prompt)
+        self.waiting.iter().chain(self.turns.values().flatten()).any(|(known, _)| known == prompt)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -89,33 +89,26 @@ impl Prompts {
 
     /// Those that have not left the queue, as far as we have heard.
     pub(super) fn queued(&self) -> Vec<String> {
-        self.waiting.keys().cloned().collect()
+        self.waiting.iter().map(|(prompt, _)| prompt.clone()).collect()
     }
 
-    /// Which prompt this request is about, and whether it has left the queue.
-    pub(super) fn of(&self, request: &RequestId) -> Option<(String, bool)> {
-        let queued = self.waiting.iter().find(|(_, waits)| waits.request == *request);
-        let sent = self.turns.values().flatten().find(|(_, waits)| waits.request == *request);
-        queued.map(|(id, _)| (id.clone(), false)).or_else(|| sent.map(|(id, _)| (id.clone(), true)))
+    /// Which prompt this request is about.
+    pub(super) fn of(&self, request: &RequestId) -> Option<String> {
+        let mut all = self.waiting.iter().chain(self.turns.values().flatten());
+        all.find(|(_, waits)| waits.request == *request).map(|(prompt, _)| prompt.clone())
     }
 
     /// When the first of them has waited long enough.
     pub(super) fn deadline(&self) -> Option<Time> {
-        let all = self.waiting.values().chain(self.turns.values().flatten().map(|(_, waits)| waits));
-        all.filter_map(|waits| waits.until).min()
+        let all = self.waiting.iter().chain(self.turns.values().flatten());
+        all.filter_map(|(_, waits)| waits.until).min()
     }
 
     /// Those that have. Their agent goes on.
     pub(super) fn expire(&mut self, now: Time) -> Vec<Answered> {
-        let due = |waits: &Waits| waits.until.is_some_and(|until| until <= now);
+        let due = |(_, waits): &mut (String, Waits)| waits.until.is_some_and(|until| until <= now);
         let late = Err(Refusal::internal("the turn did not end in time; the agent goes on with it"));
-        let mut gone: Vec<Waits> =
-            self.waiting.extract_if(.., |_, waits| due(waits)).map(|(_, waits)| waits).collect();
-        for sent in self.turns.values_mut() {
-            gone.extend(sent.extract_if(.., |(_, waits)| due(waits)).map(|(_, waits)| waits));
-        }
-        self.turns.retain(|_, sent| !sent.is_empty());
-        gone.into_iter().map(|waits| waits.answered(&late, now)).collect()
+        self.extract(due, &late, now)
     }
 
     pub(super) fn absorb(&mut self, other: Self) {
@@ -141,8 +134,9 @@ impl Prompts {
         match event.kind.as_str() {
             "prompt.sending" => {
                 let Data { prompt, turn, .. } = data();
-                if let Some(waits) = self.waiting.remove(&prompt) {
-                    self.turns.entry(turn.unwrap_or_default()).or_default().push((prompt, waits));
+                let sent: Vec<_> = self.waiting.extract_if(.., |(known, _)| *known == prompt).collect();
+                if !sent.is_empty() {
+                    self.turns.entry(turn.unwrap_or_default()).or_default().extend(sent);
                 }
                 Vec::new()
             }
@@ -178,20 +172,26 @@ impl Prompts {
     }
 
     fn over(&mut self, prompt: &str, outcome: &Outcome, now: Time) -> Vec<Answered> {
-        let mut gone: Vec<Waits> = self.waiting.remove(prompt).into_iter().collect();
+        self.extract(|(known, _)| known == prompt, outcome, now)
+    }
+
+    fn extract(
+        &mut self,
+        is_over: impl Fn(&mut (String, Waits)) -> bool,
+        outcome: &Outcome,
+        now: Time,
+    ) -> Vec<Answered> {
+        let mut gone: Vec<_> = self.waiting.extract_if(.., &is_over).collect();
         for sent in self.turns.values_mut() {
-            let at = sent.iter().position(|(known, _)| known == prompt);
-            gone.extend(at.map(|at| sent.remove(at).1));
+            gone.extend(sent.extract_if(.., &is_over));
         }
         self.turns.retain(|_, sent| !sent.is_empty());
-        gone.into_iter().map(|waits| waits.answered(outcome, now)).collect()
+        gone.into_iter().map(|(_, waits)| waits.answered(outcome, now)).collect()
     }
 
     /// All that is left.
     pub(super) fn all(&mut self, outcome: &Outcome, now: Time) -> Vec<Answered> {
-        let waiting = std::mem::take(&mut self.waiting).into_values();
-        let sent = std::mem::take(&mut self.turns).into_values().flatten().map(|(_, waits)| waits);
-        waiting.chain(sent).map(|waits| waits.answered(outcome, now)).collect()
+        self.extract(|_| true, outcome, now)
     }
 }
 
@@ -273,6 +273,41 @@ mod tests {
     }
 
     #[test]
+    fn that_an_agent_cannot_be_worked_with_or_is_stuck_is_an_error() {
+        for stopping in [
+            json!({ "by": "intercom", "why": "it speaks version 9" }),
+            json!({ "by": "intercom", "again": true }),
+        ] {
+            let mut prompts = Prompts::default();
+            prompts.wait("p1".to_owned(), RequestId::number(1), Time::from_millis(0), None);
+            prompts.hear(&event("session.stopping", &stopping));
+            let lost = json!({ "prompt": "p1", "cause": "it speaks version 9" });
+            let all = answers(&prompts.hear(&event("prompt.undelivered", &lost)));
+            assert!(all[0].starts_with("1 -32603") && all[0].contains("version 9"), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn a_prompt_that_was_sent_again_answers_each_request_for_it() {
+        for sent in [false, true] {
+            let mut prompts = Prompts::default();
+            prompts.wait("p1".to_owned(), RequestId::number(1), Time::from_millis(0), None);
+            let mut again = Prompts::default();
+            again.wait("p1".to_owned(), RequestId::number(2), Time::from_millis(0), None);
+            let sending = event("prompt.sending", &json!({ "prompt": "p1", "turn": "t1" }));
+            if sent {
+                prompts.hear(&sending);
+                again.hear(&sending);
+            }
+            prompts.absorb(again);
+            prompts.hear(&sending);
+            let ended = event("turn.ended", &json!({ "turn": "t1", "stop_reason": "end_turn" }));
+            assert_eq!(answers(&prompts.hear(&ended)).len(), 2);
+            assert!(prompts.is_empty());
+        }
+    }
+
+    #[test]
     fn an_agents_own_error_is_passed_on() {
         let mut prompts = Prompts::default();
         prompts.wait("p1".to_owned(), RequestId::number(1), Time::from_millis(0), None);
@@ -315,7 +350,7 @@ mod tests {
             for (what, n) in steps {
                 let (prompt, turn) = (format!("p{n}"), format!("t{}", n % 2));
                 let heard = match what {
-                    0 | 1 if !prompts.has(&prompt) => {
+                    0 | 1 => {
                         asked += 1;
                         prompts.wait(prompt, RequestId::number(asked), Time::from_millis(0), None);
                         Vec::new()

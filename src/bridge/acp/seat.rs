@@ -1,7 +1,7 @@
 //! A client's place at the API: everything it does goes through there, as the person it belongs to.
 
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::content::Takes;
@@ -27,7 +27,7 @@ pub(super) struct Seen {
     pub(super) protocol: String,
     pub(super) workspace: String,
     pub(super) phase: String,
-    pub(super) turn: Option<IgnoredAny>,
+    pub(super) turn: Option<SeenTurn>,
     pub(super) queue: u32,
     pub(super) pending: SeenPending,
     pub(super) controls: Option<Value>,
@@ -43,6 +43,11 @@ pub(super) struct Seen {
     pub(super) deferred: bool,
     #[serde(default)]
     pub(super) prompt_capabilities: Option<Takes>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct SeenTurn {
+    pub(super) id: String,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
