@@ -33,6 +33,11 @@ impl Seat {
         Ok(seat)
     }
 
+    /// By which it can be hung up from elsewhere.
+    pub(crate) fn handle(&self) -> anyhow::Result<UnixStream> {
+        Ok(self.stream.get_ref().try_clone()?)
+    }
+
     /// Sends a request; its id.
     pub(crate) fn begin(&mut self, method: &str, params: &Value) -> anyhow::Result<u64> {
         const MASK: [u8; 4] = [0; 4]; // by which nothing changes
