@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, QUICK, acp_fixture, alive, home, of_kind, processes_in};
+use crate::harness::{Daemon, QUICK, acp_fixture, alive, home, kill_all_in, of_kind, processes_in};
 use crate::seats::{Framing, Seat, WAYS, Way, fixture, named, prompt, refusal};
 
 fn daemon(more: &str) -> Daemon {
@@ -147,7 +147,15 @@ fn stop_reasons_are_passed_on() {
 /// `start`: "MUST be ready to accept requests". Nothing runs; the client's own `intercom acp` starts it.
 #[test]
 fn the_first_client_finds_a_daemon_ready_within_five_seconds() {
-    let dir = home(&format!("{QUICK}{}", fixture(&[])));
+    /// Nothing that was started here outlives the test, also if it fails.
+    struct Home(tempfile::TempDir);
+    impl Drop for Home {
+        fn drop(&mut self) {
+            kill_all_in(self.0.path());
+        }
+    }
+    let home = Home(home(&format!("{QUICK}{}", fixture(&[]))));
+    let dir = &home.0;
     let start = Instant::now();
     let mut seat = Seat::relayed(dir.path(), &["--agent", "fixture"], Framing::Lines);
     seat.ok("initialize", json!({ "protocolVersion": 1 }));

@@ -130,9 +130,9 @@ impl Seat {
         Self { wire, heard, log: Vec::new(), passed: 0, asked: 0, answered: HashSet::new() }
     }
 
-    /// `intercom acp --agent fixture` or the like, in lines.
+    /// `intercom acp --agent fixture` or the like, in lines. It starts no daemon where that of the test has gone.
     pub(crate) fn stdio(daemon: &Daemon, args: &[&str]) -> Self {
-        Self::relayed(daemon.dir.path(), args, Framing::Lines)
+        Self::relayed(daemon.dir.path(), &[args, &["--no-start"]].concat(), Framing::Lines)
     }
 
     pub(crate) fn relayed(home: &Path, args: &[&str], framing: Framing) -> Self {
@@ -152,7 +152,7 @@ impl Seat {
 
     /// By any way, with the profile `fixture` for new sessions if nothing else is said.
     pub(crate) fn by(way: Way, daemon: &Daemon) -> Self {
-        let args = &["--agent", "fixture"];
+        let args = &["--agent", "fixture", "--no-start"];
         match way {
             Way::Lines => Self::relayed(daemon.dir.path(), args, Framing::Lines),
             Way::Lengths => Self::relayed(daemon.dir.path(), args, Framing::Lengths),
