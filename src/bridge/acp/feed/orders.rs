@@ -1,0 +1,155 @@
+//! What the client wants of its session.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Feed, MANY, Order};
+use crate::bridge::acp::content;
+use crate::bridge::acp::prompts::{Answered, Prompts};
+use crate::bridge::acp::queue::{About, Gone};
+use crate::bridge::acp::refusal::Refusal;
+use crate::bridge::acp::speak;
+use crate::config::Busy;
+use crate::domain::{Event, Json, PromptId, RequestId, Time};
+use crate::store::Found;
+use crate::wire::acp::method;
+use crate::wire::jsonrpc;
+
+impl Feed {
+    pub(super) async fn serve(&mut self, order: Order) -> Result<(), Gone> {
+        match order {
+            Order::Prompt { request, id, blocks } => match self.prompt(id.as_deref(), &blocks).await {
+                Ok(prompt) if id.is_some() => self.await_prompt(request, prompt).await,
+                Ok(prompt) => self.prompts.wait(prompt, request, Time::now(), self.deadline()),
+                Err(refusal) => self.answer(vec![Answered::at_once(request, refusal)]),
+            },
+            Order::Cancel { request } => {
+                self.cancel().await;
+                if let Some(request) = request {
+                    self.cancelled(request);
+                }
+            }
+            Order::Forget(request) => {
+                if let Some(prompt) = self.prompts.of(&request) {
+                    self.take_back(&prompt).await;
+                }
+            }
+            Order::Replay(answer) => {
+                let up_to = self.after;
+                while let Some((text, about)) = self.out.pop_front() {
+                    self.client.outbox().put(text, about).await?;
+                }
+                self.replay(up_to).await?;
+                self.put(Some(answer)).await?;
+                self.find_open().await;
+                self.caught_up = false; // and then asked what it is not being asked
+            }
+            Order::Finish(_) => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn cancelled(&mut self, request: RequestId) {
+        let line = jsonrpc::result(&request, &json!({}));
+        let answers = Some((request, method::SESSION_CANCEL.to_owned()));
+        self.out.push_back((line, About { answers, ..self.about() }));
+    }
+
+    /// When a prompt of now has waited long enough.
+    fn deadline(&self) -> Option<Time> {
+        let limit = self.client.acp().0.supervisor.config().seats.prompt_timeout();
+        limit.map(|limit| Time::now().plus(limit))
+    }
+
+    /// The prompt's id once it is committed.
+    async fn prompt(&self, known: Option<&str>, blocks: &[Json]) -> Result<String, Refusal> {
+        #[derive(Deserialize)]
+        struct Prompted {
+            id: String,
+        }
+        let (seat, id) = (self.client.seat(), self.session);
+        let seen = seat.session(&id.to_string()).await?;
+        if let Some(known) = known.filter(|known| known.parse::<PromptId>().is_ok())
+            && self.is_known(known).await
+        {
+            return Ok(known.to_owned());
+        }
+        let config = self.client.acp().0.supervisor.config();
+        if config.seats.busy == Busy::Refuse && (seen.is_busy() || !self.prompts.is_empty()) {
+            return Err(Refusal::params("a prompt is in flight already; wait for its answer"));
+        }
+        let takes = self.client.takes(&seen).await;
+        let content = content::fitted(blocks, takes, &config.seats)?;
+        if !seen.is_live() {
+            seat.post::<Value>(&format!("/sessions/{id}/resume"), &json!({})).await?;
+        }
+        let body = json!({ "id": known, "content": content, "wait": false });
+        let prompted: Prompted = seat.post(&format!("/sessions/{id}/prompts"), &body).await?;
+        self.client.acp().0.figures.prompted();
+        Ok(prompted.id)
+    }
+
+    /// Whether it is a prompt of this session's.
+    async fn is_known(&self, prompt: &str) -> bool {
+        let store = self.client.acp().0.supervisor.store();
+        let found = store.prompt(prompt.to_owned()).await;
+        matches!(found, Ok(Found::One(found)) if found.session == self.session)
+    }
+
+    /// It may have been answered already, by a daemon before us.
+    async fn await_prompt(&mut self, request: RequestId, prompt: String) {
+        let kinds = &[
+            "prompt.queued",
+            "prompt.sending",
+            "prompt.withdrawn",
+            "prompt.undelivered",
+            "turn.ended",
+            "session.stopping",
+            "session.ended",
+            "session.parked",
+            "agent.spawned",
+        ];
+        let store = self.client.acp().0.supervisor.store();
+        let past = store.events_of(self.session, kinds, self.after, MANY).await.unwrap_or_default();
+        let is_other = |event: &&Event| {
+            event.kind != "prompt.queued" || speak::value(event)["prompt"].as_str() != Some(&prompt)
+        };
+        let mut tracked = Prompts::default();
+        tracked.wait(prompt.clone(), request, Time::now(), self.deadline());
+        // What came before it is about others; what is not read yet is heard later.
+        let mut answered = Vec::new();
+        for event in past.iter().skip_while(is_other) {
+            answered.extend(tracked.hear(event));
+        }
+        self.answer(answered);
+        self.prompts.absorb(tracked);
+    }
+
+    /// What the client has in the queue does not leave it, and the turn that runs ends.
+    async fn cancel(&mut self) {
+        self.empty_queue().await;
+        self.interrupt(|_| true).await;
+    }
+
+    /// If it has left the queue, the turn that it is in ends, and no other: it may be over, and somebody else's may run.
+    async fn take_back(&mut self, prompt: &str) {
+        if self.client.seat().delete(&format!("/prompts/{prompt}")).await.is_ok() {
+            return;
+        }
+        let store = self.client.acp().0.supervisor.store();
+        let sent =
+            store.events_of(self.session, &["prompt.sending"], u64::MAX, MANY).await.unwrap_or_default();
+        let sent = sent.iter().rev().map(speak::value).find(|sent| sent["prompt"] == prompt);
+        let turn = sent.as_ref().and_then(|sent| sent["turn"].as_str());
+        self.interrupt(|running| turn == Some(running)).await;
+    }
+
+    /// The turn that runs, if it is the one.
+    async fn interrupt(&self, is_it: impl Fn(&str) -> bool) {
+        let Ok(seen) = self.client.seat().session(&self.session.to_string()).await else { return };
+        if seen.turn.is_some_and(|turn| is_it(&turn.id)) {
+            let body = json!({ "reason": "cancelled by an ACP client", "wait": false });
+            self.client.seat().try_post(&format!("/sessions/{}/interrupt", self.session), &body).await;
+        }
+    }
+}
