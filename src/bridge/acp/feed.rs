@@ -6,7 +6,8 @@
 //!                   ▼
 //!   log ─► hear ─► out ─► room in the outbox ─► client
 //! ```
-//! Orders come first, also while the client does not read: a cancel must not wait for what it cancels.
+//! Orders come first, also while the client does not read: a cancel must not wait for what it cancels. Only a replay, which the
+//! client has asked for, is told to its end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

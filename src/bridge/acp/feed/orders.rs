@@ -15,6 +15,9 @@ use crate::store::Found;
 use crate::wire::acp::method;
 use crate::wire::jsonrpc;
 
+/// How far back a prompt that was sent before is looked for: what began and ended, and nothing that was said.
+const LOOK_BACK: usize = 100_000;
+
 impl Feed {
     pub(super) async fn serve(&mut self, order: Order) -> Result<(), Gone> {
         match order {
@@ -110,7 +113,7 @@ impl Feed {
             "agent.spawned",
         ];
         let store = self.client.acp().0.supervisor.store();
-        let past = store.events_of(self.session, kinds, self.after, MANY).await.unwrap_or_default();
+        let past = store.events_of(self.session, kinds, self.after, LOOK_BACK).await.unwrap_or_default();
         let is_other = |event: &&Event| {
             event.kind != "prompt.queued" || speak::value(event)["prompt"].as_str() != Some(&prompt)
         };
