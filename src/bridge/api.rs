@@ -37,6 +37,7 @@ pub(in crate::bridge) use error::ApiError;
 pub(super) use error::{no_such_method, no_such_path};
 pub(in crate::bridge) use guard::own_address;
 pub use policy::ReadConfig;
+pub(in crate::bridge) use view::fit_for;
 
 use super::condition::Conditions;
 use crate::bus::Bell;

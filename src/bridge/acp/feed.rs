@@ -24,12 +24,12 @@ use super::prompts::{Answered, Prompts, cancelled};
 use super::queue::{About, Gone};
 use super::refusal::Refusal;
 use super::speak::{self, Control, Voice};
+use crate::bridge::api::fit_for;
 use crate::bus::Ear;
-use crate::domain::{Event, Json, Phase, PromptId, RequestId, Role, SessionId, Time};
-use crate::redact::redact_json;
+use crate::domain::{Event, Json, Phase, PromptId, RequestId, SessionId, Time};
 use crate::store::{Found, Store};
 use crate::wire::acp::{method, send, tell};
-use crate::wire::jsonrpc::{self, RESOURCE_NOT_FOUND};
+use crate::wire::jsonrpc;
 
 mod orders;
 
@@ -185,10 +185,11 @@ impl Feed {
 
     /// A session that was removed, with its log, tells nobody how it ended.
     async fn look(&mut self) {
-        if let Err(gone) = self.client.seat().session(&self.session.to_string()).await
-            && gone.code == RESOURCE_NOT_FOUND
-        {
-            let left = self.prompts.all(&Err(gone), Time::now());
+        let id = self.session.to_string();
+        // Not by the API, which would look at its processes as well, every time.
+        let found = self.client.acp().0.supervisor.store().session(id.clone()).await;
+        if matches!(found, Ok(Found::None)) {
+            let left = self.prompts.all(&Err(Refusal::no_session(&id)), Time::now());
             self.answer(left);
         }
     }
@@ -282,13 +283,8 @@ impl Feed {
     }
 
     /// As this client may see it.
-    fn fit(&self, mut event: Event) -> Event {
-        if self.client.seat().role() == Role::Viewer
-            && let std::borrow::Cow::Owned(without) = redact_json(event.data.as_str()).text
-        {
-            event.data = Json::trusted(without);
-        }
-        event
+    fn fit(&self, event: Event) -> Event {
+        fit_for(self.client.seat().role(), event)
     }
 
     fn about(&self) -> About {
@@ -442,9 +438,7 @@ impl Feed {
         self.empty_queue().await;
         let store = self.client.acp().0.supervisor.store().clone();
         loop {
-            while let Some((text, about)) = self.out.pop_front() {
-                self.client.outbox().put(text, about).await?;
-            }
+            self.flush().await?;
             let events = read(&store, self.session, self.after).await;
             if events.is_empty() {
                 break;
@@ -460,6 +454,11 @@ impl Feed {
         }
         self.out.extend(answer);
         self.refuse_orders().await;
+        self.flush().await
+    }
+
+    /// What is to be said is said, however long the client takes to read.
+    async fn flush(&mut self) -> Result<(), Gone> {
         while let Some((text, about)) = self.out.pop_front() {
             self.client.outbox().put(text, about).await?;
         }

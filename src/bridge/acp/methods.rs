@@ -124,8 +124,7 @@ pub(super) async fn list(client: &Client, list: &asked::List) -> Result<Value, R
 
 /// The agent goes if nobody else is there.
 pub(super) async fn close(client: &Client, session: SessionId) -> Result<(), Refusal> {
-    let ours = usize::from(client.feed(session).is_some());
-    if client.acp().clients_of(session) > ours {
+    if has_others(client, session) {
         return Ok(());
     }
     let seen = client.seat().session(&session.to_string()).await?;
@@ -136,12 +135,16 @@ pub(super) async fn close(client: &Client, session: SessionId) -> Result<(), Ref
 }
 
 pub(super) async fn delete(client: &Client, seen: &Seen) -> Result<(), Refusal> {
-    let ours = usize::from(client.feed(seen.id).is_some());
-    if client.acp().clients_of(seen.id) > ours {
+    if has_others(client, seen.id) {
         return Err(Refusal::request("other clients are attached to this session"));
     }
     close(client, seen.id).await?;
     client.seat().delete(&format!("/sessions/{}", seen.id)).await
+}
+
+fn has_others(client: &Client, session: SessionId) -> bool {
+    let ours = usize::from(client.feed(session).is_some());
+    client.acp().clients_of(session) > ours
 }
 
 /// Only a process can be told what its mode is.

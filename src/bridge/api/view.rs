@@ -415,13 +415,18 @@ pub(super) struct EventPage {
 }
 
 /// As this caller may see it in a stream; around everything else there is a layer that hides secrets.
-pub(super) fn event_for(role: Role, mut event: Event) -> EventView {
+pub(super) fn event_for(role: Role, event: Event) -> EventView {
+    self::event(fit_for(role, event))
+}
+
+/// As somebody with this role may see it: what looks like a secret is hidden from viewers.
+pub(in crate::bridge) fn fit_for(role: Role, mut event: Event) -> Event {
     if role == Role::Viewer
         && let std::borrow::Cow::Owned(without) = redact_json(event.data.as_str()).text
     {
         event.data = crate::domain::Json::trusted(without);
     }
-    self::event(event)
+    event
 }
 
 pub(super) fn event(event: Event) -> EventView {

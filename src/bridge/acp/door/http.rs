@@ -18,7 +18,7 @@ use crate::bridge::api::{ApiError, Caller};
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
 /// How long a message may wait to be taken: others of its client are before it.
 const TAKEN: Duration = Duration::from_secs(30);
-const LONGEST_NAME: usize = 200;
+pub(super) const LONGEST_NAME: usize = 200;
 
 pub(super) async fn post(
     State(door): State<Door>,

@@ -9,8 +9,6 @@ use super::hub::Hub;
 use super::{Door, Name, Wishes, http};
 use crate::bridge::api::{ApiError, Caller};
 
-const LONGEST_NAME: usize = 200;
-
 pub(super) async fn post(
     State(door): State<Door>,
     caller: Caller,
@@ -35,7 +33,7 @@ pub(super) async fn listen(
 /// The connection of this name, which is there from its first use on.
 fn connected(door: &Door, caller: &Caller, uri: &Uri) -> Result<std::sync::Arc<Hub>, ApiError> {
     let mut wishes = Wishes::read(uri)?;
-    let name = wishes.client_id.take().filter(|name| !name.is_empty() && name.len() <= LONGEST_NAME);
+    let name = wishes.client_id.take().filter(|name| !name.is_empty() && name.len() <= http::LONGEST_NAME);
     let name = name.ok_or_else(|| ApiError::bad_request("client_id: a name of your own is needed"))?;
     let manner = wishes.manner()?;
     if manner.relay {

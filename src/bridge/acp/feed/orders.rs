@@ -39,9 +39,7 @@ impl Feed {
             }
             Order::Replay(answer) => {
                 let up_to = self.after;
-                while let Some((text, about)) = self.out.pop_front() {
-                    self.client.outbox().put(text, about).await?;
-                }
+                self.flush().await?;
                 self.replay(up_to).await?;
                 self.put(Some(answer)).await?;
                 self.find_open().await;
