@@ -2,7 +2,8 @@
 
 import * as live from "./js/live.js";
 import { h, icon, text, attribute } from "./js/dom.js";
-import { waiting } from "./js/store.js";
+import { may, waiting } from "./js/store.js";
+import * as address from "./js/address.js";
 import { takeCode, withCode, view as signIn } from "./js/signin.js";
 import { why } from "./js/api.js";
 import * as fleet from "./js/fleet.js";
@@ -30,7 +31,13 @@ const PAGES = [
     open: async () => (await import("./js/inbox.js")).view(),
   },
   { hash: "#/policy", name: "policy", label: "Policy", open: async () => (await import("./js/policy.js")).view() },
-  { hash: "#/audit", name: "audit", label: "Audit", open: async () => (await import("./js/audit.js")).view() },
+  {
+    hash: "#/audit",
+    name: "audit",
+    label: "Audit",
+    least: "admin",
+    open: async () => (await import("./js/audit.js")).view(),
+  },
   { hash: "#/charts", name: "charts", label: "Charts", open: async () => (await import("./js/charts.js")).view() },
   {
     hash: "#/settings",
@@ -40,19 +47,19 @@ const PAGES = [
   },
 ];
 
-function find(hash) {
-  const session = /^#\/s\/(ses_[0-9a-z]+)(\/write)?$/.exec(hash);
+function find(path) {
+  const session = /^#\/s\/(ses_[0-9a-z]+)(\/write)?$/.exec(path);
   if (session)
     return {
       name: "session",
       open: async () => (await import("./js/session.js")).view(session[1], { write: Boolean(session[2]) }),
     };
-  return PAGES.find((page) => page.hash === hash) ?? PAGES[0];
+  return PAGES.find((page) => page.hash === path) ?? PAGES[0];
 }
 
 function frame() {
   const count = h("span", { class: "count tabular", hidden: true });
-  const links = PAGES.map((page) =>
+  const links = PAGES.filter(({ least }) => !least || may(live.state, least)).map((page) =>
     h(
       "a",
       { href: page.hash, class: "nav", data: { page: page.name } },
@@ -99,7 +106,7 @@ async function route() {
   turn += 1;
   const mine = turn;
   const hash = location.hash || "#/";
-  const page = find(hash);
+  const page = find(address.pathOf(hash));
   let failed = false;
   const view = await page.open().catch(() => ((failed = true), away()));
   // Somebody went elsewhere while this page was on its way.
@@ -108,11 +115,12 @@ async function route() {
   shown?.close();
   const moved = shown !== null;
   shown = view;
+  const position = address.turn(parts.main);
   parts.main.replaceChildren(view.element);
   parts.main.dataset.hash = hash;
   for (const link of parts.links) attribute(link, "aria-current", link.dataset.page === page.name ? "page" : null);
   notify.setTitle(view.title);
-  scrollTo(0, 0);
+  address.restore(parts.main, position);
   if (moved && !document.activeElement?.closest(".composer")) parts.main.focus({ preventScroll: true });
 }
 

@@ -1,6 +1,8 @@
 //! What the API answers, as far as its clients show it: the command line and the chat. Lenient: a field that is not there
 //! is a field that is not shown.
 
+use std::cmp::Ordering;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -10,6 +12,8 @@ use crate::text::{clean, short};
 pub struct Session {
     pub id: String,
     pub name: Option<String>,
+    pub title: Option<String>,
+    pub first_prompt: Option<String>,
     pub agent: Option<String>,
     pub protocol: Option<String>,
     pub workspace: Option<String>,
@@ -26,6 +30,7 @@ pub struct Session {
     pub started_at: Option<String>,
     pub ended_at: Option<String>,
     pub exit: Option<Exit>,
+    pub failed: Option<Failed>,
     pub unenforced: Option<String>,
     pub preset: Option<String>,
     pub standing: Option<Standing>,
@@ -106,6 +111,15 @@ pub struct Pending {
     pub questions: Option<Value>,
 }
 
+/// A failure that no operator has seen yet.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Failed {
+    pub reason: String,
+    pub at: String,
+    /// What to do about it now.
+    pub hint: Option<String>,
+}
+
 #[derive(Debug, Clone, Deserialize)]
 pub struct Exit {
     pub code: Option<i64>,
@@ -117,6 +131,47 @@ impl Session {
     /// What people call it: its name if it has one.
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| short(&self.id))
+    }
+
+    /// The word of the phase column for an agent that is stuck, or whose process is stopped.
+    pub const STUCK: &str = "stuck";
+    /// The word of the phase column for a failure that no operator has seen.
+    pub const FAILED: &str = "failed";
+
+    /// Returns the failure that nobody has seen, unless its agent works again.
+    pub fn failure(&self) -> Option<&Failed> {
+        self.failed.as_ref().filter(|_| !matches!(self.phase.as_str(), "waiting" | "working"))
+    }
+
+    /// Returns the word of the phase column: the phase, unless its agent has failed or is stuck in it. *Parked* says as much.
+    pub fn phase_word(&self) -> &str {
+        let state = self.standing.as_ref().and_then(|standing| standing.state.as_deref());
+        match self.phase.as_str() {
+            phase if self.failure().is_some() && phase != "parked" => Self::FAILED,
+            "working" | "idle" if matches!(state, Some("stuck" | "gone")) => Self::STUCK,
+            phase => phase,
+        }
+    }
+
+    /// How soon somebody should look at it, least first: a failure, somebody waited for, an agent that is stuck or parked.
+    pub fn urgency(&self) -> u8 {
+        match self.phase_word() {
+            _ if self.failure().is_some() => 0,
+            "waiting" => 1,
+            Self::STUCK | "parked" => 2,
+            _ => 3,
+        }
+    }
+
+    /// Whether the watch has more to say of its agent than its phase.
+    pub fn is_watched_closely(&self) -> bool {
+        self.standing.as_ref().is_some_and(|standing| standing.since.is_some())
+    }
+
+    /// Its title, or what it was asked first where its title is only its name.
+    pub fn own_title(&self) -> Option<&str> {
+        let title = self.title.as_deref().filter(|title| Some(*title) != self.name.as_deref());
+        title.or(self.first_prompt.as_deref())
     }
 
     pub fn pending_clearances(&self) -> usize {
@@ -155,6 +210,8 @@ fn count(value: Option<&Value>) -> usize {
 pub struct Clearance {
     pub id: String,
     pub session: String,
+    pub session_name: Option<String>,
+    pub action: Option<String>,
     pub title: String,
     pub description: Option<String>,
     pub diff: Option<String>,
@@ -206,6 +263,38 @@ pub struct Choice {
 }
 
 impl Clearance {
+    /// What it is about, on one line: what would run or change, then the agent's title.
+    pub fn line(&self) -> String {
+        crate::action::line(self.action.as_deref(), &self.title)
+    }
+
+    /// What people call its session.
+    pub fn session_label(&self) -> String {
+        self.session_name.clone().unwrap_or_else(|| short(&self.session))
+    }
+
+    /// Sorts what the API lists newest first; of two that came in the same moment, the later one is the newer.
+    pub fn sort(clearances: &mut [Self]) {
+        clearances.reverse();
+        clearances.sort_by(Self::order);
+    }
+
+    /// The order of every list: pending ones first, of these the riskiest, of these the oldest; settled ones newest first.
+    pub fn order(one: &Self, other: &Self) -> Ordering {
+        let urgent = other.rank().cmp(&one.rank());
+        waiting_first((&one.status, &one.requested_at), (&other.status, &other.requested_at), urgent)
+    }
+
+    /// A risk that we do not know counts as high, as a missing claim of an agent does.
+    fn rank(&self) -> u8 {
+        match self.risk() {
+            "low" => 0,
+            "medium" => 1,
+            "critical" => 3,
+            _ => 2,
+        }
+    }
+
     pub fn risk(&self) -> &str {
         self.risk.as_deref().unwrap_or("?")
     }
@@ -215,10 +304,24 @@ impl Clearance {
     }
 }
 
+/// Two requests by status and time; `urgent` orders the pending ones before their times do.
+fn waiting_first<'a>(
+    (status, at): (&'a str, &'a Option<String>),
+    (other_status, other_at): (&'a str, &'a Option<String>),
+    urgent: Ordering,
+) -> Ordering {
+    match (status == "pending", other_status == "pending") {
+        (true, true) => urgent.then_with(|| at.cmp(other_at)),
+        (false, false) => other_at.cmp(at),
+        (one, other) => other.cmp(&one),
+    }
+}
+
 #[derive(Debug, Clone, Deserialize)]
 pub struct Question {
     pub id: String,
     pub session: String,
+    pub session_name: Option<String>,
     pub text: String,
     #[serde(rename = "type")]
     pub sort: Option<String>,
@@ -233,6 +336,22 @@ pub struct Question {
 }
 
 impl Question {
+    /// What people call its session.
+    pub fn session_label(&self) -> String {
+        self.session_name.clone().unwrap_or_else(|| short(&self.session))
+    }
+
+    /// Sorts what the API lists newest first.
+    pub fn sort(questions: &mut [Self]) {
+        questions.reverse();
+        questions.sort_by(Self::order);
+    }
+
+    /// The order of every list: pending ones first, oldest first; settled ones newest first.
+    pub fn order(one: &Self, other: &Self) -> Ordering {
+        waiting_first((&one.status, &one.asked_at), (&other.status, &other.asked_at), Ordering::Equal)
+    }
+
     pub fn delivery(&self) -> Delivery {
         Delivery::read(self.delivery.as_ref(), self.delivery_cause.as_deref())
     }

@@ -3,6 +3,7 @@
 
 pub mod acp;
 pub mod api;
+mod compress;
 pub mod condition;
 mod idle;
 pub mod slack;

@@ -14,11 +14,15 @@ mod client;
 mod completions;
 mod console;
 mod daemon;
+mod daemon_info;
 mod decide;
 mod deny;
 mod diff;
 mod doctor;
 mod failure;
+mod flow;
+mod gutter;
+mod help;
 mod interrupt;
 mod kill;
 mod ladder;
@@ -26,6 +30,7 @@ mod logs;
 mod ls;
 mod mode;
 mod nudge;
+mod open;
 mod out;
 mod overview;
 mod policy;
@@ -42,6 +47,7 @@ mod show;
 mod slack;
 mod snooze;
 mod sse;
+mod start;
 mod stop;
 mod stream;
 mod style;
@@ -58,7 +64,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::client::{Answer, Client};
 use self::failure::Failure;
@@ -66,6 +72,7 @@ use self::table::Table;
 use self::terminal::Paint;
 use self::transport::{Settings, Transport};
 use crate::config::{Flags, Paths};
+use crate::text::shell_word;
 
 /// Hosts headless coding agents and connects them to the people who run them.
 #[derive(Debug, Parser)]
@@ -114,6 +121,9 @@ struct Cli {
     /// Print the daemon's answer as JSON
     #[arg(long, global = true, help_heading = GLOBAL)]
     json: bool,
+    /// Show times in UTC instead of the local zone; times in JSON are always UTC
+    #[arg(long, global = true, help_heading = GLOBAL)]
+    utc: bool,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -166,7 +176,7 @@ enum Remote {
     Reload(reload::Args),
     Slack(slack::Args),
     Token(token::Args),
-    #[command(visible_alias = "open")]
+    Open(open::Args),
     Console(console::Args),
     Acp(acp::Args),
     Audit(audit::Args),
@@ -182,6 +192,8 @@ struct Context {
     json: bool,
     paint: Paint,
     client: Client,
+    /// `intercom` with the flags that lead to this daemon: the beginning of a command that can be typed next.
+    call: String,
 }
 
 impl Context {
@@ -202,7 +214,8 @@ impl Context {
 
 /// Runs one command line.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
             error.print().ok(); // there is nobody left to tell
@@ -214,7 +227,7 @@ pub fn main() -> ExitCode {
     match dispatch(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            if json && !error.is::<out::ReaderGone>() {
+            if json && !failure::is_answered(&error) {
                 out::print_error(&failure::as_json(&error));
             }
             failure::report(&error, Paint::for_stderr())
@@ -226,11 +239,13 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
     if let Verb::Completions(args) = cli.verb {
         return completions::run(&args, &mut Cli::command()); // needs no home, no files and no daemon
     }
+    time::choose_zone(cli.utc);
     let named = |key: &str| std::env::var_os(key).is_some_and(|value| !value.is_empty());
     let explicit_paths = cli.state_dir.is_some()
         || cli.socket.is_some()
         || named("INTERCOM_STATE_DIR")
         || named("INTERCOM_SOCKET");
+    let call = call(&cli);
     let flags = Flags { config: cli.config, state_dir: cli.state_dir, socket: cli.socket };
     let cwd = std::env::current_dir().unwrap_or_default(); // it may be gone; `resolve` says so if it needs it
     let paths = Paths::resolve(flags, &|key| std::env::var_os(key), &cwd)
@@ -247,7 +262,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
         },
     )?;
     let client = Client::new(transport);
-    let cx = Context { paths, explicit_paths, json: cli.json, paint: Paint::for_stdout(), client };
+    let cx = Context { paths, explicit_paths, json: cli.json, paint: Paint::for_stdout(), client, call };
     match cli.verb {
         Verb::Serve(args) => serve::run(&args, cx.paths),
         Verb::Remote(verb) => {
@@ -289,11 +304,26 @@ async fn remote(verb: Remote, cx: &Context) -> anyhow::Result<()> {
         Remote::Reload(args) => reload::run(args, cx).await,
         Remote::Slack(args) => slack::run(args, cx).await,
         Remote::Token(args) => token::run(args, cx).await,
+        Remote::Open(args) => open::run(args, cx).await,
         Remote::Console(args) => console::run(args, cx).await,
         Remote::Acp(args) => acp::run(args, cx).await,
         Remote::Audit(args) => audit::run(args, cx).await,
         Remote::Daemon(args) => daemon::run(args, cx).await,
     }
+}
+
+fn call(cli: &Cli) -> String {
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let flags = [
+        ("--config", path(&cli.config)),
+        ("--state-dir", path(&cli.state_dir)),
+        ("--socket", path(&cli.socket)),
+        ("--url", cli.url.clone()),
+        ("--token-file", path(&cli.token_file)),
+    ];
+    let given = flags.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
+    let words = given.map(|(flag, value)| format!(" {flag} {}", shell_word(&value)));
+    format!("intercom{}", words.collect::<String>())
 }
 
 /// An id, a part of one, or a name: anything but nothing.
@@ -315,6 +345,16 @@ mod tests {
         for verb in Cli::command().get_subcommands() {
             assert!(verb.get_about().is_some(), "{} has no sentence", verb.get_name());
         }
+    }
+
+    #[test]
+    fn the_next_command_leads_to_the_same_daemon() {
+        let of = |line: &[&str]| call(&Cli::try_parse_from(["intercom"].iter().chain(line)).unwrap());
+        assert_eq!(of(&["ls"]), "intercom");
+        assert_eq!(
+            of(&["--state-dir", "/a b", "ls", "--url", "http://x:1"]),
+            "intercom --state-dir '/a b' --url http://x:1"
+        );
     }
 
     #[test]

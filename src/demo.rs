@@ -149,7 +149,7 @@ impl Ask {
             Self::CleanUp => json!({
                 "title": self.title(),
                 "description": "Deletes 48 MB of old build output. This cannot be undone.",
-                "file_path": "target/old-cache",
+                "command": "rm -rf target/old-cache",
                 "risk_level": "high",
             }),
             Self::Errand { text, .. } => json!({
@@ -174,6 +174,8 @@ struct Story {
     agenda: VecDeque<Beat>,
     checklist: &'static [&'static str],
     waiting: Option<Ask>,
+    /// As the daemon calls it.
+    turn: Value,
     errands: u32,
     /// What to say at the end of the turn.
     outcome: Vec<&'static str>,
@@ -191,7 +193,7 @@ impl Story {
             Beat::Ask(Ask::HowToGoOn),
         ]);
         let checklist = &["Find the bug", "Fix it", "Clean up", "Sum up"];
-        Self { session, agenda, checklist, waiting: None, errands: 0, outcome: Vec::new() }
+        Self { session, agenda, checklist, waiting: None, turn: Value::Null, errands: 0, outcome: Vec::new() }
     }
 
     /// How long to wait before the next [`tick`](Self::tick); `None` while only a message can move the story on.
@@ -222,7 +224,7 @@ impl Story {
                 message
             }
             Beat::SumUp => status(&self.summary()),
-            Beat::End => json!({ "method": "turn/end", "params": { "stop_reason": "end_turn" } }),
+            Beat::End => self.end(),
         })
     }
 
@@ -239,14 +241,18 @@ impl Story {
                     }
                 }
             }
-            Some("prompt/send") => vec![self.prompted(text("text").unwrap_or("(nothing)"))],
+            Some("prompt/send") => {
+                self.turn = params["turn"].clone();
+                vec![self.prompted(text("text").unwrap_or("(nothing)"))]
+            }
             Some("nudge") => vec![status(&format!("Still here! {}", self.situation()))],
             Some("session/interrupt") => {
+                let was_idle = self.is_idle();
                 self.agenda.clear();
                 self.waiting = None;
-                // The interrupt has ended the turn, so no turn/end: it could hit the next one.
                 let reason = text("reason").map(|reason| format!(" ({reason})")).unwrap_or_default();
-                vec![status(&format!("Interrupted{reason}: I drop what I was doing and wait for a prompt."))]
+                let words = format!("Interrupted{reason}: I drop what I was doing and wait for a prompt.");
+                if was_idle { vec![status(&words)] } else { vec![status(&words), self.end()] }
             }
             _ => Vec::new(),
         }
@@ -312,6 +318,15 @@ impl Story {
         let errand = Ask::Errand { number: self.errands, text };
         self.agenda = VecDeque::from([Beat::Progress(1), Beat::Ask(errand)]);
         acknowledged
+    }
+
+    /// The turn is over. The one that it begins by itself has no name.
+    fn end(&mut self) -> Value {
+        let mut params = json!({ "stop_reason": "end_turn" });
+        if self.turn.is_string() {
+            params["turn"] = self.turn.take();
+        }
+        json!({ "method": "turn/end", "params": params })
     }
 
     fn is_idle(&self) -> bool {
@@ -488,8 +503,10 @@ mod tests {
         let mut story = Story::new(None);
         run(&mut story);
         let told = tell(&mut story, "session/interrupt", "", &json!({ "reason": "lunch" }));
-        assert_eq!(methods(&told), ["status/update"]);
+        assert_eq!(methods(&told), ["status/update", "turn/end"]);
         assert!(mentions(&told, "lunch"));
+        let told = tell(&mut story, "session/interrupt", "", &json!({}));
+        assert_eq!(methods(&told), ["status/update"], "there is no turn to be ended");
         assert!(mentions(&go_on(&mut story), "too late"));
         assert!(story.is_idle());
         assert_eq!(methods(&tell(&mut story, "prompt/send", "", &json!({ "text": "Go" }))).len(), 3);

@@ -13,6 +13,7 @@ pub mod delivery;
 pub mod duration;
 pub mod errand;
 pub mod event;
+pub mod failure;
 pub mod id;
 pub mod json;
 pub mod ledger;
@@ -26,7 +27,7 @@ pub mod time;
 
 pub use access::{Grant, Role, Token, WebSession};
 pub use agent::{Controls, Named, Set, Setting, Spent, Step, Takes, Tokens, Told};
-pub use audit::{AuditRow, Audited};
+pub use audit::{AGENT_OF, AuditRow, Audited, VIA_POLICY};
 pub use clearance::{Choice, Clearance, ClearanceStatus, Outcome, Risk, Ruling, Verdict};
 pub use content::Content;
 pub use daily::Daily;
@@ -34,6 +35,7 @@ pub use delivery::Delivery;
 pub use duration::parse_duration;
 pub use errand::{Errand, Reply, Verb, Wants};
 pub use event::{Event, Fact, Kind};
+pub use failure::{Failure, FailureKind};
 pub use id::{ClearanceId, GrantId, PromptId, QuestionId, SessionId, TokenId, TurnId, WebSessionId};
 pub use json::{Json, RequestId};
 pub use ledger::{Entry, KnownAgent};
@@ -41,8 +43,8 @@ pub use preset::Preset;
 pub use prompt::{Prompt, PromptState, Wording};
 pub use question::{Answer, Question, QuestionStatus};
 pub use said::{Ask, Call, Fault, FaultCode, Line, Outbound, Progress, Rejection, Resets, Said};
-pub use session::{Exit, Phase, SessionRecord, Turn, Watched};
-pub use stall::{LadderChoice, Rung, Running, Situation, Standing, span};
+pub use session::{Exit, OnClientLeft, Phase, SessionRecord, Turn, Watched};
+pub use stall::{LadderChoice, NUDGE_TEXT, Rung, Running, Situation, Standing, span};
 pub use time::Time;
 
 /// Bytes as people compare them.

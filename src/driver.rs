@@ -57,6 +57,14 @@ impl Driver {
         }
     }
 
+    /// The request of ours that the agent has not answered, where its protocol has answers.
+    pub fn unanswered(&self) -> Option<&'static str> {
+        match self {
+            Self::Intercom => None,
+            Self::Acp(driver) => driver.unanswered(),
+        }
+    }
+
     /// Takes over from an earlier process of the same session what outlives it.
     pub fn inherit(&mut self, saved: Option<&Json>) {
         if let (Self::Acp(driver), Some(saved)) = (self, saved) {

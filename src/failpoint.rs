@@ -1,6 +1,7 @@
 //! Places where a test can make the daemon die as if by `kill -9`. They exist in debug builds only.
 //!
-//! `INTERCOM_FAILPOINT=name` dies at the first visit, `name:3` at the third, and `name!` panics at the first.
+//! `INTERCOM_FAILPOINT=name` dies at the first visit, `name:3` at the third, and `name!` panics at the first. `name@FILE`
+//! does not die: each visit lasts for as long as there is a FILE.
 
 /// Dies here if that was asked for.
 #[cfg(debug_assertions)]
@@ -14,9 +15,15 @@ pub fn visit(name: &str) {
     let wanted = WANTED.get_or_init(|| {
         let value = std::env::var("INTERCOM_FAILPOINT").ok()?;
         let (name, panics) = value.strip_suffix('!').map_or((&*value, false), |name| (name, true));
-        let (name, nth) = name.split_once(':').unwrap_or((name, "1"));
+        let (name, nth) = name.split_once(':').unwrap_or((name, "1")); // a FILE has no colon
         Some((name.to_owned(), nth.parse().ok()?, panics))
     });
+    if let Some((held, file)) = wanted.as_ref().and_then(|(wanted, ..)| wanted.split_once('@')) {
+        while held == name && std::path::Path::new(file).exists() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        return;
+    }
     if let Some((wanted, nth, panics)) = wanted
         && wanted == name
         && VISITS.fetch_add(1, Ordering::SeqCst) + 1 == *nth

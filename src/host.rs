@@ -46,9 +46,9 @@ pub use files::raise_open_files;
 use files::usual_open_files;
 pub use find::Lost;
 pub use identity::Identity;
-pub use leftovers::strays;
+pub use leftovers::{RunningShim, is_running, running_shims, strays};
 pub use observe::{Observer, Seen};
-pub use peers::{OtherEnd, Traces, other_end, traces};
+pub use peers::{Listener, OtherEnd, Traces, listener, other_end, traces};
 pub use spawn::{SpawnError, resolve_program};
 pub use user::RunAs;
 
@@ -128,6 +128,8 @@ pub const STREAM_CLOSED: &str = "stream closed";
 pub const EXITED: &str = "exited";
 /// How long a shim may take beyond what it was given.
 const INSISTING: Duration = Duration::from_secs(2);
+/// Below the state directory: a directory for each session, with one for each of its generations.
+pub const AGENTS_DIR: &str = "agents";
 /// Nothing outlives a restart of the machine.
 pub const REBOOTED: &str = "the machine was restarted";
 

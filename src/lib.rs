@@ -4,6 +4,7 @@
 //! `cli, bridge → supervisor → session → driver, policy, host, store → wire → domain`.
 //! `docs/ARCHITECTURE.md` is the map.
 
+pub mod action;
 pub mod answers;
 pub mod bridge;
 pub mod bus;

@@ -24,7 +24,7 @@ mod port;
 
 use crate::bridge::acp::Acp;
 pub use crate::bridge::api::ReadConfig;
-use crate::bridge::api::{Api, serve};
+use crate::bridge::api::{Api, NoConsole, serve};
 use crate::bridge::condition::Conditions;
 use crate::bridge::slack::Slack;
 use crate::bridge::webhook::Webhook;
@@ -35,6 +35,10 @@ use crate::host;
 use crate::socket;
 use crate::store::Store;
 use crate::supervisor::{Recovered, Supervisor};
+use crate::text::shell_word;
+
+use self::port::Opened;
+pub use self::port::TakenPort;
 
 /// How long open requests may take to finish once everything else has stopped.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
@@ -45,6 +49,7 @@ pub struct ServeOptions {
     /// Reads it again.
     pub read_config: ReadConfig,
     pub demo: bool,
+    pub taken_port: TakenPort,
     /// Lets somebody in over the network, besides those that were made.
     pub token: Option<String>,
 }
@@ -60,25 +65,19 @@ pub fn serve(options: ServeOptions) -> anyhow::Result<()> {
     crate::telemetry::init();
     // The one TLS provider of the process; every client and server of it uses this one.
     tokio_rustls::rustls::crypto::ring::default_provider().install_default().ok(); // it is there already
-    let ServeOptions { paths, config, read_config, demo, token } = options;
-    make_private_dir(&paths.state_dir)?;
-    make_socket_dir(&paths.socket)?;
-    let lock = lock(&paths)?;
+    make_private_dir(&options.paths.state_dir)?;
+    make_socket_dir(&options.paths.socket)?;
+    let lock = lock(&options.paths)?;
     host::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(run(&paths, config, read_config, demo, token));
+    let result = runtime.block_on(run(options));
     runtime.shutdown_timeout(Duration::from_millis(200));
     drop(lock);
     result
 }
 
-async fn run(
-    paths: &Paths,
-    config: Config,
-    read_config: ReadConfig,
-    demo: bool,
-    token: Option<String>,
-) -> anyhow::Result<()> {
+async fn run(options: ServeOptions) -> anyhow::Result<()> {
+    let ServeOptions { paths, config, read_config, demo, taken_port, token } = options;
     // Listened for from the very start: a signal during start-up must not kill a half-open store.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -91,7 +90,7 @@ async fn run(
         .with_context(|| format!("cannot open the database {}", database.display()))?;
     make_private_file(&database)?;
     let supervisor = Supervisor::new(config, store);
-    supervisor.load_grants().await.context("cannot read what is allowed always")?;
+    supervisor.load_policy().await.context("cannot read the rules and grants in force")?;
     let recovered = supervisor.recover().await.context("cannot read the sessions of the last run")?;
     if recovered != Recovered::default() {
         tracing::info!("{recovered}");
@@ -104,17 +103,10 @@ async fn run(
         Api::open(supervisor.clone(), bell.clone(), read_config, conditions.clone(), token, closing.clone())
             .await?;
     api.record_start().await;
-    let port = port::open(&supervisor.config().api, &api).await?;
+    let port = port::open(&supervisor.config().api, taken_port, &api).await?;
     let webhook = Webhook::open(&supervisor.config().webhook, supervisor.store().clone(), bell.clone())?;
     // Before we can be reached: what an earlier daemon left there is not true any more.
-    let about = json!({
-        "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "socket": paths.socket,
-        "url": port.as_ref().map(port::Port::url), "started_at": Time::now().to_string(),
-    });
-    if let Err(error) = write_whole(&paths.daemon_json(), &format!("{about}\n")) {
-        // For scripts that look for us; nobody else needs it.
-        tracing::warn!(%error, file = %paths.daemon_json().display(), "it cannot be written");
-    }
+    write_about(&paths, port.url().as_deref());
     let listener = socket::listen(&paths.socket)
         .await
         .with_context(|| format!("cannot listen on {}", paths.socket.display()))?;
@@ -127,11 +119,16 @@ async fn run(
     let acp = Acp::new(supervisor.clone(), inside.clone(), bell.clone(), closing.clone());
     let router = api.clone().router(acp.router(&conditions));
     let servers = TaskTracker::new();
-    if let Some(port) = port {
-        tracing::info!(url = port.url(), "the API has a port");
-        api.is_at(port.url());
-        servers.spawn(serve::tcp(port.listener, port.tls, router.clone(), closing.clone()));
-    }
+    let missing = match port {
+        Opened::Off => None,
+        Opened::Taken(taken) => Some(no_console(&taken, &paths)),
+        Opened::Port(port) => {
+            tracing::info!(url = port.url(), "the API has a port");
+            api.is_at(port.url());
+            servers.spawn(serve::tcp(port.listener, port.tls, router.clone(), closing.clone()));
+            None
+        }
+    };
     let slack = Slack::new(supervisor.clone(), inside, bell.clone(), conditions);
     servers.spawn(slack.run(closing.clone()));
     servers.spawn(serve::unix(listener, router, closing.clone()));
@@ -142,7 +139,13 @@ async fn run(
     servers.close();
     tracing::info!(socket = %paths.socket.display(), pid = std::process::id(), "intercom is ready");
 
-    greet(&api);
+    match missing {
+        None => greet(&api),
+        Some(missing) => {
+            eprintln!("\nThere is no console: {missing}\n");
+            api.is_nowhere(missing);
+        }
+    }
     let guide = if demo { Some(demo::start(&supervisor, &bell, &paths.socket).await?) } else { None };
     let terminal = std::io::stderr().is_terminal();
     let (cause, how) = loop {
@@ -186,8 +189,36 @@ fn greet(api: &Api) {
     // Others may read the journal, and a way in is nothing for them.
     let journal = std::env::var_os("JOURNAL_STREAM").is_some();
     let Some(link) = (!journal).then(|| api.first_link()).flatten() else { return };
-    eprintln!("\nOpen the console: {link}");
-    eprintln!("The link works once, within ten minutes; `intercom console` prints another.\n");
+    // On a line of its own: it fits 80 columns, and a double click takes all of it.
+    eprintln!("\nOpen the console:\n  {link}");
+    eprintln!("The link works once, within ten minutes; `intercom open` opens another.\n");
+}
+
+/// The reason, and how to get a console all the same.
+fn no_console(taken: &port::Taken, paths: &Paths) -> NoConsole {
+    let free = taken.free;
+    let line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let in_background =
+        std::env::var_os("JOURNAL_STREAM").is_some() || line.iter().any(|word| word == "--detached");
+    let remedy = if in_background {
+        let file = paths.config.display();
+        format!("set `listen = \"{free}\"` below `[api]` in {file}, and run `intercom daemon restart`")
+    } else {
+        let words: Vec<String> = line.iter().map(|word| shell_word(word)).collect();
+        format!("stop this daemon and start it with a free port:\n  {} --listen {free}", words.join(" "))
+    };
+    NoConsole { why: taken.why().to_owned(), remedy }
+}
+
+/// Writes `daemon.json`, for scripts and for `doctor`; nobody else needs it.
+fn write_about(paths: &Paths, url: Option<&str>) {
+    let about = json!({
+        "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "socket": paths.socket,
+        "url": url, "started_at": Time::now().to_string(),
+    });
+    if let Err(error) = write_whole(&paths.daemon_json(), &format!("{about}\n")) {
+        tracing::warn!(%error, file = %paths.daemon_json().display(), "it cannot be written");
+    }
 }
 
 /// All or nothing, under this name.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 mod access;
 mod audit;
+mod backup;
 mod checkpoint;
 mod cursor;
 mod figures;
@@ -17,6 +18,7 @@ mod ledger;
 mod maintain;
 mod pool;
 mod read;
+mod rules;
 mod schema;
 mod slack;
 #[cfg(test)]
@@ -27,13 +29,14 @@ mod writer;
 
 pub use access::KnownToken;
 pub use audit::{AuditFilter, Verified};
+pub use backup::{BackedUp, BackupJob};
 pub use figures::Wait;
 pub use idempotency::Remembered;
 pub use ledger::{ClearanceFilter, QuestionFilter, Request};
 pub use maintain::Swept;
-pub use read::{Cut, Found, Page, Stored};
+pub use read::{Cut, Found, Page, Scope, Stored};
 pub use schema::VERSION as SCHEMA_VERSION;
-pub use slack::{SlackMessage, SlackSent, SlackWant, SlackWish};
+pub use slack::{SKEW_MILLIS as SLACK_SKEW_MILLIS, SlackMessage, SlackSent, SlackWant, SlackWish};
 pub use web::KnownWebSession;
 pub use write::{Outgoing, Snapshot, Write};
 

@@ -1,7 +1,6 @@
 //! The registry of sessions: starts them, finds them, passes commands on, stops them all.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,17 +21,17 @@ mod recover;
 mod vigil;
 
 pub use launch::{DEMO_MODE, StartRefused, StartRequest};
-pub use profiles::{Agent, Availability};
+pub use profiles::{Agent, Availability, agents};
 pub use recover::Recovered;
 
 use self::judge::Bench;
 use crate::config::{AgentLimits, Config};
-use crate::domain::{Phase, Preset, PromptId, SessionId};
+use crate::domain::{OnClientLeft, Phase, Preset, PromptId, SessionId, SessionRecord, Time};
 use crate::host::{self, Cgroups, Observer};
 use crate::session::actor::{Actor, Beginning, Farewell, Plan, StartError};
 use crate::session::recover::{amend, bury};
 use crate::session::{CommandError, Done, Handle, How, Input, Refused, State, Stopped};
-use crate::store::{Store, StoreError, Stored};
+use crate::store::{Found, Store, StoreError, Stored};
 
 /// All sessions are gone this long after they were told to stop, the hard way if need be.
 const PATIENCE: Duration = Duration::from_millis(3800);
@@ -48,11 +47,14 @@ pub struct Supervisor(Arc<Inner>);
 struct Inner {
     /// The configuration and what is decided by it; a reload exchanges it.
     bench: Bench,
-    /// Held while a grant is made or revoked: what is in force follows the store in order.
+    /// Held while a grant is made or revoked, and during a reload: what is in force follows the store in order.
     granting: tokio::sync::Mutex<()>,
     store: Store,
     /// Live sessions, and places taken for those that are about to be. Held for look-ups only.
     sessions: Mutex<HashMap<SessionId, Seat>>,
+    /// Held while a session without a process is changed, and while a place is taken for its next process or its removal: neither is
+    /// refused because of a change that is over in a moment.
+    amending: tokio::sync::Mutex<()>,
     tasks: TaskTracker,
     closing: CancellationToken,
     /// The daemon goes and its agents stay.
@@ -93,6 +95,7 @@ impl Supervisor {
             granting: tokio::sync::Mutex::default(),
             store,
             sessions: Mutex::default(),
+            amending: tokio::sync::Mutex::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             leaving: CancellationToken::new(),
@@ -142,6 +145,27 @@ impl Supervisor {
         self.command_or_amend(id, Input::Preset { preset, widens, by }).await
     }
 
+    /// An operator has seen that a session failed, also of one that has ended.
+    pub async fn mark_seen(&self, id: SessionId, at: Option<Time>, by: String) -> Result<(), CommandError> {
+        self.command_or_amend(id, Input::Seen { at, by }).await
+    }
+
+    /// Somebody else than the ACP client that started it uses a session: it stays when that client leaves, also in its next life.
+    /// Most do anyway.
+    pub async fn keep_session(&self, id: SessionId, by: String) {
+        let found = self.store().session(id.to_string()).await;
+        let closes = |record: &SessionRecord| record.watched.on_client_left == Some(OnClientLeft::Close);
+        if matches!(&found, Ok(Found::One(record)) if closes(record)) {
+            // A use does not fail because of this; the next one tries again.
+            self.command_or_amend(id, Input::Keep { by }).await.ok();
+        }
+    }
+
+    /// ACP clients are attached to a session, or none is any more; also to one that has ended, for its next life.
+    pub async fn record_clients(&self, id: SessionId, attached: bool) -> Result<(), CommandError> {
+        self.command_or_amend(id, Input::Clients { attached }).await
+    }
+
     /// A command that makes sense without a process too.
     async fn command_or_amend(&self, id: SessionId, input: Input) -> Result<(), CommandError> {
         loop {
@@ -150,15 +174,14 @@ impl Supervisor {
                 result => return result.map(drop),
             }
             // Nobody may resume it between the look at it and the change.
-            if let Entry::Vacant(place) = self.sessions().entry(id) {
-                place.insert(Seat::default());
-                break;
+            let amending = self.0.amending.lock().await;
+            if !self.sessions().contains_key(&id) {
+                let (_, state) = self.stored(id).await?;
+                return amend(self.store(), state, input).await;
             }
+            drop(amending);
             tokio::task::yield_now().await; // its task is about to end, or to begin
         }
-        let _place = Place { supervisor: self, id };
-        let (_, state) = self.stored(id).await?;
-        amend(self.store(), state, input).await
     }
 
     /// What the store has of a session, and its state.

@@ -20,17 +20,9 @@ pub fn visible(text: &str) -> String {
     sanitize(text, "\n", "\t")
 }
 
-/// `clean_block`, with every line indented, so that it cannot pass for one of ours.
-pub fn indented(text: &str) -> String {
-    let mut block = String::new();
-    for line in clean_block(text.trim_end()).lines() {
-        if !line.is_empty() {
-            block.push_str("  ");
-            block.push_str(line);
-        }
-        block.push('\n');
-    }
-    block
+/// In quotes of ours that nothing inside can close.
+pub fn quoted(text: &str) -> String {
+    format!("“{}”", clean(text).replace(['“', '”', '„', '"', '«', '»'], "'"))
 }
 
 fn sanitize(text: &str, line_feed: &str, tab: &str) -> String {
@@ -109,6 +101,14 @@ fn char_columns(c: char) -> usize {
     }
 }
 
+/// The most columns that any terminal gives to a character: a line that is wrapped by this count is never wrapped again.
+pub fn most_columns(c: char) -> usize {
+    match c {
+        '\u{20}'..='\u{52f}' | '\u{590}'..='\u{6ff}' | '\u{2010}'..='\u{205e}' | '\u{2190}'..='\u{25ff}' => 1,
+        _ => 2,
+    }
+}
+
 /// Cuts to at most `limit` columns, with an ellipsis where something is missing.
 pub fn cut(text: &str, limit: usize) -> String {
     if columns(text) <= limit {
@@ -129,10 +129,39 @@ pub fn cut(text: &str, limit: usize) -> String {
     kept
 }
 
+/// Cuts to at most `limit` columns in the middle: of a path, the beginning and the end say most.
+pub fn cut_middle(text: &str, limit: usize) -> String {
+    if columns(text) <= limit {
+        return text.to_owned();
+    }
+    let room = limit.saturating_sub(1);
+    let end: String = {
+        let mut left = room - room / 3;
+        let kept = text.chars().rev().take_while(|c| {
+            let fits = char_columns(*c) <= left;
+            left = left.saturating_sub(char_columns(*c));
+            fits
+        });
+        kept.collect::<Vec<_>>().into_iter().rev().collect()
+    };
+    let begin = cut(text, limit.saturating_sub(columns(&end)));
+    format!("{begin}{end}")
+}
+
 /// An id as people see and type it: the prefix and eight characters.
 pub fn short(id: &str) -> String {
     let start = id.find('_').map_or(0, |underscore| underscore + 1);
     clean(id).chars().take(start + 8).collect()
+}
+
+/// One word of a command line, as a shell takes it.
+pub fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }
 
 /// `1 clearance`, `2 clearances`.
@@ -187,12 +216,6 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_indented_without_spaces_on_empty_lines() {
-        assert_eq!(indented("a\n\n b\x1b\n\n"), "  a\n\n   b<U+001B>\n");
-        assert_eq!(indented(" \n"), "");
-    }
-
-    #[test]
     fn nothing_that_deceives_survives_cleaning() {
         for c in '\0'..=char::MAX {
             let shown = clean(&format!("a{c}b"));
@@ -208,6 +231,26 @@ mod tests {
         assert_eq!(cut("世界世界", 4), "世…");
         assert_eq!(cut("hello", 1), "…");
         assert_eq!(cut("hello", 0), "");
+    }
+
+    #[test]
+    fn a_path_keeps_its_beginning_and_its_end() {
+        assert_eq!(cut_middle("~/src/shop", 10), "~/src/shop");
+        assert_eq!(cut_middle("/home/ana/src/customers/shop", 16), "/home…omers/shop");
+        for limit in 0..12 {
+            let cut = cut_middle("/世界/世界/shop", limit);
+            assert!(columns(&cut) <= limit, "{limit}: {cut}");
+        }
+    }
+
+    #[test]
+    fn a_shell_takes_a_quoted_word_as_it_was() {
+        assert_eq!(shell_word("/usr/bin/intercom"), "/usr/bin/intercom");
+        for text in ["", "it's a $HOME & more", "`id`", "~", "a\"b\\", "#1", "-n *"] {
+            let line = format!("printf %s {}", shell_word(text));
+            let printed = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
+            assert_eq!(String::from_utf8(printed.stdout).unwrap(), text);
+        }
     }
 
     #[test]

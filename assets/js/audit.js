@@ -3,12 +3,15 @@
 import * as api from "./api.js";
 import { h, button, text } from "./dom.js";
 import { state } from "./live.js";
+import * as address from "./address.js";
 import { may } from "./store.js";
 import { clean, clock, cut, plural, short } from "./text.js";
 
 /** Rows that are fetched, the newest; who wants more has the command line. */
 const MOST = 20000;
 const PAGE = 200;
+/** What is listed unless the address says otherwise; no days are all of them. */
+const USUAL = { days: "7", search: "" };
 
 /** What a row says besides, without what it does not say. */
 function details(data) {
@@ -35,6 +38,8 @@ export function view() {
       title: "Audit",
       close() {},
     };
+  const wish = address.filters(USUAL);
+  const keep = () => address.keep({ days: days.value, search: search.value }, USUAL);
   let [rows, most, turn] = [[], PAGE, 0];
   // Whether there is more than we have.
   let older = false;
@@ -44,17 +49,18 @@ export function view() {
     type: "search",
     placeholder: "Search",
     "aria-label": "Search the audit",
-    oninput: () => ((most = PAGE), draw()),
+    value: wish.search,
+    oninput: () => ((most = PAGE), keep(), draw()),
   });
   const days = h(
     "select",
-    { "aria-label": "How far back", onchange: () => load() },
+    { "aria-label": "How far back", onchange: () => (keep(), load()) },
     [
       ["1", "a day"],
       ["7", "a week"],
       ["30", "a month"],
       ["", "all"],
-    ].map(([value, label]) => h("option", { value, selected: value === "7" }, label)),
+    ].map(([value, label]) => h("option", { value, selected: value === wish.days }, label)),
   );
   const more = button("Show more", () => ((most += PAGE), draw()), { class: "wide" });
   const verified = h("span", { class: "faint", role: "status" });

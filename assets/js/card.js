@@ -1,10 +1,10 @@
 // The clearance card: what is asked, how risky it is and why, the change itself, and the decision.
 
 import * as api from "./api.js";
-import { h, button, ask, toast, announce, keyed } from "./dom.js";
-import { state, touch } from "./live.js";
+import { h, attribute, button, ask, toast, announce, keyed, single } from "./dom.js";
+import { explain, state, touch } from "./live.js";
 import { may, putClearance, RANK } from "./store.js";
-import { clean, cleanBlock, clock, project, short, since } from "./text.js";
+import { clean, cleanBlock, clock, line, project, short, since } from "./text.js";
 import { render as renderDiff } from "./diffview.js";
 import { renderLong } from "./markdown.js";
 import { onTheWay } from "./keys.js";
@@ -12,6 +12,7 @@ import { onTheWay } from "./keys.js";
 /** How long a risky button is held, and how long a first press of a key waits for the second. */
 const HOLD = 900;
 const SECOND = 4000;
+const HELD = "This is risky: keep the button pressed until it is filled";
 
 const risky = (clearance) => RANK[clearance.risk] >= RANK.high;
 
@@ -27,7 +28,7 @@ async function decide(clearance, body) {
     const now = answer.clearance ?? answer;
     putClearance(state, now);
     if (now.status === "pending") toast(`${now.approvals.length} of ${now.needed} approvals`);
-    else toast(`${now.status === "approved" ? "Allowed" : "Denied"}: ${clean(now.title)}`);
+    else toast(`${now.status === "approved" ? "Allowed" : "Denied"}: ${line(now)}`);
   } catch (error) {
     if (error.body?.clearance) putClearance(state, error.body.clearance);
     if (error.code === "already_decided") toast(`Too late: ${error.message}`);
@@ -64,7 +65,7 @@ export async function denyWithReason(clearance) {
   const field = h("textarea", { id: "reason", rows: "3", required: true });
   const body = [h("label", { for: "reason" }, "The agent is told"), field];
   const reason = await ask({
-    title: `Deny: ${clean(clearance.title)}`,
+    title: `Deny: ${line(clearance)}`,
     body,
     yes: "Deny",
     danger: true,
@@ -77,7 +78,7 @@ export async function denyWithReason(clearance) {
 export async function always(clearance) {
   let found;
   try {
-    found = await api.get(`/clearances/${clearance.id}/explanation`);
+    found = await explain(clearance.id);
   } catch (error) {
     return toast(api.why(error), "error");
   }
@@ -85,11 +86,12 @@ export async function always(clearance) {
   const lasts = h(
     "select",
     { id: "lasts" },
+    // The narrowest first: it is what is chosen unless somebody wants more.
     [
-      ["", "until it is revoked"],
       ["1h", "for an hour"],
       ["8h", "for eight hours"],
       ["7d", "for a week"],
+      ["", "until it is revoked"],
     ].map(([value, label]) => h("option", { value }, label)),
   );
   const rule = Object.entries(found.proposal).filter(
@@ -138,6 +140,7 @@ function guarded(label, act) {
     fill,
     words,
   );
+  const hint = h("span", { class: "bubble", hidden: true }, HELD);
   let timer = null;
   let armed = 0;
   let holding = null;
@@ -146,8 +149,17 @@ function guarded(label, act) {
     holding?.abort();
     element.classList.remove("held");
   };
+  let hiding = null;
+  const tell = () => {
+    if (done) return;
+    hint.hidden = false;
+    announce(HELD);
+    clearTimeout(hiding);
+    hiding = setTimeout(() => (hint.hidden = true), SECOND);
+  };
   let done = false;
   const run = () => {
+    hint.hidden = true;
     stop();
     // What was taken from under the finger is not what it was put on.
     if (!element.isConnected) return;
@@ -167,7 +179,10 @@ function guarded(label, act) {
     const { signal } = holding;
     element.addEventListener("pointerleave", stop, { signal });
     // A release is heard wherever it happens, also if the card has moved meanwhile.
-    for (const name of ["pointerup", "pointercancel", "blur"]) addEventListener(name, stop, { capture: true, signal });
+    addEventListener("pointercancel", stop, { capture: true, signal });
+    // The window's own; the press itself takes the focus from something else.
+    addEventListener("blur", stop, { signal });
+    addEventListener("pointerup", () => (stop(), tell()), { capture: true, signal });
   });
   // A key that is held is one press.
   element.addEventListener("keydown", (event) => event.repeat && event.preventDefault());
@@ -186,7 +201,7 @@ function guarded(label, act) {
   };
   element.addEventListener("click", (event) => event.detail === 0 && press());
   element.addEventListener("contextmenu", (event) => event.preventDefault());
-  return { element, press };
+  return { element: h("span", { class: "holder" }, element, hint), press };
 }
 
 const FATE = { approved: "Allowed", denied: "Denied", withdrawn: "Withdrawn", expired: "Expired" };
@@ -232,6 +247,14 @@ function facts(clearance) {
   return h("dl", { class: "facts", hidden: !rows.length }, rows);
 }
 
+/** Why this person may not approve it, in words; nothing if they may. */
+function barred(clearance) {
+  if (clearance.explained?.may_not_approve)
+    return `You cannot approve this: ${clean(clearance.explained.may_not_approve)}`;
+  return clearance.approvals.includes(state.you?.name) ? "You have approved it; it needs somebody else as well" : null;
+}
+
+/** The buttons. What this person may not do, and a rule that cannot be made, are not offered. */
 function actions(clearance) {
   if (!may(state, "approver"))
     return {
@@ -240,27 +263,60 @@ function actions(clearance) {
     };
   const approve = () => decide(clearance, { decision: "approve" });
   const deny = () => decide(clearance, { decision: "deny" });
-  const guard = risky(clearance) ? guarded("Hold to allow", approve) : null;
-  const allow = guard ? guard.element : button("Allow once", approve, { class: "primary" });
+  const reason = () => denyWithReason(clearance);
+  const why = barred(clearance);
+  const guard = risky(clearance) && !why ? guarded("Hold to allow", approve) : null;
+  const allow = guard?.element ?? button("Allow once", single(approve), { class: "primary" });
+  const remember = clearance.explained?.proposal && !why ? () => always(clearance) : null;
+  const no = clean(clearance.explained?.no_proposal ?? "");
   const element = h(
     "div",
     { class: "row actions" },
-    allow,
-    button("Always…", () => always(clearance)),
+    why ? h("p", { class: "faint" }, why) : allow,
+    remember ? button("Always…", single(remember)) : null,
     h("span", { class: "grow" }),
-    button("Deny", deny, { class: "danger" }),
-    button("Deny with reason…", () => denyWithReason(clearance)),
+    button("Deny", single(deny), { class: "danger" }),
+    button("Deny with reason…", single(reason)),
   );
+  const allowing = why ? { a: () => toast(why) } : { a: guard?.press ?? approve };
   return {
     element,
-    press: {
-      a: guard ? guard.press : approve,
-      A: () => always(clearance),
-      d: deny,
-      r: () => denyWithReason(clearance),
-    },
+    press: { ...allowing, A: remember ?? (() => toast(why ?? `No rule can be created: ${no}`)), d: deny, r: reason },
   };
 }
+
+/** What is asked, whole: in words, the command or the paths, and the change. */
+export const whole = (clearance) => [
+  clearance.description ? h("div", { class: "description" }, renderLong(clearance.description)) : null,
+  facts(clearance),
+  clearance.diff ? renderDiff(clearance.diff, clearance.file_path) : null,
+];
+
+/** Tells a card, once, that the reader gets near to it. */
+const near = new IntersectionObserver(
+  (entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (!isIntersecting) continue;
+      near.unobserve(target);
+      target.comesNear();
+    }
+  },
+  { rootMargin: "800px" },
+);
+
+/** The room that the buttons and a head take at the lower edge. */
+const EDGE = 220;
+/** Keeps the buttons of a long card in view, with its subject if its head is not; never over the head itself. */
+const heads = new IntersectionObserver(
+  (entries) => {
+    for (const { target, isIntersecting, boundingClientRect } of entries) {
+      const above = !isIntersecting && boundingClientRect.top < EDGE;
+      target.foot.classList.toggle("stuck", isIntersecting || above);
+      target.foot.classList.toggle("far", above);
+    }
+  },
+  { rootMargin: `0px 0px -${EDGE}px` },
+);
 
 /** One card. `update` keeps it as the clearance is now, and leaves alone what has not changed. */
 export function card(clearance, { link = true } = {}) {
@@ -268,27 +324,54 @@ export function card(clearance, { link = true } = {}) {
   const where = h("span", { class: "where" });
   const age = h("span", { class: "age faint" });
   const outcome = h("div", { class: "outcome", hidden: true });
-  const foot = h("div", { class: "foot" });
-  const title = h("h3", { class: "title" }, clean(clearance.title));
-  let known = facts(clearance);
+  const buttons = h("div", {});
+  const subject = h("p", { class: "subject" }, badge(clearance.risk), h("span", { class: "clip" }, line(clearance)));
+  const foot = h("div", { class: "foot" }, subject, buttons);
+  const head = h("header", {}, badge(clearance.risk), h("h3", { class: "title" }, clean(clearance.title)), age);
+  head.foot = foot;
+  const content = h("div", { class: "content" });
   const element = h(
     "article",
     {
       class: `card risk-${clearance.risk}`,
       tabindex: "0",
       data: { stop: "card", id: clearance.id },
-      "aria-label": `Clearance, ${clearance.risk} risk: ${clean(clearance.title)}`,
+      "aria-label": `Clearance, ${clearance.risk} risk: ${line(clearance)}`,
     },
-    h("header", {}, badge(clearance.risk), title, age),
+    head,
     h("div", { class: "sub faint" }, where, h("span", { class: "mono" }, short(clearance.id))),
-    clearance.description ? h("div", { class: "description" }, renderLong(clearance.description)) : null,
-    known,
-    clearance.diff ? renderDiff(clearance.diff, clearance.file_path) : null,
+    content,
     outcome,
     foot,
   );
   let shown = null;
+  let filled = null;
   let press = {};
+  // The list that the page began with has no changes in it: each is fetched when one gets there.
+  element.comesNear = async () => {
+    if (clearance.explained) return;
+    try {
+      await explain(clearance.id);
+    } catch (error) {
+      if (!clearance.brief) return;
+      const again = button("Try again", () => element.comesNear(), { class: "small" });
+      buttons.replaceChildren(
+        h("p", { class: "trouble" }, `The request could not be loaded: ${api.why(error)} `),
+        again,
+      );
+    }
+  };
+  near.observe(element);
+  heads.observe(head);
+  const fill = () => {
+    // The facts change as others approve; a diff that somebody has opened stays as it is.
+    if (filled !== null && filled === clearance.brief) {
+      content.querySelector(".facts").replaceWith(facts(clearance));
+      return;
+    }
+    filled = clearance.brief;
+    content.replaceChildren(...whole(clearance).filter(Boolean));
+  };
   const update = (now) => {
     clearance = now;
     const { name: called, workspace, agent } = session() ?? {};
@@ -306,26 +389,32 @@ export function card(clearance, { link = true } = {}) {
       clearance.outcome,
       clearance.approvals,
       clearance.reason,
+      clearance.brief,
+      clearance.explained?.proposal != null,
+      clearance.explained?.may_not_approve,
       state.you?.role,
     ]);
     if (version === shown) return;
     const first = shown === null;
     shown = version;
-    const fresh = facts(clearance);
-    known.replaceWith(fresh);
-    known = fresh;
+    fill();
     const open = clearance.status === "pending";
     element.classList.toggle("settled", !open);
+    attribute(element, "aria-busy", clearance.brief ? "true" : null);
     outcome.hidden = open;
+    const focused = foot.contains(document.activeElement);
+    foot.hidden = !open;
     if (open) {
-      const made = actions(clearance);
+      // Nobody decides what they do not see yet.
+      const made = clearance.brief
+        ? { element: h("p", { class: "faint" }, "Loading…"), press: {} }
+        : actions(clearance);
       press = made.press;
-      foot.replaceChildren(made.element);
+      buttons.replaceChildren(made.element);
+      if (focused) element.focus({ preventScroll: true });
       return;
     }
     press = {};
-    const focused = foot.contains(document.activeElement);
-    foot.replaceChildren();
     outcome.replaceChildren(
       h(
         "ol",
@@ -334,15 +423,15 @@ export function card(clearance, { link = true } = {}) {
       ),
       clearance.reason ? h("p", { class: "reason" }, clean(clearance.reason)) : "",
     );
-    if (focused) element.focus();
-    if (!first) announce(`${clean(clearance.title)}: ${fate(clearance)[0]}`);
+    if (focused) element.focus({ preventScroll: true });
+    if (!first) announce(`${line(clearance)}: ${fate(clearance)[0]}`);
   };
   element.addEventListener("keydown", (event) => {
     if (event.target !== element || event.ctrlKey || event.metaKey || event.altKey || onTheWay() || event.repeat)
       return;
     const more = {
       n: () => may(state, "operator") && nudge(clearance.session),
-      i: () => (location.hash = `#/s/${clearance.session}/write`),
+      i: () => may(state, "operator") && (location.hash = `#/s/${clearance.session}/write`),
       o: () => (location.hash = `#/s/${clearance.session}`),
       Enter: () => (location.hash = `#/s/${clearance.session}`),
     };

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { h, svg } from "./dom.js";
 import { on, state } from "./live.js";
+import * as address from "./address.js";
 import { clean, plural, short, span } from "./text.js";
 
 const [WIDTH, HEIGHT, PAD] = [340, 120, 2];
@@ -13,7 +14,7 @@ const SPANS = [
   [720, "a month"],
 ];
 
-const wish = { hours: 24, session: "" };
+const USUAL = { hours: 24, session: "" };
 
 function when(at, stretch) {
   const time = new Date(at);
@@ -156,11 +157,17 @@ function draw(figures) {
 }
 
 export function view() {
+  const wish = address.filters(USUAL);
   const place = h("div", {});
+  const set = (name, value) => {
+    wish[name] = typeof USUAL[name] === "number" ? Number(value) : value;
+    address.keep(wish, USUAL);
+    load();
+  };
   const pick = (name, label, options, current) => {
     const select = h(
       "select",
-      { "aria-label": label, onchange: () => ((wish[name] = select.value), load()) },
+      { "aria-label": label, onchange: () => set(name, select.value) },
       options.map(([value, words]) =>
         h("option", { value: String(value), selected: String(value) === String(current) }, words),
       ),

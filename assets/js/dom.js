@@ -80,6 +80,9 @@ export const icon = (name) =>
 export const button = (label, onclick, properties = {}) =>
   h("button", { type: "button", onclick, ...properties }, label);
 
+/** For decisions: the second click of a double click was meant for what stood there before. */
+export const single = (act) => (event) => event.detail < 2 && act();
+
 /** Tells those who listen rather than look. */
 export function announce(message, urgent = false) {
   const place = document.getElementById(urgent ? "alarm" : "announce");

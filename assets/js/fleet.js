@@ -2,12 +2,14 @@
 
 import { h, text, attribute, keyed } from "./dom.js";
 import { state, on } from "./live.js";
+import * as address from "./address.js";
 import { fleet, progress, pendingClearances, pendingQuestions, GROUPS, waitingBySession, group } from "./store.js";
-import { clean, plural, project, short, since } from "./text.js";
+import { clean, cost, plural, project, short, since } from "./text.js";
 import { checklist } from "./checklist.js";
 
 const SHOWS = [
   ["live", "Live"],
+  ["failed", "Failed"],
   ["waiting", "Waiting"],
   ["stuck", "Stuck"],
   ["working", "Working"],
@@ -24,10 +26,12 @@ const SORTS = [
 /** Rows that are drawn at once; the rest on demand. */
 const PAGE = 200;
 
-const wish = { show: "live", search: "", sort: "waiting", most: PAGE };
+/** What is listed unless the address says otherwise. */
+const USUAL = { show: "live", search: "", sort: "waiting", rows: PAGE };
 
 export const phaseWord = (row) => {
   if (row.waits && row.waits.clearances + row.waits.questions > 0) return "waiting";
+  if (row.group === "failed") return "failed";
   if (row.group === "stuck") return row.session.phase === "parked" ? "parked" : "stuck";
   return row.session.phase;
 };
@@ -35,7 +39,7 @@ export const phaseWord = (row) => {
 function waits(row) {
   const { clearances = 0, questions = 0, risk } = row.waits ?? {};
   return [
-    clearances && (clearances === 1 ? `${risk} clearance` : `${clearances} clearances, ${risk}`),
+    clearances && (clearances === 1 ? `${risk} risk` : `${clearances} clearances, ${risk}`),
     questions && plural(questions, "question"),
   ]
     .filter(Boolean)
@@ -78,10 +82,8 @@ function update({ element, link, plan, parts }, row) {
   text(parts.phase, word);
   text(parts.time, since(row.waits?.since ?? session.since));
   text(parts.name, session.name ? clean(session.name) : short(session.id));
-  text(
-    parts.place,
-    `${project(session.workspace)} · ${session.agent ? clean(session.agent) : clean(session.protocol)}`,
-  );
+  const place = [project(session.workspace), clean(session.agent ?? session.protocol), cost(session.spent)];
+  text(parts.place, place.filter(Boolean).join(" · "));
   const said = session.said && row.group !== "ended" ? ` · ${session.said}` : "";
   text(parts.why, clean(row.waits?.first ?? `${session.why}${said}`));
   const waiting = waits(row);
@@ -109,13 +111,19 @@ function update({ element, link, plan, parts }, row) {
 }
 
 export function view() {
+  const wish = address.filters(USUAL);
+  const set = (name, value) => {
+    wish[name] = value;
+    address.keep(wish, USUAL);
+    draw();
+  };
   const list = h("ul", { class: "fleet" });
   const empty = h("div", { class: "empty" });
   const more = h("button", {
     type: "button",
     class: "wide",
     hidden: true,
-    onclick: () => ((wish.most += PAGE), draw()),
+    onclick: () => set("rows", wish.rows + PAGE),
   });
   const call = h("a", { class: "callout", href: "#/clearances" });
   const search = h("input", {
@@ -123,21 +131,16 @@ export function view() {
     placeholder: "Search",
     "aria-label": "Search sessions",
     value: wish.search,
-    oninput: () => ((wish.search = search.value), draw()),
+    oninput: () => set("search", search.value),
   });
   const tabs = SHOWS.map(([name, label]) => {
     const number = h("span", { class: "count tabular" });
-    const tab = h(
-      "button",
-      { type: "button", class: "tab", onclick: () => ((wish.show = name), draw()) },
-      label,
-      number,
-    );
+    const tab = h("button", { type: "button", class: "tab", onclick: () => set("show", name) }, label, number);
     return { name, tab, number };
   });
   const sort = h(
     "select",
-    { "aria-label": "Sort", onchange: () => ((wish.sort = sort.value), draw()) },
+    { "aria-label": "Sort", onchange: () => set("sort", sort.value) },
     SORTS.map(([value, label]) => h("option", { value, selected: value === wish.sort }, label)),
   );
   const element = h(
@@ -165,9 +168,9 @@ export function view() {
       text(number, counts[name] || "");
     }
     const rows = fleet(state, wish);
-    keyed(list, rows.slice(0, wish.most), (row) => row.session.id, create, update);
-    more.hidden = rows.length <= wish.most;
-    text(more, `Show ${Math.min(PAGE, rows.length - wish.most)} more of ${rows.length}`);
+    keyed(list, rows.slice(0, wish.rows), (row) => row.session.id, create, update);
+    more.hidden = rows.length <= wish.rows;
+    text(more, `Show ${Math.min(PAGE, rows.length - wish.rows)} more of ${rows.length}`);
     const waiting = [pendingClearances(state).length, pendingQuestions(state).length];
     call.hidden = !(waiting[0] + waiting[1]);
     const words = [waiting[0] && plural(waiting[0], "clearance"), waiting[1] && plural(waiting[1], "question")]
@@ -178,13 +181,15 @@ export function view() {
     if (rows.length === 0) {
       empty.replaceChildren(
         state.sessions.size
-          ? h("p", {}, "No session is like that.")
-          : h(
-              "div",
-              {},
-              h("p", {}, "No agent runs yet. Start one in a terminal:"),
-              h("pre", { tabindex: "0" }, h("code", {}, 'intercom run --agent claude "fix the failing test"')),
-            ),
+          ? h("p", {}, "No session matches.")
+          : state.you?.may_start
+            ? h(
+                "div",
+                {},
+                h("p", {}, "No agent runs yet. Start one in a terminal:"),
+                h("pre", { tabindex: "0" }, h("code", {}, 'intercom run --agent claude "fix the failing test"')),
+              )
+            : h("p", {}, "No agent runs yet."),
       );
     }
   }

@@ -47,7 +47,16 @@ export function prepend(line, events) {
   }
   const moved = new Set();
   for (const [key, item] of line.byKey) {
-    if (before.byKey.has(key)) {
+    if (before.byKey.has(key) && item.sent) {
+      // It left the queue on this side of the seam, and stands there.
+      const queued = before.byKey.get(key);
+      before.items.splice(before.items.lastIndexOf(queued), 1);
+      item.events.unshift(...queued.events);
+      item.text ||= queued.text;
+      item.data = { ...queued.data, ...item.data };
+      item.version += 1;
+      before.byKey.set(key, item);
+    } else if (before.byKey.has(key)) {
       for (const event of item.events) add(before, event);
       moved.add(item);
     } else before.byKey.set(key, item);
@@ -82,7 +91,8 @@ function joined(line, event, type, id) {
   const standing = type === "clearance" ? standingOf(event) : null;
   if (!known) {
     const state = stateOf(kind, data);
-    return put(line, event, { type, id, text: one(data.text ?? data.title), data, state, standing }, id);
+    const sent = kind === "prompt.sending";
+    return put(line, event, { type, id, text: one(data.text ?? data.title), data, state, standing, sent }, id);
   }
   const more = {
     state: stateOf(kind, data) ?? known.state,
@@ -90,6 +100,13 @@ function joined(line, event, type, id) {
     standing: { ...known.standing, ...standing },
   };
   if (kind === "prompt.amended" && data.text) more.text = one(data.text);
+  // A prompt stands where it left the queue: what was said before that was not said about it.
+  if (kind === "prompt.sending") {
+    Object.assign(more, { at: event.at, sent: true });
+    line.items.splice(line.items.lastIndexOf(known), 1);
+    line.items.push(known);
+    line.last = known;
+  }
   return grow(known, event, more);
 }
 
@@ -163,8 +180,10 @@ export function sentence(event) {
     "turn.ended": () => `Turn ended${of("stop_reason", ": ")}`,
     "session.stopping": () => `Stopping${of("how", " (", ")")}${by}`,
     "session.resumed": () => `Resumed${by}`,
+    "session.kept": () => `Stays when its ACP client leaves: used${by}`,
     "session.ended": () => `Session ended${of("reason", ": ")}`,
     "session.parked": () => `Parked${of("reason", ": ")}`,
+    "session.seen": () => `Its failure was seen${by}`,
     "session.unenforced": () => "Unenforced: it acts without ever having asked",
     "agent.exited": () => `Agent exited${data.code != null ? ` with code ${data.code}` : of("signal", " by signal ")}`,
     "agent.restarting": () =>

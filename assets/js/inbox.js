@@ -2,7 +2,7 @@
 
 import { h, text } from "./dom.js";
 import { state, on } from "./live.js";
-import { pendingClearances, pendingQuestions, RANK } from "./store.js";
+import { byRisk, pendingClearances, pendingQuestions } from "./store.js";
 import * as clearances from "./card.js";
 import * as questions from "./question.js";
 
@@ -17,14 +17,20 @@ export function view() {
     h("p", {}, "Nothing waits for you."),
     h("p", { class: "faint" }, "This page shows what agents ask as soon as they ask it."),
   );
-  const element = h("div", { class: "page narrow" }, h("h1", {}, "Clearances"), summary, list, asked, empty);
+  const element = h(
+    "div",
+    { class: "page narrow" },
+    h("h1", {}, "Clearances"),
+    summary,
+    h("div", { class: "deck" }, list, asked),
+    empty,
+  );
   function draw() {
     const [open, ask] = [pendingClearances(state), pendingQuestions(state)];
     open.forEach((each) => arrived.add(each.id));
     ask.forEach((each) => arrived.add(each.id));
-    // What was open while we looked stays in its place once it is settled.
-    const order = (a, b) => RANK[b.risk] - RANK[a.risk] || a.requested_at.localeCompare(b.requested_at);
-    const shown = [...state.clearances.values()].filter((each) => arrived.has(each.id)).sort(order);
+    // What was open while we looked stays once it is settled, below what still waits.
+    const shown = [...state.clearances.values()].filter((each) => arrived.has(each.id)).sort(byRisk);
     const questioned = [...state.questions.values()]
       .filter((each) => arrived.has(each.id))
       .sort((a, b) => a.asked_at.localeCompare(b.asked_at));

@@ -1,19 +1,23 @@
 // Keys. They act on the card that has the focus, and on nothing else; in a field, they are letters.
 
 import { h, ask } from "./dom.js";
+import { state } from "./live.js";
+import { may } from "./store.js";
 
-export const HELP = [
-  ["a", "allow once"],
-  ["A", "allow always: shows the rule first"],
-  ["d", "deny"],
-  ["r", "deny with a reason"],
-  ["n", "nudge the agent"],
-  ["j, k", "next, previous card or row"],
-  ["i", "write to the agent"],
-  ["o, Enter", "open the session"],
-  ["/", "search"],
-  ["g f, g c, g p, g a, g h, g s", "fleet, clearances, policy, audit, charts, settings"],
-  ["?", "this help"],
+/** Keys, their meaning, and the least role that they are for. */
+const HELP = [
+  ["a", "allow once", "approver"],
+  ["A", "allow always: shows the rule first", "approver"],
+  ["d", "deny", "approver"],
+  ["r", "deny with a reason", "approver"],
+  ["n", "nudge the agent", "operator"],
+  ["j, k", "next, previous card or row", "viewer"],
+  ["i", "write to the agent", "operator"],
+  ["o, Enter", "open the session", "viewer"],
+  ["/", "search", "viewer"],
+  ["g f, g c, g p, g h, g s", "fleet, clearances, policy, charts, settings", "viewer"],
+  ["g a", "audit", "admin"],
+  ["?", "this help", "viewer"],
 ];
 
 export const typing = (event) => {
@@ -22,7 +26,7 @@ export const typing = (event) => {
 };
 
 export function help() {
-  const rows = HELP.map(([keys, what]) => [
+  const rows = HELP.filter(([, , least]) => may(state, least)).map(([keys, what]) => [
     h(
       "dt",
       {},
@@ -61,7 +65,8 @@ export function listen() {
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event) || document.querySelector("dialog[open]"))
       return;
-    if (onTheWay() && PLACES[event.key]) location.hash = PLACES[event.key];
+    if (onTheWay() && PLACES[event.key] && (event.key !== "a" || may(state, "admin")))
+      location.hash = PLACES[event.key];
     else if (event.key === "j") move(1);
     else if (event.key === "k") move(-1);
     else if (event.key === "?") help();

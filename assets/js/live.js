@@ -40,6 +40,14 @@ export function touch() {
   else requestAnimationFrame(run);
 }
 
+const PENDING = "/clearances?status=pending&brief=true";
+
+/** Of those that have ended, the newest and those that failed unseen; of the others, all. */
+async function allSessions() {
+  const recent = await api.get("/sessions?all=true&brief=true&limit=1000");
+  return recent.next ? [...recent.items, ...(await api.all("/sessions?failed=true&brief=true", 10000))] : recent.items;
+}
+
 /** Everything anew: at the start, and when the log has been trimmed below where we are. */
 export async function load() {
   const health = await api.get("/health");
@@ -47,19 +55,18 @@ export async function load() {
   state.you = health.you;
   state.version = health.version;
   state.bridges = health.bridges;
-  // Of those that have ended, the newest; of the others, all.
-  const [recent, live, clearances, questions] = await Promise.all([
-    api.all("/sessions?all=true", 1000),
-    api.all("/sessions", 10000),
-    api.all("/clearances?status=pending", 10000),
+  const [sessions, clearances, questions] = await Promise.all([
+    allSessions(),
+    api.all(PENDING, 10000),
     api.all("/questions?status=pending", 10000),
   ]);
   state.sessions.clear();
   state.clearances.clear();
   state.questions.clear();
-  [...recent, ...live].forEach((view) => store.putSession(state, view));
-  clearances.forEach((view) => store.putClearance(state, view));
-  questions.forEach((view) => store.putQuestion(state, view));
+  sessions.forEach((view) => store.putSession(state, view));
+  // Lists are newest first; of two requests in the same millisecond the first stays the first.
+  clearances.reverse().forEach((view) => store.putBrief(state, view));
+  questions.reverse().forEach((view) => store.putQuestion(state, view));
   state.seq = health.last_seq;
   tell("anew");
   touch();
@@ -81,13 +88,13 @@ async function lookNow() {
     wanted[what].clear();
     return ids;
   };
-  const each = async (what, list, one, put) => {
+  const each = async (what, list, one, put, putOfList = put) => {
     const ids = take(what);
     try {
       let single = ids;
       if (ids.length > FEW) {
         const views = await api.all(list, 10000);
-        views.forEach((view) => put(state, view));
+        views.forEach((view) => putOfList(state, view));
         // What is not in the list any more has come to an end.
         const known = new Set(views.map((view) => view.id));
         const gone = ids.filter((id) => !known.has(id));
@@ -105,8 +112,8 @@ async function lookNow() {
   let failed = false;
   const many = wanted.session.size > FEW;
   await Promise.all([
-    each("session", "/sessions", (id) => `/sessions/${id}`, store.putSession),
-    each("clearance", "/clearances?status=pending", (id) => `/clearances/${id}`, store.putClearance),
+    each("session", "/sessions?failed=true&brief=true", (id) => `/sessions/${id}`, store.putSession),
+    each("clearance", PENDING, explanationOf, store.putExplained, store.putBrief),
     each("question", "/questions?status=pending", (id) => `/questions/${id}`, store.putQuestion),
   ]);
   store.prune(state);
@@ -114,6 +121,16 @@ async function lookNow() {
   // With many sessions the next look waits a little longer.
   looking = null;
   if (Object.values(wanted).some((ids) => ids.size)) looking = setTimeout(lookNow, many || failed ? 1500 : 250);
+}
+
+const explanationOf = (id) => `/clearances/${id}/explanation`;
+
+/** Fetches the whole of a clearance, and the rule that "always" would add. */
+export async function explain(id) {
+  const found = await api.get(explanationOf(id));
+  store.putExplained(state, found);
+  touch();
+  return found;
 }
 
 function missing(error) {

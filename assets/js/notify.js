@@ -1,9 +1,9 @@
-// Tells that something waits: in the title, on the icon, and, for those who want it, by the browser itself.
+// Tells that something waits or has failed: in the title, on the icon, and, for those who want it, by the browser itself.
 
 import { announce } from "./dom.js";
 import { on, state } from "./live.js";
-import { waiting, pendingClearances, pendingQuestions } from "./store.js";
-import { clean } from "./text.js";
+import { waiting, failures, pendingClearances, pendingQuestions } from "./store.js";
+import { clean, line } from "./text.js";
 
 const WANTED = "notify";
 
@@ -55,7 +55,7 @@ function drawIcon() {
 export function listen() {
   on("change", () => {
     const open = [
-      ...pendingClearances(state).map((each) => ({ ...each, words: `${each.risk} risk: ${clean(each.title)}` })),
+      ...pendingClearances(state).map((each) => ({ ...each, words: `${each.risk} risk: ${line(each)}` })),
       ...pendingQuestions(state).map((each) => ({ ...each, words: `Question: ${clean(each.text)}` })),
     ];
     // What was there when the page was opened is no news.
@@ -65,7 +65,7 @@ export function listen() {
       announce(`Waits for you, ${each.words}`);
       if (wanted() && document.hidden) notify(each);
     }
-    const now = waiting(state);
+    const now = waiting(state) + failures(state);
     if (now === count) return;
     count = now;
     show();

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { h, button, ask, toast } from "./dom.js";
 import { state } from "./live.js";
 import { may } from "./store.js";
-import { clean, clock, short } from "./text.js";
+import { clean, clock, line, short } from "./text.js";
 import { badge } from "./card.js";
 
 const shown = (value) => clean(typeof value === "object" ? JSON.stringify(value) : String(value));
@@ -164,13 +164,7 @@ function result(tried) {
       "tr",
       {},
       h("td", {}, badge(each.risk)),
-      h(
-        "td",
-        {},
-        h("a", { href: `#/s/${each.session}` }, clean(each.title)),
-        " ",
-        h("span", { class: "mono faint wrap" }, clean(each.command ?? each.file_path ?? "")),
-      ),
+      h("td", {}, h("a", { class: "wrap", href: `#/s/${each.session}` }, line(each))),
       h("td", {}, `${clean(each.was)} → ${clean(each.would.outcome)}`),
       h("td", {}, clean(each.would.why)),
       h("td", { class: "mono" }, short(each.clearance)),

@@ -1,10 +1,10 @@
 // A question of an agent: go on, go on differently, or stop.
 
 import * as api from "./api.js";
-import { h, button, ask, toast, keyed } from "./dom.js";
+import { h, button, ask, toast, keyed, single } from "./dom.js";
 import { state, touch } from "./live.js";
 import { may, putQuestion } from "./store.js";
-import { clean, clock, project, short, since } from "./text.js";
+import { clean, clock, cut, project, short, since } from "./text.js";
 import { renderLong } from "./markdown.js";
 
 const answering = new Set();
@@ -76,16 +76,33 @@ function card(question, { link = true } = {}) {
           question.instruction ? h("li", {}, clean(question.instruction)) : null,
         ),
       );
-      if (focused) element.focus();
+      if (focused) element.focus({ preventScroll: true });
     } else if (may(state, "operator")) {
       foot.replaceChildren(
         h(
+          "p",
+          { class: "subject" },
+          h("span", { class: "badge ask" }, "question"),
+          h("span", { class: "clip" }, clean(cut(question.text, 200))),
+        ),
+        h(
           "div",
           { class: "row actions" },
-          button("Continue", () => answer(question, { decision: "continue" }), { class: "primary" }),
-          button("Refine…", () => refine(question)),
+          button(
+            "Continue",
+            single(() => answer(question, { decision: "continue" })),
+            { class: "primary" },
+          ),
+          button(
+            "Refine…",
+            single(() => refine(question)),
+          ),
           h("span", { class: "grow" }),
-          button("Stop", () => answer(question, { decision: "stop" }), { class: "danger" }),
+          button(
+            "Stop",
+            single(() => answer(question, { decision: "stop" })),
+            { class: "danger" },
+          ),
         ),
       );
     } else
@@ -95,6 +112,7 @@ function card(question, { link = true } = {}) {
   };
   element.addEventListener("keydown", (event) => {
     if (event.target !== element || !["Enter", "o", "i"].includes(event.key)) return;
+    if (event.key === "i" && !may(state, "operator")) return;
     event.preventDefault();
     location.hash = `#/s/${question.session}${event.key === "i" ? "/write" : ""}`;
   });

@@ -3,8 +3,18 @@
 import * as api from "./api.js";
 import { h, button, icon, ask, toast, text, attribute } from "./dom.js";
 import { state, on, touch } from "./live.js";
-import { group, may, pendingClearances, pendingQuestions, progress, putSession, waitingBySession } from "./store.js";
-import { clean, cleanBlock, clock, project, short, since, span } from "./text.js";
+import {
+  byRisk,
+  group,
+  may,
+  pendingClearances,
+  pendingQuestions,
+  progress,
+  putSession,
+  waitingBySession,
+} from "./store.js";
+import { back } from "./address.js";
+import { clean, cleanBlock, clock, project, short, since, span, usage } from "./text.js";
 import * as clearances from "./card.js";
 import * as questions from "./question.js";
 import { checklist } from "./checklist.js";
@@ -115,6 +125,8 @@ function about(session) {
       : null,
   );
   put("Unenforced", session.unenforced ? clean(session.unenforced) : null);
+  put("Used", usage(session.spent));
+  put("Capped", session.spent?.capped ? clean(session.spent.capped) : null);
   put("Mode", session.controls?.mode ? clean(session.controls.mode) : null);
   put("Model", session.controls?.model ? clean(session.controls.model) : null);
   if (session.processes?.length)
@@ -135,10 +147,11 @@ export function view(id, { write = false } = {}) {
   const dot = h("span", { class: "dot", "aria-hidden": "true" });
   const phase = h("span", { class: "phase" });
   const why = h("p", { class: "why" });
+  const failure = h("p", { class: "failure", role: "status", hidden: true });
   const tools = h("div", { class: "row tools" });
   const open = h("section", { class: "open", "aria-label": "Waiting for you" });
   const [cards, asked] = [h("div", { class: "cards" }), h("div", { class: "cards" })];
-  open.append(cards, asked);
+  open.append(h("div", { class: "deck" }, cards, asked));
   const side = h("aside", { class: "side", "aria-label": "About this session" });
   const plan = h("section", { class: "panel" });
   const facts = h("section", { class: "panel" });
@@ -163,7 +176,7 @@ export function view(id, { write = false } = {}) {
       h(
         "div",
         { class: "row" },
-        h("a", { class: "back", href: "#/", "aria-label": "Back to the fleet" }, icon("back")),
+        h("a", { class: "back", href: "#/", "aria-label": "Back", onclick: back }, icon("back")),
         dot,
         name,
         phase,
@@ -171,6 +184,7 @@ export function view(id, { write = false } = {}) {
         tools,
       ),
       why,
+      failure,
     ),
     body,
   );
@@ -188,7 +202,7 @@ export function view(id, { write = false } = {}) {
   function drawTools(session) {
     const ended = ["ended", "parked"].includes(session.phase);
     // What is the same stays: a button that is replaced under a finger is not pressed, and loses the focus.
-    const version = `${ended} ${state.you?.role}`;
+    const version = `${ended} ${state.you?.role} ${state.you?.may_start}`;
     if (version === toolsFor) return;
     toolsFor = version;
     const parts = [];
@@ -202,14 +216,31 @@ export function view(id, { write = false } = {}) {
         parts.push(button(label, () => acts[act](id), { class: "small" }));
       if (may(state, "admin")) parts.push(button("Kill…", () => acts.kill(id), { class: "small danger" }));
     }
-    if (ended && may(state, "admin")) parts.push(button("Resume", () => acts.resume(id), { class: "small primary" }));
+    if (ended && state.you?.may_start) parts.push(button("Resume", () => acts.resume(id), { class: "small primary" }));
     parts.push(h("a", { class: "button small", href: `/api/v1/sessions/${id}/log`, download: `${id}.jsonl` }, "Log"));
     tools.replaceChildren(...parts);
+  }
+
+  let [shown, told] = [null, null];
+
+  /** A failure is seen once an operator has this page before their eyes; it stays here until the agent works again. */
+  function drawFailure(session) {
+    if (["working", "waiting"].includes(session.phase)) shown = null;
+    else if (session.failed) shown = session.failed;
+    failure.hidden = !shown;
+    text(failure, shown ? `Failed: ${clean(shown.reason)}. What to do: ${clean(shown.hint)}` : "");
+    if (!session.failed || session.failed.at === told || document.hidden || !may(state, "operator")) return;
+    told = session.failed.at;
+    api.post(`${path(id)}/seen`, { at: told }).then(
+      (view) => (putSession(state, view), touch()),
+      (error) => toast(api.why(error), "error"),
+    );
   }
 
   function draw() {
     const session = state.sessions.get(id);
     if (!session) return;
+    drawFailure(session);
     const waits = waitingBySession(state).get(id);
     const row = { session, waits, group: group(session, waits) };
     text(name, session.name ? clean(session.name) : short(session.id));
@@ -217,22 +248,24 @@ export function view(id, { write = false } = {}) {
     text(phase, `${phaseWord(row)} ${since(waits?.since ?? session.since)}`);
     const done = session.standing?.done;
     const parts = [session.why, session.why.includes(done) ? null : done, session.unenforced ? "unenforced" : null];
-    text(why, [project(session.workspace), ...parts.filter(Boolean).map(clean)].join(" · "));
+    const used = usage(session.spent);
+    text(why, [project(session.workspace), ...parts.filter(Boolean).map(clean), used].filter(Boolean).join(" · "));
     drawTools(session);
     const [pending, questioned] = [pendingClearances(state, id), pendingQuestions(state, id)];
     pending.forEach((each) => arrived.add(each.id));
     questioned.forEach((each) => arrived.add(each.id));
-    // A settled card stays for a while: one sees what became of it, and the next one does not slip under the pointer.
+    // A settled card stays for a while, below the others: one sees what became of it.
     const stays = (each) =>
       each.status === "pending" ||
       (arrived.has(each.id) && Date.now() - Date.parse(each.decided_at ?? each.answered_at ?? 0) < 15000);
     const total = pending.length + questioned.length;
-    const mine = [...state.clearances.values()]
-      .filter((each) => each.session === id && stays(each))
-      .sort((a, b) => a.requested_at.localeCompare(b.requested_at));
+    const mine = [...state.clearances.values()].filter((each) => each.session === id && stays(each)).sort(byRisk);
     const mineToo = [...state.questions.values()].filter((each) => each.session === id && stays(each));
     clearances.cards(cards, mine, { link: false });
     questions.cards(asked, mineToo, { link: false });
+    // On a small screen the buttons of the first one stay in view, wherever one reads.
+    const first = pending[0]?.id ?? questioned[0]?.id;
+    for (const card of open.querySelectorAll(".card")) card.classList.toggle("current", card.dataset.id === first);
     open.hidden = !(mine.length + mineToo.length);
     body.classList.toggle("deciding", !open.hidden);
     jump.hidden = total === 0 || seen;
@@ -247,6 +280,7 @@ export function view(id, { write = false } = {}) {
       session.processes,
       session.stderr_tail,
       session.unenforced,
+      session.spent,
     ]);
     if (version !== factsFor) {
       factsFor = version;
@@ -284,6 +318,7 @@ export function view(id, { write = false } = {}) {
   element.addEventListener("keydown", (event) => {
     if (
       event.key === "i" &&
+      may(state, "operator") &&
       !/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) &&
       !event.ctrlKey &&
       !event.metaKey
@@ -297,7 +332,7 @@ export function view(id, { write = false } = {}) {
   const off = on("change", draw);
   const tick = setInterval(draw, 1000);
   const look = setInterval(() => !document.hidden && refresh(), 15000);
-  if (write) setTimeout(() => composer.focus());
+  if (write && may(state, "operator")) setTimeout(() => composer.focus());
   return {
     element,
     get title() {

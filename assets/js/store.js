@@ -1,6 +1,6 @@
 // What is known: sessions, clearances, questions. Events go in, models come out; no network and no page in here.
 
-import { said } from "./text.js";
+import { line, said } from "./text.js";
 
 export const RANK = { low: 0, medium: 1, high: 2, critical: 3 };
 export const ROLES = ["viewer", "operator", "approver", "admin"];
@@ -16,7 +16,10 @@ export function putSession(state, view) {
   const known = state.sessions.get(view.id);
   const since = view.since ?? (known && known.phase === view.phase ? known.since : guessSince(view));
   const { seen = null, said = null } = known ?? {};
-  state.sessions.set(view.id, { ...view, since, seen, said });
+  // A list leaves out what takes room: it is kept from the last whole view.
+  const { processes = null, stderr_tail = view.stderr_tail, controls = view.controls } = known ?? {};
+  const kept = view.processes === null ? { processes, stderr_tail, controls } : {};
+  state.sessions.set(view.id, { ...view, ...kept, since, seen, said });
 }
 
 /** For one that a daemon left which did not write it down. */
@@ -30,8 +33,15 @@ export function putClearance(state, view) {
   const known = state.clearances.get(view.id);
   // An answer that was on its way while the decision came must not open it again.
   if (known && known.status !== "pending" && view.status === "pending") return;
-  state.clearances.set(view.id, view);
+  const kept = view.brief && known ? { brief: known.brief, description: known.description, diff: known.diff } : {};
+  state.clearances.set(view.id, { explained: known?.explained, ...view, ...kept });
 }
+
+/** One of a list: without its description and its diff. */
+export const putBrief = (state, view) => putClearance(state, { ...view, brief: true });
+
+/** A whole one, with the rule that "always" would add, and why the caller may not approve it. */
+export const putExplained = (state, { clearance, ...explained }) => putClearance(state, { ...clearance, explained });
 
 export function putQuestion(state, view) {
   const known = state.questions.get(view.id);
@@ -165,10 +175,13 @@ export function prune(state) {
   }
 }
 
+/** The riskiest first, then the oldest. */
+export const byRisk = (a, b) => RANK[b.risk] - RANK[a.risk] || a.requested_at.localeCompare(b.requested_at);
+
 export const pendingClearances = (state, session) =>
   [...state.clearances.values()]
     .filter((c) => c.status === "pending" && (!session || c.session === session))
-    .sort((a, b) => RANK[b.risk] - RANK[a.risk] || a.requested_at.localeCompare(b.requested_at));
+    .sort(byRisk);
 
 export const pendingQuestions = (state, session) =>
   [...state.questions.values()]
@@ -183,20 +196,19 @@ export function waiting(state) {
   return count;
 }
 
-/** What waits, by session, in one pass. */
+/** What waits, by session; `first` is the riskiest, of these the oldest. */
 export function waitingBySession(state) {
   const by = new Map();
   const of = (id) =>
     by.get(id) ?? by.set(id, { clearances: 0, questions: 0, risk: null, since: null, first: null }).get(id);
-  for (const c of state.clearances.values()) {
-    if (c.status !== "pending") continue;
+  for (const c of pendingClearances(state)) {
     const entry = of(c.session);
     entry.clearances += 1;
-    if (!entry.risk || RANK[c.risk] > RANK[entry.risk]) [entry.risk, entry.first] = [c.risk, c.title];
+    entry.risk ??= c.risk;
+    entry.first ??= line(c);
     if (!entry.since || c.requested_at < entry.since) entry.since = c.requested_at;
   }
-  for (const q of state.questions.values()) {
-    if (q.status !== "pending") continue;
+  for (const q of pendingQuestions(state)) {
     const entry = of(q.session);
     entry.questions += 1;
     entry.first ??= q.text;
@@ -205,18 +217,25 @@ export function waitingBySession(state) {
   return by;
 }
 
-/** `waiting` is for you; `stuck` needs a look; the rest as it is. */
+/** A failure that no operator has seen yet, unless the agent works again. */
+export const failed = (session) => (["working", "waiting"].includes(session.phase) ? null : (session.failed ?? null));
+
+/** How many sessions have failed, and nobody has seen it yet. */
+export const failures = (state) => [...state.sessions.values()].filter(failed).length;
+
+/** `failed` and `waiting` are for you; `stuck` needs a look; the rest as it is. */
 export function group(session, waits) {
+  if (failed(session)) return "failed";
   if (session.phase === "ended") return "ended";
   if (waits && waits.clearances + waits.questions > 0) return "waiting";
   const standing = session.standing?.state;
-  if (session.phase === "parked" || standing === "stuck") return "stuck";
+  if (session.phase === "parked" || standing === "stuck" || standing === "gone") return "stuck";
   if (session.phase === "waiting") return "waiting";
   if (["working", "starting", "stopping"].includes(session.phase)) return "working";
   return "idle";
 }
 
-export const GROUPS = ["waiting", "stuck", "working", "idle", "ended"];
+export const GROUPS = ["failed", "waiting", "stuck", "working", "idle", "ended"];
 
 /** The fleet as it is shown: filtered, searched and sorted; what waits for you first. */
 export function fleet(state, { show = "live", search = "", sort = "waiting" } = {}) {

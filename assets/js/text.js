@@ -57,6 +57,19 @@ export function cleanBlock(text) {
 /** One line. */
 export const clean = (text) => cleanBlock(text).replaceAll("\n", "⏎").replaceAll("\t", " ");
 
+/** The words of others, in quotes that nothing inside can close. */
+export const quoted = (text) => `“${clean(text).replace(/[“”„"«»]/g, "'")}”`;
+
+/**
+ * What a clearance is about, on one line: what would run or change, then the agent's title. Every page, list and
+ * notification shows this line (src/action.rs).
+ */
+export function line({ action, title }) {
+  const words = clean(title).replace(/^[\s`'"]+|[\s`'"]+$/g, "");
+  if (!action) return quoted(cut(said(title), 100));
+  return clean(action).includes(words) ? clean(action) : `${clean(action)} ${quoted(cut(said(title), 100))}`;
+}
+
 /** At most this many characters. */
 export function cut(text, length) {
   if (text.length <= length) return text;
@@ -103,6 +116,22 @@ export function span(millis) {
 export const since = (time, now = Date.now()) => (time ? span(now - Date.parse(time)) : "");
 
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+
+/** What a session has used, by its agent's own word. */
+export function usage(spent) {
+  if (!spent) return "";
+  const tokens = spent.total_tokens || spent.input_tokens + spent.output_tokens;
+  const words = [
+    spent.turns && plural(spent.turns, "turn"),
+    tokens && `${tokens.toLocaleString("en")} tokens`,
+    cost(spent),
+  ];
+  return words.filter(Boolean).join(", ");
+}
+
+/** The price of it, with enough digits to say something. */
+export const cost = (spent) =>
+  spent?.cost ? `${spent.cost.toFixed(spent.cost < 0.1 ? 4 : 2)} ${clean(spent.currency ?? "")}`.trim() : "";
 
 /** The hour of today, or the day as well. */
 export function clock(time) {

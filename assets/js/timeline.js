@@ -1,14 +1,15 @@
 // A session's log, from its end backwards as far as one scrolls.
 
 import * as api from "./api.js";
+import { note, noted } from "./address.js";
 import { checklist } from "./checklist.js";
 import { h, button, ask, toast } from "./dom.js";
 import { on } from "./live.js";
 import { add, prepend, sentence, timeline } from "./fold.js";
 import { virtual } from "./virtual.js";
-import { clean, cleanBlock, clock, cut, short } from "./text.js";
+import { clean, cleanBlock, clock, cut, line as subject, short } from "./text.js";
 import { renderLong, SHOWN } from "./markdown.js";
-import { badge, fate } from "./card.js";
+import { badge, fate, whole } from "./card.js";
 
 /** Events of one page; the API gives up to a thousand. */
 const PAGE = 1000;
@@ -24,6 +25,24 @@ function toolContent(content) {
   });
   const shown = parts.filter(Boolean);
   return shown.length ? h("details", { class: "more" }, h("summary", {}, "Output"), shown) : null;
+}
+
+/** The command and the change that a clearance is about, fetched when somebody opens it. */
+function request(item) {
+  const place = h("div", { class: "content" });
+  const details = h("details", { class: "more request" }, h("summary", {}, "What was asked"), place);
+  details.addEventListener("toggle", async () => {
+    item.opened = details.open;
+    if (!details.open || place.childElementCount) return;
+    try {
+      item.whole ??= await api.get(`/clearances/${item.id}`);
+      place.replaceChildren(...whole(item.whole).filter(Boolean));
+    } catch (error) {
+      place.replaceChildren(h("p", { class: "trouble" }, api.why(error)));
+    }
+  });
+  details.open = item.opened === true;
+  return details;
 }
 
 const TOOL = new Map([
@@ -66,8 +85,11 @@ function body(item) {
         {},
         badge(["low", "medium", "high", "critical"].includes(data.risk) ? data.risk : "high"),
         " ",
-        h("strong", {}, clean(item.text)),
-        data.file_path ? h("span", { class: "mono faint wrap" }, ` ${clean(data.file_path)}`) : null,
+        h(
+          "strong",
+          { class: "wrap" },
+          subject({ action: data.action ?? data.command ?? data.file_path, title: item.text }),
+        ),
       ),
       h(
         "p",
@@ -77,6 +99,7 @@ function body(item) {
         " ",
         h("span", { class: "mono faint" }, short(item.id)),
       ),
+      request(item),
     ];
   }
   if (item.type === "question") {
@@ -181,6 +204,7 @@ export function log(session) {
     make,
     label: "What happened, oldest first",
     onTop: () => older(),
+    start: noted().timeline,
   });
   const jump = button("Newest", () => list.toEnd(), { class: "small float" });
   jump.hidden = true;
@@ -229,6 +253,7 @@ export function log(session) {
   return {
     element,
     close() {
+      note({ timeline: list.place });
       off();
       offChange();
       list.close();

@@ -7,13 +7,15 @@ const AROUND = 600;
 /** Kept with the item itself: looking up a hundred thousand heights for each picture would be felt. */
 const HEIGHT = Symbol("height");
 
-/** `items()` in order, `key(item)`, `make(item) → {element, update(item)}`. */
-export function virtual({ items, key, make, label, onTop }) {
+/** `items()` in order, `key(item)`, `make(item) → {element, update(item)}`, `start`: the `place` that a reader left. */
+export function virtual({ items, key, make, label, onTop, start = null }) {
   const runway = h("div", { class: "runway" });
   const scroller = h("div", { class: "timeline", role: "feed", "aria-label": label, tabindex: "0" }, runway);
   const drawn = new Map();
   let offsets = new Float64Array(1);
-  let stick = true;
+  let stick = !start;
+  // Not there before its part of the list is; a reader who scrolls wants something else.
+  let wanted = start;
   const observer = new ResizeObserver((entries) => {
     let moved = false;
     for (const { target } of entries) {
@@ -58,6 +60,7 @@ export function virtual({ items, key, make, label, onTop }) {
     const top = scroller.scrollTop;
     if (Math.abs(top - put) < 1) return;
     put = top;
+    wanted = null;
     stick = top + scroller.clientHeight >= scroller.scrollHeight - 24;
     remember();
   }
@@ -72,7 +75,12 @@ export function virtual({ items, key, make, label, onTop }) {
     const total = place(list);
     runway.style.height = `${total}px`;
     const view = scroller.clientHeight;
-    if (stick) scroller.scrollTop = total;
+    const found = wanted ? list.findIndex((item) => key(item) === wanted.key) : -1;
+    if (found >= 0) {
+      scroller.scrollTop = offsets[found] + wanted.offset;
+      // Once what is above it has been measured, it stays where it is.
+      wanted = null;
+    } else if (stick) scroller.scrollTop = total;
     else if (anchor && list[anchor.index]) {
       // What is being read stays where it is, whatever was measured above it.
       const index =
@@ -81,11 +89,11 @@ export function virtual({ items, key, make, label, onTop }) {
     }
     const top = scroller.scrollTop;
     const [first, last] = [find(top - AROUND), Math.min(list.length, find(top + view + AROUND) + 1)];
-    const wanted = new Set();
+    const shown = new Set();
     for (let n = first; n < last; n += 1) {
       const item = list[n];
       const id = key(item);
-      wanted.add(id);
+      shown.add(id);
       let entry = drawn.get(id);
       if (!entry) {
         entry = make(item);
@@ -104,7 +112,7 @@ export function virtual({ items, key, make, label, onTop }) {
       entry.element.setAttribute("aria-setsize", list.length);
     }
     for (const [id, entry] of drawn) {
-      if (wanted.has(id) || entry.element.contains(document.activeElement)) continue;
+      if (shown.has(id) || entry.element.contains(document.activeElement)) continue;
       observer.unobserve(entry.element);
       entry.element.remove();
       drawn.delete(id);
@@ -131,6 +139,13 @@ export function virtual({ items, key, make, label, onTop }) {
     },
     { passive: true },
   );
+  // Who opens something reads from there, also if it was at the end.
+  scroller.addEventListener("click", (event) => {
+    if (!event.target.closest("summary")) return;
+    put = scroller.scrollTop;
+    stick = false;
+    remember();
+  });
   const resized = new ResizeObserver(soon);
   resized.observe(scroller);
 
@@ -141,6 +156,10 @@ export function virtual({ items, key, make, label, onTop }) {
       put = scroller.scrollTop;
       stick = true;
       draw();
+    },
+    /** Where the reader is, or nothing at the end. */
+    get place() {
+      return stick || !anchor ? null : { key: anchor.key, offset: anchor.offset };
     },
     get atEnd() {
       return stick;

@@ -7,9 +7,10 @@
 //! What a client does goes through the API, with its person's role; what it sees comes from the log, at its own pace. So all
 //! clients of a session see the same in the same order, and one that does not read holds up nobody.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -37,7 +38,7 @@ pub use queue::{Gone, Inlet, Outlet, Told};
 use super::api::Caller;
 use super::api::inside::Inside;
 use crate::bus::Bell;
-use crate::domain::SessionId;
+use crate::domain::{OnClientLeft, SessionId};
 use crate::supervisor::Supervisor;
 
 /// The whole of the bridge.
@@ -53,6 +54,9 @@ struct Inner {
     figures: Arc<Figures>,
     /// How many clients each session has, if any; held for the moment of a look.
     attached: Mutex<HashMap<SessionId, usize>>,
+    /// Sessions to which a first client has come, or from which the last has gone; held for the moment of a look.
+    changed: Mutex<HashSet<SessionId>>,
+    client_changes: Notify,
     /// What goes on beside the connections; ends with them.
     tasks: TaskTracker,
 }
@@ -64,10 +68,12 @@ pub struct Manner {
     pub agent: Option<String>,
     /// A session to be attached to instead of a new one.
     pub attach: Option<String>,
-    /// Sessions are closed when the client goes.
-    pub close: bool,
+    /// What becomes of its sessions when it goes, if it says so.
+    pub on_close: Option<OnClientLeft>,
     /// It is our own relay, which survives us and needs to know where it was.
     pub relay: bool,
+    /// It came by Streamable HTTP.
+    pub streamable: bool,
     /// Nothing comes before the first request and nothing after its answer: no handshake, nothing asked back.
     pub connectionless: bool,
 }
@@ -81,6 +87,8 @@ impl Acp {
             closing,
             figures: Arc::default(),
             attached: Mutex::default(),
+            changed: Mutex::default(),
+            client_changes: Notify::new(),
             tasks: TaskTracker::new(),
         }))
     }
@@ -91,6 +99,19 @@ impl Acp {
 
     fn clients_of(&self, session: SessionId) -> usize {
         self.attached().get(&session).copied().unwrap_or(0)
+    }
+
+    fn changed(&self) -> MutexGuard<'_, HashSet<SessionId>> {
+        self.0.changed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_change(&self, session: SessionId) {
+        self.changed().insert(session);
+        self.0.client_changes.notify_one();
+    }
+
+    fn take_changed(&self) -> HashSet<SessionId> {
+        std::mem::take(&mut *self.changed())
     }
 
     /// A new client. It has gone when its `Inlet` is dropped; it is shown out when its `Outlet` ends.

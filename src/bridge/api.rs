@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::get;
 
 mod access;
 mod agents;
 mod audit;
+mod backup;
 mod clearances;
 mod error;
 mod events;
@@ -19,6 +20,7 @@ mod guard;
 mod health;
 mod idempotency;
 pub mod inside;
+mod kept;
 mod policy;
 mod prompts;
 mod questions;
@@ -31,13 +33,15 @@ mod view;
 mod watch;
 mod web;
 
-pub(in crate::bridge) use access::Caller;
 pub use access::Person;
+pub(in crate::bridge) use access::{ACP_CLIENT, Caller};
+pub use agents::agents_of;
 pub(in crate::bridge) use error::ApiError;
 pub(super) use error::{no_such_method, no_such_path};
 pub(in crate::bridge) use guard::own_address;
 pub use policy::ReadConfig;
 pub(in crate::bridge) use view::fit_for;
+pub use web::NoConsole;
 
 use super::condition::Conditions;
 use crate::bus::Bell;
@@ -56,6 +60,7 @@ struct Inner {
     bell: Bell,
     read_config: ReadConfig,
     idempotency: idempotency::Keys,
+    backup: backup::RunningBackup,
     tokens: tokens::Tokens,
     web: web::Web,
     failures: guard::Failures,
@@ -92,6 +97,7 @@ impl Api {
             bell,
             read_config,
             idempotency: idempotency::Keys::default(),
+            backup: backup::RunningBackup::default(),
             tokens,
             web,
             failures: guard::Failures::default(),
@@ -127,7 +133,8 @@ impl Api {
     }
 
     fn routes(self, others: Router<Self>, limit: DefaultBodyLimit) -> Router {
-        let metrics = get(health::metrics).layer(from_fn_with_state(Role::Viewer, access::require));
+        let metrics = get(health::metrics)
+            .layer(from_fn_with_state((self.clone(), access::Least::Role(Role::Viewer)), access::require));
         Router::new()
             .nest("/api/v1", routes::router(&self))
             .route("/metrics", metrics)
@@ -137,6 +144,8 @@ impl Api {
             .method_not_allowed_fallback(error::no_such_method)
             .layer(from_fn_with_state(self.clone(), access::identify))
             .layer(map_response(super::web::protect))
+            // Outermost: secrets are hidden from viewers before it.
+            .layer(from_fn(super::compress::compress))
             .with_state(self)
     }
 

@@ -91,7 +91,7 @@ impl Slack {
             }
         };
         let store = self.supervisor.store().clone();
-        let (link, seat) = (Link::new(self.conditions), Seat::new(self.inside, self.supervisor));
+        let (link, seat) = (Link::new(&self.conditions), Seat::new(self.inside, self.supervisor));
         let (outgoing, incoming) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let tasks = TaskTracker::new();
         let actor = Actor::new(
@@ -156,12 +156,12 @@ async fn look(web: Arc<Web>, link: Link, closing: CancellationToken) {
     closing.run_until_cancelled(looking).await;
 }
 
-/// Homes that people look at are kept up to date, one refresh at a time.
+/// Homes that people look at are kept up to date.
 async fn refresh(actor: Actor, bell: Arc<Notify>, closing: CancellationToken) {
     let refreshing = async {
         loop {
             bell.notified().await;
-            actor.refresh_homes().await;
+            actor.refresh_homes();
         }
     };
     closing.run_until_cancelled(refreshing).await;

@@ -1,14 +1,17 @@
 //! The web console's files, embedded in the binary, and the headers that keep a page to what is its own.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
+use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use flate2::Compression;
 use ring::digest::{SHA256, digest};
 
 use super::api::{no_such_method, no_such_path};
+use super::compress::{GZIP, accepts_gzip, gzip};
 use crate::domain::hex;
 
 /// Nothing but our own files; nobody may frame us, and a form or a base leads nowhere else.
@@ -29,6 +32,7 @@ const FILES: &[(&str, &[u8])] = files![
     "/icon.svg",
     "/manifest.json",
     "/app.js",
+    "/js/address.js",
     "/js/api.js",
     "/js/audit.js",
     "/js/card.js",
@@ -60,16 +64,30 @@ const FILES: &[(&str, &[u8])] = files![
 
 struct File {
     path: &'static str,
-    bytes: &'static [u8],
     kind: &'static str,
+    plain: Form,
+    /// Made for the first browser that asks.
+    packed: OnceLock<Form>,
+}
+
+/// The bytes of a file as they are sent, with the tag of just these.
+struct Form {
+    bytes: Bytes,
     tag: HeaderValue,
+}
+
+impl From<Bytes> for Form {
+    fn from(bytes: Bytes) -> Self {
+        let hash = hex(&digest(&SHA256, &bytes).as_ref()[..12]);
+        let tag = HeaderValue::from_str(&format!("\"{hash}\"")).unwrap_or(HeaderValue::from_static("\"\""));
+        Self { bytes, tag }
+    }
 }
 
 static SERVED: LazyLock<Vec<File>> = LazyLock::new(|| {
     let file = |(path, bytes): &(&'static str, &'static [u8])| {
-        let hash = hex(&digest(&SHA256, bytes).as_ref()[..12]);
-        let tag = HeaderValue::from_str(&format!("\"{hash}\"")).unwrap_or(HeaderValue::from_static("\"\""));
-        File { path, bytes, kind: kind(path), tag }
+        let plain = Form::from(Bytes::from_static(bytes));
+        File { path, kind: kind(path), plain, packed: OnceLock::new() }
     };
     FILES.iter().map(file).collect()
 });
@@ -99,16 +117,30 @@ pub(super) async fn serve(request: Request) -> Response {
 }
 
 fn answer(file: &File, headers: &HeaderMap) -> Response {
+    let packed = accepts_gzip(headers);
+    let form = if packed {
+        file.packed.get_or_init(|| gzip(&file.plain.bytes, Compression::best()).into())
+    } else {
+        &file.plain
+    };
     // Asked about each time: after an upgrade no page runs on half of the old files.
     let about = [
-        (header::ETAG, file.tag.clone()),
+        (header::ETAG, form.tag.clone()),
+        (header::VARY, HeaderValue::from_static("accept-encoding")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         (header::CONTENT_TYPE, HeaderValue::from_static(file.kind)),
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
         (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
     ];
-    let same = headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == file.tag);
-    if same { (StatusCode::NOT_MODIFIED, about).into_response() } else { (about, file.bytes).into_response() }
+    let same = headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == form.tag);
+    if same {
+        return (StatusCode::NOT_MODIFIED, about).into_response();
+    }
+    let mut response = (about, form.bytes.clone()).into_response();
+    if packed {
+        response.headers_mut().insert(header::CONTENT_ENCODING, GZIP);
+    }
+    response
 }
 
 /// For every answer: no browser guesses what it is, shows it to another page, or keeps what an agent said.

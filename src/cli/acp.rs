@@ -5,28 +5,28 @@ mod ledger;
 mod link;
 mod message;
 mod relay;
-mod start;
 mod stdio;
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use self::link::Door;
 use self::relay::Relay;
-use self::start::Starter;
 use super::Context;
-use super::transport::Transport;
+use super::start::Starter;
 use super::url;
+use crate::domain::OnClientLeft;
 
 /// Be an ACP agent on stdio, for an editor or a tool that speaks the Agent Client Protocol
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Give this command to your editor as the command of an agent. It starts a daemon in the background if there is none. \
-Sessions live on when the editor is closed: they are in `intercom ls`, in the console and in Slack, and can be attached \
-to again.
+Sessions are in `intercom ls`, in the console and in Slack as well. When the editor is closed, those that nobody else has \
+used end a minute later; `--on-close keep` lets them stay.
 
 Examples:
   intercom acp --agent claude
   intercom acp --attach shop
+  intercom acp --agent claude --on-close keep
   INTERCOM_URL=https://box.example:7411 INTERCOM_TOKEN_FILE=~/.token intercom acp")]
 pub(super) struct Args {
     /// The profile that new sessions are started with; see `intercom agents`
@@ -38,36 +38,32 @@ pub(super) struct Args {
     /// Fail if no daemon is running, instead of starting one
     #[arg(long)]
     no_start: bool,
-    /// What becomes of the client's sessions when it goes
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = OnClose::Keep)]
-    on_close: OnClose,
+    /// When the client leaves, `close` ends all its sessions at once, `keep` lets them stay; default: `on_close` in the
+    /// configuration
+    #[arg(long, value_name = "HOW", value_parser = on_close())]
+    on_close: Option<OnClientLeft>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OnClose {
-    Keep,
-    Close,
+fn on_close() -> impl TypedValueParser<Value = OnClientLeft> {
+    PossibleValuesParser::new(OnClientLeft::ALL.map(OnClientLeft::as_str))
+        .try_map(|word| word.parse::<OnClientLeft>())
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let transport = cx.client.transport().clone();
-    let may_start = !args.no_start && matches!(transport, Transport::Unix(_));
-    let starter = may_start.then(|| Starter::new(cx));
+    let starter = if args.no_start { None } else { Starter::local(cx) };
     let door = Door { transport, target: target(&args), starter };
     let link = door.open().await?;
-    Relay::new(&door, link, args.on_close == OnClose::Close).run().await
+    Relay::new(&door, link, args.on_close == Some(OnClientLeft::Close)).run().await
 }
 
 /// What the daemon is told with the request for a connection.
 fn target(args: &Args) -> String {
-    let on_close = match args.on_close {
-        OnClose::Keep => "keep",
-        OnClose::Close => "close",
-    };
-    let named = [("agent", &args.agent), ("attach", &args.attach)];
-    let named = named.into_iter().filter_map(|(key, value)| Some((key, value.as_deref()?)));
-    let query: Vec<(&str, &str)> =
-        [("relay", "1"), ("on_close", on_close)].into_iter().chain(named).collect();
+    let on_close = args.on_close.map(OnClientLeft::as_str);
+    let named =
+        [("on_close", on_close), ("agent", args.agent.as_deref()), ("attach", args.attach.as_deref())];
+    let named = named.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    let query: Vec<(&str, &str)> = [("relay", "1")].into_iter().chain(named).collect();
     let mut target = "/acp".to_owned();
     url::query(&query, &mut target);
     target
@@ -85,8 +81,9 @@ mod tests {
             no_start: false,
             on_close,
         };
-        assert_eq!(target(&args(None, OnClose::Keep)), "/acp?relay=1&on_close=keep");
-        let typed = target(&args(Some("a&b=c d/é"), OnClose::Close));
+        assert_eq!(target(&args(None, None)), "/acp?relay=1");
+        assert_eq!(target(&args(None, Some(OnClientLeft::Keep))), "/acp?relay=1&on_close=keep");
+        let typed = target(&args(Some("a&b=c d/é"), Some(OnClientLeft::Close)));
         assert_eq!(
             typed,
             "/acp?relay=1&on_close=close&agent=a%26b%3Dc%20d%2F%C3%A9&attach=a%26b%3Dc%20d%2F%C3%A9"

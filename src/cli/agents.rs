@@ -8,8 +8,13 @@ mod registry;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::client::List;
+use super::failure::Failure;
 use super::table::{Cell, Table};
+use super::transport::{Transport, is_listening};
 use super::{Context, out, render};
+use crate::bridge::api::agents_of;
+use crate::config;
 
 /// List the agent profiles that the daemon knows, or add one
 #[derive(Debug, clap::Args)]
@@ -45,8 +50,21 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     }
 }
 
+/// The agents that a daemon with our configuration and our search path would offer.
+fn without_daemon(cx: &Context) -> anyhow::Result<List> {
+    let config = config::load(Some(&cx.paths.config), cx.paths.config_explicit)
+        .map_err(|error| Failure::usage(format!("{:#}", anyhow::Error::new(error))))?;
+    if !cx.json {
+        out::talk("no daemon is running; one that is started here can run these");
+    }
+    Ok(List { body: agents_of(&config).to_string() })
+}
+
 async fn list(cx: &Context) -> anyhow::Result<()> {
-    let list = cx.client.list(&["agents"], &[]).await?;
+    let list = match cx.client.transport() {
+        Transport::Unix(socket) if !is_listening(socket).await => without_daemon(cx)?,
+        _ => cx.client.list(&["agents"], &[]).await?,
+    };
     if cx.json {
         return out::print_json(&list.body);
     }

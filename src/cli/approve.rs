@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use anyhow::bail;
 use serde_json::json;
 
-use super::decide::{Decision, decide};
+use super::decide::{Decision, Wanted, decide};
 use super::failure::Failure;
 use super::policy::Explanation;
 use super::url::url;
@@ -20,22 +20,26 @@ The first decision counts; a later one is told who was faster. Exit code 1 also 
 recorded but will never reach the agent. An agent that does not read gets it once it does: that is exit code 0, and a word \
 on stderr.
 
+With several clearances each is reported, the exit code is 1 if one of them failed, and --json prints \
+`{\"items\": […], \"next\": null}` with one answer for each, in their order: what the daemon answered, or its error.
+
 Examples:
   intercom approve clr_7k2m4q8x
+  intercom approve 7k2m 9x3p 4ab1
   intercom approve 7k2m --reason \"looks right\"
   intercom approve 7k2m --option allow_once
   intercom approve 7k2m --always --for 2h")]
 pub(super) struct Args {
-    /// A clearance; see `intercom clearances`
-    #[arg(value_name = "CLR", value_parser = super::id())]
-    clearance: String,
+    /// Clearances; see `intercom clearances`
+    #[arg(value_name = "CLR", required = true, value_parser = super::id())]
+    clearances: Vec<String>,
     /// Why; the agent is told
     #[arg(long, short)]
     reason: Option<String>,
     /// Which of the answers that the agent offers
     #[arg(long, value_name = "ID")]
     option: Option<String>,
-    /// Also allow the like of it from now on; the exact rule is shown first
+    /// Also create a rule that allows similar requests; the exact rule is shown first, and decides pending ones, too
     #[arg(long)]
     always: bool,
     /// For how long, such as 2h; until it is revoked if not given
@@ -48,7 +52,13 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let remember = if args.always {
-        let path = url(&["clearances", &args.clearance, "explanation"], &[]);
+        let [clearance] = args.clearances.as_slice() else {
+            bail!(
+                Failure::usage("--always takes one clearance")
+                    .hint("the rule decides similar requests that are pending, too")
+            );
+        };
+        let path = url(&["clearances", clearance, "explanation"], &[]);
         let Explanation { proposal, no_proposal, .. } = cx.client.get(&path).await?.parse()?;
         let Some(rule) = proposal else {
             let why = no_proposal.unwrap_or_else(|| "no rule fits".to_owned());
@@ -62,13 +72,14 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             args.r#for.as_ref().map_or("until it is revoked".to_owned(), |lasts| format!("for {lasts}"));
         out::talk(&format!("{}, {lasts}", clean(&shown)));
         if !args.yes && !confirmed()? {
-            bail!(Failure::failed("nothing was decided").hint("--yes does not ask"));
+            bail!(Failure::failed("nothing was decided").hint("use --yes to skip this question"));
         }
         Some(json!({ "rule": rule, "for": args.r#for }))
     } else {
         None
     };
-    decide(cx, &args.clearance, Decision::Approve, args.reason, args.option, remember).await
+    let Args { clearances, reason, option, .. } = args;
+    decide(cx, &clearances, &Wanted { decision: Decision::Approve, reason, option, remember }).await
 }
 
 /// A person at a terminal says so; nobody else is asked.

@@ -1,5 +1,9 @@
 //! `intercom audit`: who did what, and whether the record is whole.
 
+mod sentence;
+
+use std::collections::HashMap;
+
 use anyhow::bail;
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,11 +12,12 @@ use serde_json::value::RawValue;
 use super::client::parse;
 use super::failure::Failure;
 use super::terminal::Style;
-use super::time::date_time;
+use super::time::{date_time_zone, parse_shown};
 use super::url::url;
 use super::{Context, id, out};
-use crate::domain::{Time, parse_duration};
-use crate::text::{clean, plural};
+use crate::answers::Session;
+use crate::domain::{AGENT_OF, Time, VIA_POLICY, parse_duration};
+use crate::text::{clean, plural, short};
 
 const PAGE: &str = "1000";
 
@@ -23,7 +28,7 @@ Each row carries a hash of itself and of all rows before it. --verify looks at e
 taken out or reordered; the head that it prints, kept elsewhere, shows later that nothing before it was rewritten.
 With --json, each line is one row.")]
 pub(super) struct Args {
-    /// Only rows since then: an age such as 30d or 2h, or a time such as 2026-03-04T12:00:00Z
+    /// Only rows since then: an age such as 30d or 2h, or a time such as 2026-03-04, 2026-03-04 15:02 or 2026-03-04T12:00:00Z
     #[arg(long)]
     since: Option<String>,
     /// Only rows about this session
@@ -46,6 +51,7 @@ struct Row {
     at: String,
     action: String,
     by: String,
+    actor: Option<String>,
     session: Option<String>,
     data: Value,
 }
@@ -55,6 +61,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         return verify(cx).await;
     }
     let since = args.since.map(|text| moment(&text)).transpose()?;
+    let mut names = if cx.json { Names::default() } else { Names::all(cx).await? };
     let mut after = "0".to_owned();
     loop {
         let mut query = vec![("after", after.as_str()), ("limit", PAGE)];
@@ -66,7 +73,9 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             if cx.json {
                 text.push_str(item.get());
             } else {
-                text.push_str(&line(&parse(item.get())?, cx));
+                let row = parse(item.get())?;
+                names.note(&row);
+                text.push_str(&line(&row, &names, cx));
             }
             text.push('\n');
         }
@@ -88,34 +97,69 @@ pub(super) fn moment(text: &str) -> anyhow::Result<String> {
     }
     match Time::parse(text) {
         Some(time) => Ok(time.to_string()),
-        None => bail!(Failure::usage(format!("`{text}` is neither an age such as 30d nor an RFC 3339 time"))),
+        None => match parse_shown(text) {
+            Some(at) => Ok(Time::from_millis(at.as_millisecond()).to_string()),
+            None => bail!(Failure::usage(format!(
+                "`{text}` is neither an age such as 30d nor a time such as 2026-03-04 15:02"
+            ))),
+        },
     }
 }
 
-fn line(row: &Row, cx: &Context) -> String {
-    let head = format!("{:>6}  {}", row.n, date_time(&row.at));
-    let about: Vec<String> = row
-        .data
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter_map(|(key, value)| {
-            let shown = match value {
-                Value::Null => return None,
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            (key != "by" && key != "session").then(|| format!("{key}={}", clean(&shown)))
-        })
-        .collect();
-    let session = row.session.as_deref().map(|session| format!(" {}", clean(session))).unwrap_or_default();
-    let about = cx.paint.style(Style::Dim, &about.join(" "));
+fn line(row: &Row, names: &Names, cx: &Context) -> String {
+    let head = format!("{:>6}  {}", row.n, date_time_zone(&row.at));
+    let session = row.session.as_deref().map(|id| format!(" {}", names.of(id))).unwrap_or_default();
+    let about = sentence::about(&row.action, &row.data).map(|about| format!(": {about}")).unwrap_or_default();
     format!(
-        "{}  {}{session} by {}  {about}",
+        "{}  {}{session} by {}{about}",
         cx.paint.style(Style::Dim, &head),
         clean(&row.action),
-        clean(&row.by)
+        row.actor(names)
     )
+}
+
+impl Row {
+    /// `person ana (slack)`, `rule tests`, `agent of shop`, `intercom`.
+    fn actor(&self, names: &Names) -> String {
+        let via = self.data.get("via").and_then(Value::as_str);
+        match self.actor.as_deref() {
+            Some("agent") => {
+                let session = self.by.strip_prefix(AGENT_OF).unwrap_or(&self.by);
+                format!("{AGENT_OF}{}", names.of(session))
+            }
+            Some("person") => {
+                let via = via.map(|via| format!(" ({})", clean(via))).unwrap_or_default();
+                format!("person {}{via}", clean(&self.by))
+            }
+            Some("rule") if self.by != VIA_POLICY => format!("rule {}", clean(&self.by)),
+            _ => clean(&self.by),
+        }
+    }
+}
+
+/// What sessions are called: those that are there, and those whose start or removal was among the rows.
+#[derive(Debug, Default)]
+struct Names(HashMap<String, String>);
+
+impl Names {
+    async fn all(cx: &Context) -> anyhow::Result<Self> {
+        let sessions: Vec<Session> =
+            cx.client.list(&["sessions"], &[("all", "true"), ("brief", "true")]).await?.items()?;
+        let named = sessions.into_iter().filter_map(|session| Some((session.id, session.name?)));
+        Ok(Self(named.collect()))
+    }
+
+    fn note(&mut self, row: &Row) {
+        let name =
+            row.data.get("name").and_then(Value::as_str).filter(|_| row.action.starts_with("session."));
+        if let (Some(session), Some(name)) = (&row.session, name) {
+            self.0.insert(session.clone(), name.to_owned());
+        }
+    }
+
+    fn of(&self, id: &str) -> String {
+        self.0.get(id).map_or_else(|| short(id), |name| clean(name))
+    }
 }
 
 async fn verify(cx: &Context) -> anyhow::Result<()> {

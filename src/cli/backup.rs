@@ -1,16 +1,21 @@
 //! `intercom backup`: a copy of the database, made by the daemon while it runs.
 
-use std::path::{Path, PathBuf};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::client::Answer;
 use super::failure::Failure;
 use super::url::url;
 use super::{Context, out};
 use crate::text::clean;
+
+/// How often the progress is shown.
+const SHOW_EVERY: Duration = Duration::from_millis(250);
 
 /// Copy the daemon's database to a file while it runs
 #[derive(Debug, clap::Args)]
@@ -32,17 +37,12 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     if exists && !args.force {
         return Err(Failure::failed(format!("{} exists", file.display())).hint("--force replaces it").into());
     }
-    let target = if exists { beside(&file) } else { file.clone() };
-    let path = target.to_str().context("the path is not UTF-8")?;
-    let answer = cx.client.post(&url(&["backup"], &[]), &json!({"path": path})).await?;
-    if exists {
-        std::fs::rename(&target, &file).with_context(|| format!("could not replace {}", file.display()))?;
-    }
-    if cx.json {
-        return out::print(&if exists { renamed(&answer, &file)? } else { answer.body });
-    }
-    let Backup { bytes } = answer.parse()?;
-    out::print(&format!("{} ({bytes} bytes)", clean(&file.to_string_lossy())))
+    let path = file.to_str().context("the path is not UTF-8")?;
+    let answer = copy(cx, &json!({ "path": path, "replace": args.force })).await?;
+    cx.answer(&answer, || {
+        let Backup { bytes } = answer.parse()?;
+        Ok(format!("{} ({bytes} bytes)", clean(&file.to_string_lossy())))
+    })
 }
 
 #[derive(Debug, Deserialize)]
@@ -50,17 +50,48 @@ struct Backup {
     bytes: u64,
 }
 
-/// The old backup stays until the new one is whole.
-fn beside(file: &Path) -> PathBuf {
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    file.with_file_name(name)
+#[derive(Debug, Deserialize)]
+struct State {
+    running: Option<Progress>,
 }
 
-fn renamed(answer: &Answer, file: &Path) -> anyhow::Result<String> {
-    let mut body: Value = answer.parse()?;
-    body["path"] = json!(file);
-    Ok(body.to_string())
+#[derive(Debug, Deserialize)]
+struct Progress {
+    copied_bytes: u64,
+    total_bytes: u64,
+}
+
+/// Waits for the copy and shows on a terminal how far it is. The daemon gives the copy up when this connection ends.
+async fn copy(cx: &Context, body: &serde_json::Value) -> anyhow::Result<Answer> {
+    let url = url(&["backup"], &[]);
+    let mut copying = std::pin::pin!(cx.client.post(&url, body));
+    if cx.json || !std::io::stderr().is_terminal() {
+        return copying.await;
+    }
+    loop {
+        if let Ok(answer) = tokio::time::timeout(SHOW_EVERY, copying.as_mut()).await {
+            out::replace_line("");
+            return answer;
+        }
+        // Not knowing how far it is does not make the backup fail.
+        let state = cx.client.get(&url).await.ok().and_then(|answer| answer.parse::<State>().ok());
+        if let Some(progress) = state.and_then(|state| state.running) {
+            out::replace_line(&progress.line());
+        }
+    }
+}
+
+impl Progress {
+    /// `copying: 350 of 1000 MiB (35 %)`
+    fn line(&self) -> String {
+        const MIB: u64 = 1024 * 1024;
+        let percent = self.copied_bytes.saturating_mul(100).checked_div(self.total_bytes).unwrap_or(0);
+        format!(
+            "copying: {} of {} MiB ({percent} %)",
+            self.copied_bytes / MIB,
+            self.total_bytes.div_ceil(MIB)
+        )
+    }
 }
 
 #[cfg(test)]
@@ -68,11 +99,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replacement_is_made_beside_the_old_file() {
-        let new = beside(Path::new("/b/intercom.db"));
-        assert_eq!(new.parent(), Some(Path::new("/b")));
-        assert!(new.to_str().unwrap().starts_with("/b/intercom.db."));
-        let answer = Answer { status: 200, body: r#"{"path": "/b/x.new", "bytes": 5}"#.to_owned() };
-        assert_eq!(renamed(&answer, Path::new("/b/x")).unwrap(), r#"{"path":"/b/x","bytes":5}"#);
+    fn the_progress_says_how_much_is_copied() {
+        let line = |copied_bytes, total_bytes| Progress { copied_bytes, total_bytes }.line();
+        assert_eq!(line(350 << 20, 1000 << 20), "copying: 350 of 1000 MiB (35 %)");
+        assert_eq!(line(0, 0), "copying: 0 of 0 MiB (0 %)");
     }
 }

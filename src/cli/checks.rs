@@ -1,6 +1,9 @@
 //! The checks of `intercom doctor`. None of them needs a daemon, and none changes anything.
 
+mod capacity;
 mod known;
+mod port;
+mod shims;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -13,12 +16,16 @@ use serde::{Deserialize, Serialize};
 
 use super::Context;
 use super::failure::Failure;
+use super::transport::Remote;
 use super::url::url;
 use crate::config::{self, Config, Paths};
 use crate::host;
 use crate::socket;
 
+pub(super) use self::capacity::capacity;
 pub(super) use self::known::known;
+pub(super) use self::port::port;
+pub(super) use self::shims::shims;
 
 /// The name of the check of the daemon's connection.
 pub(super) const SLACK: &str = "slack";
@@ -96,11 +103,6 @@ pub(super) fn state_dir(dir: &Path) -> Check {
 }
 
 pub(super) async fn daemon(cx: &Context) -> Check {
-    #[derive(Deserialize)]
-    struct Health {
-        status: Option<String>,
-        version: Option<String>,
-    }
     let socket = cx.paths.socket.display();
     let stream = match socket::connect(&cx.paths.socket).await {
         Ok(stream) => stream,
@@ -122,6 +124,27 @@ pub(super) async fn daemon(cx: &Context) -> Check {
         },
     );
     drop(stream);
+    health(&format!("{whose}, at {socket}"), "look into its log", cx).await
+}
+
+/// The daemon that `INTERCOM_URL` names.
+pub(super) async fn remote_daemon(remote: &Remote, cx: &Context) -> Check {
+    let place = format!("at {} (INTERCOM_URL)", remote.console());
+    health(&place, "check INTERCOM_URL and INTERCOM_TOKEN", cx).await
+}
+
+async fn health(place: &str, hint: &str, cx: &Context) -> Check {
+    #[derive(Deserialize)]
+    struct Health {
+        status: Option<String>,
+        version: Option<String>,
+        you: Option<You>,
+    }
+    #[derive(Deserialize)]
+    struct You {
+        name: String,
+        role: String,
+    }
     let asked = tokio::time::timeout(Duration::from_secs(5), cx.client.get(&url(&["health"], &[]))).await;
     let health = match asked {
         Ok(Ok(answer)) => answer.parse::<Health>(),
@@ -130,21 +153,24 @@ pub(super) async fn daemon(cx: &Context) -> Check {
     };
     let ours = env!("CARGO_PKG_VERSION");
     match health {
-        Ok(health) => {
-            let version = health.version.unwrap_or_else(|| "of unknown version".to_owned());
-            let status = health.status.unwrap_or_default();
-            let detail = format!("{version} {whose}, at {socket}: {status}");
+        Ok(Health { you: None, .. }) => {
+            Check::wrong("daemon", format!("{place}: it does not know you"), hint)
+        }
+        Ok(Health { status, version, you: Some(you) }) => {
+            let version = version.unwrap_or_else(|| "of unknown version".to_owned());
+            let status = status.unwrap_or_default();
+            let detail = format!("{version} {place}: {status}, you are {} ({})", you.name, you.role);
             if version == ours {
                 Check::ok("daemon", detail)
             } else {
                 Check::warning(
                     "daemon",
                     detail,
-                    format!("this command is {ours}; restart the daemon to run the same"),
+                    format!("this command is {ours}; run `intercom daemon restart`, and it runs the same"),
                 )
             }
         }
-        Err(error) => Check::wrong("daemon", format!("{whose}, at {socket}: {error:#}"), "look into its log"),
+        Err(error) => Check::wrong("daemon", format!("{place}: {error:#}"), hint),
     }
 }
 

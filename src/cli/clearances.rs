@@ -4,16 +4,18 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
+use super::gutter::{beside, hanging};
 use super::style::{risk_style, status_style};
 use super::table::{Cell, Table};
 use super::terminal::{Paint, Style};
-use super::time::{age, date_time};
+use super::time::{age, date_time_zone};
 use super::url::url;
-use super::{Context, diff, out, render};
+use super::{Context, diff, out};
+use crate::action::diff_size;
 use crate::answers::{Choice, Clearance};
-use crate::text::{clean, indented, plural, short};
+use crate::text::{clean, plural, quoted, short};
 
-/// List the clearances that wait for a decision, or show one in full with its diff
+/// List the clearances that wait for a decision, riskiest first, then oldest; or show one in full with its diff
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -48,14 +50,15 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     if cx.json {
         return out::print_json(&list.body);
     }
-    let clearances: Vec<Clearance> = list.items()?;
+    let mut clearances: Vec<Clearance> = list.items()?;
+    Clearance::sort(&mut clearances);
     let nothing = if args.all { "no clearances" } else { "nothing waits for a decision" };
     if args.diff && !clearances.is_empty() {
         let shown: Vec<String> =
             clearances.iter().map(|clearance| detail(clearance, cx.paint, now)).collect();
         return out::print(&shown.join("\n"));
     }
-    cx.table(&table(&clearances, now), nothing)?;
+    cx.table(&table(&clearances, args.all, now), nothing)?;
     if clearances.is_empty() && !args.all {
         elsewhere(cx, "question", args.session.as_deref()).await;
     }
@@ -74,18 +77,25 @@ pub(super) async fn elsewhere(cx: &Context, what: &str, session: Option<&str>) {
     }
 }
 
-fn table(clearances: &[Clearance], now: Timestamp) -> Table {
-    let mut table = Table::new(&["ID", "SESSION", "RISK", "STATUS", "AGE", "TITLE", "FILE"]);
+/// A line each. The status is the same for all that wait, so it is shown only beside settled ones.
+fn table(clearances: &[Clearance], all: bool, now: Timestamp) -> Table {
+    let mut table = if all {
+        Table::new(&["ID", "SESSION", "RISK", "STATUS", "AGE", "WHAT"])
+    } else {
+        Table::new(&["ID", "SESSION", "RISK", "AGE", "WHAT"])
+    };
     for clearance in clearances {
-        table.row([
-            Cell::new(&short(&clearance.id)),
-            Cell::new(&short(&clearance.session)),
-            Cell::styled(risk_style(clearance.risk()), clearance.risk()),
-            Cell::styled(status_style(&clearance.status), &clearance.status),
-            Cell::new(&age(clearance.requested_at.as_deref(), now)),
-            Cell::new(&clearance.title),
-            Cell::new(clearance.file_path.as_deref().unwrap_or_default()),
-        ]);
+        let id = Cell::new(&short(&clearance.id));
+        let session = Cell::new(&clearance.session_label());
+        let risk = Cell::styled(risk_style(clearance.risk()), clearance.risk());
+        let age = Cell::new(&age(clearance.requested_at.as_deref(), now));
+        let what = Cell::new(&clearance.line());
+        if all {
+            let status = Cell::styled(status_style(&clearance.status), &clearance.status);
+            table.row([id, session, risk, status, age, what]);
+        } else {
+            table.row([id, session, risk, age, what]);
+        }
     }
     table
 }
@@ -112,7 +122,7 @@ fn detail(clearance: &Clearance, paint: Paint, now: Timestamp) -> String {
         format!("{} of {needed}{by}", clearance.approvals.len())
     });
     let when = |at: &Option<String>| {
-        at.as_deref().map(|at| format!("{} UTC ({} ago)", date_time(at), age(Some(at), now)))
+        at.as_deref().map(|at| format!("{} ({} ago)", date_time_zone(at), age(Some(at), now)))
     };
     let open = clearance.status == "pending";
     let decided = clearance.decided_by.as_ref().map(|by| {
@@ -120,21 +130,21 @@ fn detail(clearance: &Clearance, paint: Paint, now: Timestamp) -> String {
         let via = clearance.decided_via.as_ref().map(|via| format!(" via {via}")).unwrap_or_default();
         format!("by {by}{via}{at}")
     });
+    let session = match &clearance.session_name {
+        Some(name) => format!("{name} ({})", clearance.session),
+        None => clearance.session.clone(),
+    };
     let fields = [
         ("id", Style::Plain, Some(clearance.id.clone())),
-        ("session", Style::Plain, Some(clearance.session.clone())),
-        ("title", Style::Bold, Some(clearance.title.clone())),
+        ("session", Style::Plain, Some(session)),
         ("risk", risk_style(clearance.risk()), Some(risk)),
-        ("file", Style::Plain, clearance.file_path.clone()),
-        ("also", Style::Plain, (!clearance.more_paths.is_empty()).then(|| clearance.more_paths.join(", "))),
         ("command", Style::Bold, clearance.command.clone()),
+        ("file", Style::Bold, clearance.file_path.clone()),
+        ("also", Style::Bold, (!clearance.more_paths.is_empty()).then(|| clearance.more_paths.join(", "))),
+        ("title", Style::Plain, Some(quoted(&clearance.title))),
         ("policy", Style::Plain, clearance.ruling.as_ref().map(|ruling| ruling.why.clone())),
         ("approvals", Style::Plain, approvals),
-        (
-            "expires",
-            Style::Yellow,
-            clearance.expires_at.as_deref().filter(|_| open).map(|at| format!("{} UTC", date_time(at))),
-        ),
+        ("expires", Style::Yellow, clearance.expires_at.as_deref().filter(|_| open).map(date_time_zone)),
         ("hidden", Style::Yellow, (!clearance.hidden.is_empty()).then(|| clearance.hidden.join(", "))),
         ("asked", Style::Plain, when(&clearance.requested_at)),
         ("status", status_style(&clearance.status), Some(clearance.status.clone())),
@@ -148,14 +158,15 @@ fn detail(clearance: &Clearance, paint: Paint, now: Timestamp) -> String {
     for (key, style, value) in fields {
         let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
         let key = paint.style(Style::Dim, &format!("{key:<10}"));
-        writeln!(text, "{key}{}", paint.style(style, &clean(&value))).expect("a string takes every write");
+        writeln!(text, "{}", hanging(&key, &clean(&value), 10, style, paint))
+            .expect("a string takes every write");
     }
     if let Some(description) = clearance.description.as_deref().filter(|text| !text.trim().is_empty()) {
         text.push('\n');
-        text.push_str(&indented(description));
+        text.push_str(&beside(description, paint));
     }
     if let Some(diff) = clearance.diff.as_deref().filter(|diff| !diff.is_empty()) {
-        let size = format!("diff {}", render::diff_size(diff));
+        let size = format!("diff {}", diff_size(diff));
         write!(text, "\n{}\n{}", paint.style(Style::Dim, &size), diff::show(diff, paint))
             .expect("a string takes every write");
     }
@@ -198,9 +209,9 @@ mod tests {
         insta::assert_snapshot!(detail(&clearance(), Paint::OFF, now), @r"
         id        clr_0123456789abcdef
         session   ses_abcdef0123456789
-        title     Delete<U+202E> things
         risk      high (the agent says low)
         file      src/a.rs
+        title     “Delete<U+202E> things”
         asked     2026-03-04 11:57:00 UTC (3m ago)
         status    denied
         decided   by ana, 2026-03-04 11:58:00 UTC (2m ago)
@@ -208,22 +219,47 @@ mod tests {
         delivery  not delivered: stream closed
         options   a (Allow, allow_once)
 
-          Because
-              of that
+          │ Because
+          │     of that
 
         diff +0 -1
-        --- a
-        +++ b
-        -x
+        │ --- a
+        │ +++ b
+        │ -x
         ");
     }
 
     #[test]
-    fn clearances_are_listed_for_people() {
+    fn clearances_are_listed_with_what_would_run_or_change_first() {
         let now = "2026-03-04T12:00:00.000Z".parse().unwrap();
-        insta::assert_snapshot!(table(&[clearance()], now).render(Some(80), Paint::OFF), @r"
-        ID            SESSION       RISK  STATUS  AGE  TITLE                  FILE
-        clr_01234567  ses_abcdef01  high  denied  3m   Delete<U+202E> things  src/a.rs
+        let pending = |id: &str, risk: &str, at: &str, action: Option<&str>| -> Clearance {
+            serde_json::from_value(json!({
+                "id": id, "session": "ses_abcdef0123456789", "session_name": "shop", "title": "Tidy up", "risk": risk,
+                "action": action, "status": "pending", "requested_at": at}))
+            .unwrap()
+        };
+        let mut open = [
+            pending("clr_4444444444", "low", "2026-03-04T11:57:00.000Z", None),
+            pending("clr_3333333333", "high", "2026-03-04T11:56:00.000Z", Some("src/a.rs +3 -1")),
+            pending(
+                "clr_1111111111",
+                "critical",
+                "2026-03-04T11:59:00.000Z",
+                Some("rm -rf build && make all CFLAGS=-O2"),
+            ),
+            pending("clr_2222222222", "high", "2026-03-04T11:56:00.000Z", Some("cargo test")),
+        ];
+        Clearance::sort(&mut open);
+        insta::assert_snapshot!(table(&open, false, now).render(Some(80), Paint::OFF), @r"
+        ID            SESSION  RISK      AGE  WHAT
+        clr_11111111  shop     critical  1m   rm -rf build && make all CFLAGS=-O2 “Tidy…
+        clr_22222222  shop     high      4m   cargo test “Tidy up”
+        clr_33333333  shop     high      4m   src/a.rs +3 -1 “Tidy up”
+        clr_44444444  shop     low       3m   “Tidy up”
+        ");
+        insta::assert_snapshot!(table(&[clearance()], true, now).render(Some(80), Paint::OFF), @r"
+        ID            SESSION       RISK  STATUS  AGE  WHAT
+        clr_01234567  ses_abcdef01  high  denied  3m   “Delete<U+202E> things”
         ");
     }
 }

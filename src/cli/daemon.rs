@@ -5,11 +5,26 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::time::{Instant, sleep};
+
+use super::daemon_info::DaemonInfo;
 use super::failure::Failure;
+use super::start::Starter;
 use super::{Context, out};
+use crate::host;
 
 const UNIT: &str = "intercom.service";
+
+const WITHOUT_SYSTEMD: &str = if cfg!(target_os = "macos") {
+    "use launchd: docs/intercom.plist goes to ~/Library/LaunchAgents"
+} else {
+    "`intercom run` and `intercom acp` start a daemon in the background when they need one; to keep one running, let your own \
+     supervisor or a terminal multiplexer run `intercom serve`; as root, `loginctl enable-linger USER` gives a user a systemd"
+};
 
 /// Run the daemon as a service of your own systemd
 #[derive(Debug, clap::Args)]
@@ -30,6 +45,8 @@ enum Verb {
     Status,
     /// Stop the service and remove the unit; agents run on
     Uninstall,
+    /// Start the daemon again, with the variables of this shell; agents run on, unless `on_stop` is "drain"
+    Restart,
 }
 
 /// How the installed service is started.
@@ -78,7 +95,36 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         }
         Verb::Status => status(&file, cx).await,
         Verb::Uninstall => uninstall(&file, cx),
+        Verb::Restart => restart(cx).await,
     }
+}
+
+/// From the signal until the daemon has ended: it may be ending agents.
+const ENDS_WITHIN: Duration = Duration::from_mins(1);
+
+async fn restart(cx: &Context) -> anyhow::Result<()> {
+    let Some(starter) = Starter::local(cx) else {
+        return Err(Failure::failed("the daemon is on another machine; restart it there").into());
+    };
+    if let Some(running) = DaemonInfo::read(&cx.paths.daemon_json()) {
+        let pid = Pid::from_raw(running.pid);
+        kill(pid, Signal::SIGTERM)
+            .map_err(|error| Failure::failed(format!("cannot stop the daemon (pid {pid}): {error}")))?;
+        let until = Instant::now() + ENDS_WITHIN;
+        while host::is_running(running.pid) {
+            if Instant::now() >= until {
+                let message = format!("the daemon (pid {pid}) has not ended after 60 s");
+                return Err(Failure::failed(message).hint("see what it does: `intercom doctor`").into());
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    starter.ensure().await?;
+    let running = DaemonInfo::read(&cx.paths.daemon_json()).map(|info| info.pid);
+    if cx.json {
+        return out::print(&format!("{}\n", serde_json::json!({ "pid": running })));
+    }
+    Ok(())
 }
 
 fn unit_file(env: &dyn Fn(&str) -> Option<std::ffi::OsString>) -> anyhow::Result<PathBuf> {
@@ -127,6 +173,12 @@ fn quoted(word: &str) -> String {
 }
 
 fn install(file: &Path, unit: &str, cx: &Context) -> anyhow::Result<()> {
+    // Asked before anything is written: a unit that nobody reads helps nobody.
+    if let Err(why) = systemctl(&["show-environment"]) {
+        return Err(Failure::failed(format!("the systemd user instance cannot be reached: {why}"))
+            .hint(WITHOUT_SYSTEMD)
+            .into());
+    }
     if let Some(dir) = file.parent() {
         std::fs::create_dir_all(dir)?;
     }

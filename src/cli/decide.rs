@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 use super::clearances::choices;
 use super::client::Answer;
-use super::failure::{Failure, Refusal};
+use super::failure::{self, Failure, Refusal};
+use super::gutter::hanging;
 use super::terminal::Style;
 use super::url::url;
 use super::{Context, out};
@@ -27,41 +28,87 @@ impl Decision {
     }
 }
 
-pub(super) async fn decide(
-    cx: &Context,
-    id: &str,
-    decision: Decision,
-    reason: Option<String>,
-    option: Option<String>,
-    remember: Option<Value>,
-) -> anyhow::Result<()> {
-    if id.starts_with("qst_") {
+/// A decision, with all that goes with it.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) decision: Decision,
+    pub(super) reason: Option<String>,
+    pub(super) option: Option<String>,
+    pub(super) remember: Option<Value>,
+}
+
+/// Decides each clearance. One is answered as the daemon answers it; of several, each is reported, and one failure fails
+/// the command.
+pub(super) async fn decide(cx: &Context, ids: &[String], wanted: &Wanted) -> anyhow::Result<()> {
+    if let Some(id) = ids.iter().find(|id| id.starts_with("qst_")) {
         let hint = format!("intercom answer {id} continue|refine|stop");
         return Err(Failure::usage(format!("{id} is a question: it is answered")).hint(hint).into());
     }
+    if let [id] = ids {
+        let answer = post(cx, id, wanted).await?;
+        cx.answer(&answer, || outcome(&answer, cx))?;
+        return delivered(&answer);
+    }
+    let (mut bodies, mut failures) = (Vec::new(), 0);
+    for id in ids {
+        let done = match post(cx, id, wanted).await {
+            Ok(answer) => {
+                if !cx.json {
+                    out::print(&outcome(&answer, cx)?)?;
+                }
+                let done = delivered(&answer);
+                bodies.push(answer.body);
+                done
+            }
+            Err(error) => {
+                bodies.push(failure::as_json(&error));
+                Err(error)
+            }
+        };
+        if let Err(error) = done {
+            failures += 1;
+            failure::report(&error.context(id.clone()), cx.paint);
+        }
+    }
+    if cx.json {
+        out::print_json(&format!(r#"{{"items":[{}],"next":null}}"#, bodies.join(",")))?;
+    }
+    match failures {
+        0 => Ok(()),
+        failures => Err(Failure::failed(format!("{failures} of {} failed", ids.len())).into()),
+    }
+}
+
+async fn post(cx: &Context, id: &str, wanted: &Wanted) -> anyhow::Result<Answer> {
+    let Wanted { decision, reason, option, remember } = wanted;
     let mut body = Map::new();
     body.insert("decision".to_owned(), decision.word().into());
     for (key, value) in [("reason", reason), ("option", option)] {
-        body.extend(value.map(|value| (key.to_owned(), Value::from(value))));
+        body.extend(value.as_ref().map(|value| (key.to_owned(), Value::from(value.as_str()))));
     }
-    body.extend(remember.map(|remember| ("remember".to_owned(), remember)));
-    let answer = match cx.client.post(&url(&["clearances", id, "decision"], &[]), &body.into()).await {
-        Ok(answer) => answer,
-        Err(error) => return Err(explain(cx, id, error).await),
-    };
-    if answer.status == 202 {
-        return cx.answer(&answer, || quorum(&answer));
+    body.extend(remember.as_ref().map(|remember| ("remember".to_owned(), remember.clone())));
+    match cx.client.post(&url(&["clearances", id, "decision"], &[]), &body.into()).await {
+        Ok(answer) => Ok(answer),
+        Err(error) => Err(explain(cx, id, error).await),
     }
-    let clearance: Clearance = answer.parse()?;
-    cx.answer(&answer, || Ok(outcome(&clearance, cx)))?;
-    settle(&clearance.delivery())
 }
 
-fn outcome(clearance: &Clearance, cx: &Context) -> String {
+/// An approval that is not enough by itself is answered with 202.
+fn outcome(answer: &Answer, cx: &Context) -> anyhow::Result<String> {
+    if answer.status == 202 { quorum(answer) } else { Ok(decided(&answer.parse()?, cx)) }
+}
+
+fn delivered(answer: &Answer) -> anyhow::Result<()> {
+    if answer.status == 202 { Ok(()) } else { settle(&answer.parse::<Clearance>()?.delivery()) }
+}
+
+fn decided(clearance: &Clearance, cx: &Context) -> String {
     let style = super::style::status_style(&clearance.status);
     let status = cx.paint.style(style, &clean(&clearance.status));
     let delivery = cx.paint.style(Style::Dim, &format!("({})", clean(&clearance.delivery().describe())));
-    format!("{status} {}: {} {delivery}", short(&clearance.id), clean(&clearance.title))
+    let first = format!("{status} {}: ", short(&clearance.id));
+    let line = hanging(&first, &clearance.line(), 4, Style::Plain, cx.paint);
+    format!("{line} {delivery}")
 }
 
 /// A decision that did not arrive is recorded, but it is not done.
@@ -123,8 +170,10 @@ fn winner(body: &str) -> Option<String> {
     }
     let Conflict { clearance } = serde_json::from_str(body).ok()?;
     let by = clearance.decided_by.map(|by| format!(" by {by}")).unwrap_or_default();
-    let at =
-        clearance.decided_at.map(|at| format!(" at {} UTC", super::time::date_time(&at))).unwrap_or_default();
+    let at = clearance
+        .decided_at
+        .map(|at| format!(" at {}", super::time::date_time_zone(&at)))
+        .unwrap_or_default();
     let reason = clearance.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     Some(format!("it was {}{by}{at}{reason}", clearance.status))
 }

@@ -1,20 +1,27 @@
 //! `intercom deny`: decides a clearance with no.
 
 use super::Context;
-use super::decide::{Decision, decide};
+use super::decide::{Decision, Wanted, decide};
 
 /// Refuse what an agent asks for
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  intercom deny 7k2m --reason \"not on this branch\"")]
+#[command(after_help = "\
+With several clearances each is reported, the exit code is 1 if one of them failed, and --json prints \
+`{\"items\": […], \"next\": null}` with one answer for each, in their order.
+
+Examples:
+  intercom deny 7k2m --reason \"not on this branch\"
+  intercom deny 7k2m 9x3p 4ab1")]
 pub(super) struct Args {
-    /// A clearance; see `intercom clearances`
-    #[arg(value_name = "CLR", value_parser = super::id())]
-    clearance: String,
+    /// Clearances; see `intercom clearances`
+    #[arg(value_name = "CLR", required = true, value_parser = super::id())]
+    clearances: Vec<String>,
     /// Why; the agent is told
     #[arg(long, short)]
     reason: Option<String>,
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    decide(cx, &args.clearance, Decision::Deny, args.reason, None, None).await
+    let wanted = Wanted { decision: Decision::Deny, reason: args.reason, option: None, remember: None };
+    decide(cx, &args.clearances, &wanted).await
 }

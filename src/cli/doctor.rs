@@ -1,31 +1,52 @@
 //! `intercom doctor`: everything that can be wrong with an installation, one line each.
 
+use std::fmt::Write as _;
+
 use super::checks::{self, Check, Status};
+use super::daemon_info::DaemonInfo;
 use super::failure::Failure;
 use super::terminal::{Paint, Style};
+use super::transport::Transport;
 use super::{Context, out};
 use crate::text::{clean, plural};
 
-/// Check the installation: configuration, state, daemon, limits and agents
+/// Check the installation: configuration, state, daemon, console, limits and agents
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Works with and without a daemon. Exit code 1 means that something is wrong.")]
+#[command(
+    after_help = "Works with and without a daemon. With INTERCOM_URL it looks at the daemon there. Exit code 1 means that something is \
+wrong."
+)]
 pub(super) struct Args {}
 
 pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
     let (config, configured) = checks::configuration(&cx.paths);
-    let mut checks = vec![
-        configured,
+    let mut checks = vec![configured];
+    if let Transport::Remote(remote) = cx.client.transport() {
+        checks.push(checks::remote_daemon(remote, cx).await);
+        if !remote.is_local() {
+            let detail = "not looked at: the daemon is elsewhere";
+            checks.push(Check::ok("this machine", detail));
+            checks.extend(super::slack::daemon(cx).await);
+            return report(&checks, cx);
+        }
+    } else {
+        checks.push(checks::daemon(cx).await);
+    }
+    let limits = config.as_ref().map(|config| config.limits.clone()).unwrap_or_default();
+    checks.extend([
         checks::state_dir(&cx.paths.state_dir),
-        checks::daemon(cx).await,
         checks::database(&cx.paths.database()),
         checks::descriptors(),
+        checks::capacity(limits.max_sessions),
         checks::disk(&cx.paths.state_dir),
         checks::killing(),
         checks::strays(),
-    ];
+    ]);
+    checks.extend(checks::shims(&cx.paths).await);
     if let Some(config) = &config {
+        checks.extend(checks::port(&config.api, cx));
         checks.extend(checks::agents(config));
-        checks.extend(checks::known(config).await);
+        checks.extend(checks::known(config, DaemonInfo::read(&cx.paths.daemon_json()).as_ref()).await);
     }
     checks.extend(super::slack::daemon(cx).await);
     report(&checks, cx)
@@ -50,8 +71,10 @@ fn show(check: &Check, paint: Paint) -> String {
         Status::Warning => (Style::Yellow, "warning"),
         Status::Wrong => (Style::Red, "wrong  "),
     };
-    let hint =
-        check.hint.as_ref().map(|hint| format!("         hint: {}\n", clean(hint))).unwrap_or_default();
     let name = clean(&check.name);
-    format!("{}  {name:<13} {}\n{hint}", paint.style(style, word), clean(&check.detail))
+    let mut shown = format!("{}  {name:<13} {}\n", paint.style(style, word), clean(&check.detail));
+    for hint in check.hint.iter().flat_map(|hint| hint.lines()) {
+        writeln!(shown, "         hint: {}", clean(hint)).expect("a string takes every write");
+    }
+    shown
 }

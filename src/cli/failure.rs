@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::out::{self, ReaderGone};
 use super::terminal::{Paint, Style};
+use crate::answers::Session;
 use crate::text::clean;
 
 /// Something that we found wrong ourselves.
@@ -16,17 +17,33 @@ pub(super) struct Failure {
     message: String,
     hint: Option<String>,
     exit: u8,
+    /// The answer on stdout says it already.
+    answered: bool,
 }
 
 impl Failure {
     /// The thing could not be done: exit 1.
     pub(super) fn failed(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, exit: 1 }
+        Self { message: message.into(), hint: None, exit: 1, answered: false }
+    }
+
+    /// An agent has failed: exit 1, with what to do.
+    pub(super) fn of_agent(session: &Session, reason: &str) -> Self {
+        let failure = Self::failed(format!("{} failed: {reason}", session.label()));
+        match session.failed.as_ref().and_then(|failed| failed.hint.as_deref()) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
     }
 
     /// The command line or the configuration is wrong: exit 2.
     pub(super) fn usage(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, exit: 2 }
+        Self { message: message.into(), hint: None, exit: 2, answered: false }
+    }
+
+    /// With `--json`, what was printed is the answer: there is no second one.
+    pub(super) fn answered(self) -> Self {
+        Self { answered: true, ..self }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -99,6 +116,11 @@ pub(super) fn as_json(error: &anyhow::Error) -> String {
         _ => ("failed", None),
     };
     json!({ "error": { "code": code, "message": format!("{error:#}"), "hint": hint } }).to_string()
+}
+
+/// Whether stdout has an answer already.
+pub(super) fn is_answered(error: &anyhow::Error) -> bool {
+    error.is::<ReaderGone>() || error.downcast_ref::<Failure>().is_some_and(|failure| failure.answered)
 }
 
 /// Tells the person, and picks the exit code. A reader that went away is not a failure.

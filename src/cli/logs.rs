@@ -1,21 +1,33 @@
 //! `intercom logs`: pages through the log, or follows it.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
+use super::flow::Flow;
 use super::stream::{Item, Stream};
-use super::terminal::{Paint, Style};
+use super::terminal::{Paint, stdout_size};
 use super::time::date_time;
 use super::url::url;
-use super::{Context, out, render};
+use super::{Context, out};
 use crate::answers::{Event, Session};
+use crate::text::clean;
 
 /// Print the log of a session
 #[derive(Debug, clap::Args)]
-#[command(after_help = "With --json, each line is one event: {seq, session, at, kind, data}.")]
+#[command(after_help = "\
+What the agent says begins with agent>, think>, tool>, plan> or user> on every line; lines without such a mark are \
+intercom's own. Pieces of a message are joined, and tool calls are shown when their status changes.
+
+With --json, each line is one event: {seq, session, at, kind, data}.
+
+Examples:
+  intercom logs shop --tail 20 -f
+  intercom logs shop --since 10m --kind clearance")]
 pub(super) struct Args {
     /// A session
     #[arg(value_name = "SES", value_parser = super::id())]
@@ -26,6 +38,15 @@ pub(super) struct Args {
     /// Only events after this number
     #[arg(long, value_name = "SEQ", default_value_t = 0, hide_default_value = true)]
     after: u64,
+    /// Only the last N entries: messages, tool calls and lines; with --json or --raw, events
+    #[arg(long, short = 'n', value_name = "N", conflicts_with = "after")]
+    tail: Option<usize>,
+    /// Only what happened since then: an age such as 10m or 2h, or a time such as 2026-03-04, 2026-03-04 15:02 or 2026-03-04T12:00:00Z
+    #[arg(long, value_name = "TIME", conflicts_with = "after")]
+    since: Option<String>,
+    /// Print every event as it came: its kind and its data
+    #[arg(long, conflicts_with = "json")]
+    raw: bool,
     /// Only events of this kind, or family of kinds (`clearance`); may be given several times
     #[arg(long, value_name = "KIND")]
     kind: Vec<String>,
@@ -33,30 +54,146 @@ pub(super) struct Args {
 
 /// Agents write long lines; a page of them should still fit in memory.
 const PAGE: &str = "200";
+/// Looking for the last entries ends after so many events: one message can have any number of pieces.
+const MOST_TAIL: usize = 20_000;
 /// After the end was logged, how long until we look again whether it is the end.
 const SETTLE: Duration = Duration::from_secs(1);
+/// A word that is not followed by anything for so long is printed without waiting for its end.
+const QUIET: Duration = Duration::from_millis(300);
 
-pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    let session = session(&args.session, cx).await?;
-    let printer = Printer { kinds: args.kind, json: cx.json, paint: cx.paint };
-    if args.follow && session.phase != "ended" {
-        follow(&session.id, args.after, &printer, cx).await
-    } else {
-        page_through(&session.id, args.after, &printer, cx).await
+#[derive(Deserialize)]
+struct Page {
+    items: Vec<Box<RawValue>>,
+    next: Option<u64>,
+}
+
+impl Page {
+    fn events(&self) -> Result<Vec<Event>, serde_json::Error> {
+        self.items.iter().map(|item| Event::parse(item.get())).collect()
     }
 }
 
-async fn page_through(session: &str, mut after: u64, printer: &Printer, cx: &Context) -> anyhow::Result<()> {
-    #[derive(Deserialize)]
-    struct Page {
-        items: Vec<Box<RawValue>>,
-        next: Option<u64>,
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    let session = session(&args.session, cx).await?;
+    let since = args.since.as_deref().map(super::audit::moment).transpose()?;
+    let since = since.and_then(|since| since.parse::<Timestamp>().ok());
+    let look = if cx.json {
+        Look::Json
+    } else if args.raw {
+        Look::Raw
+    } else {
+        Look::Story
+    };
+    let mut printer = Printer::new(args.kind, look, cx.paint, stdout_size().map(|size| size.columns));
+    let mut after = args.after;
+    if let Some(tail) = args.tail {
+        let (events, newest) = last(&session.id, tail, since, &mut printer, cx).await?;
+        for event in &events {
+            printer.print(event)?;
+        }
+        after = newest;
+        if !args.follow || session.phase == "ended" {
+            return printer.end();
+        }
+    } else if let Some(since) = since {
+        after = before(&session.id, since, cx).await?;
     }
+    if args.follow && session.phase != "ended" {
+        follow(&session.id, after, &mut printer, cx).await?;
+    } else {
+        page_through(&session.id, after, &mut printer, cx).await?;
+    }
+    printer.end()
+}
+
+/// Pages of the log from its end backwards, until `enough` says so.
+async fn backwards(
+    session: &str,
+    cx: &Context,
+    mut enough: impl FnMut(Vec<Event>) -> bool,
+) -> anyhow::Result<()> {
+    let mut before = i64::MAX.unsigned_abs();
+    loop {
+        let query = [("before", &*before.to_string()), ("session", session), ("limit", PAGE)];
+        let page: Page = cx.client.get(&url(&["events"], &query)).await?.parse()?;
+        let events = page.events()?;
+        let first = events.first().map(|event| event.seq);
+        if enough(events) {
+            return Ok(());
+        }
+        match first {
+            Some(first) if first < before => before = first,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// The last `count` entries, not older than `since`, and the number of the newest event.
+async fn last(
+    session: &str,
+    count: usize,
+    since: Option<Timestamp>,
+    printer: &mut Printer,
+    cx: &Context,
+) -> anyhow::Result<(VecDeque<Event>, u64)> {
+    let mut found: VecDeque<Event> = VecDeque::new();
+    let (mut begins, mut newest) = (Vec::new(), 0);
+    backwards(session, cx, |events| {
+        let mut over = false;
+        newest = events.last().map_or(0, |event| event.seq).max(newest);
+        for event in events.into_iter().rev() {
+            if since.is_some_and(|since| is_before(&event, since)) {
+                over = true;
+                break;
+            }
+            if printer.wants(&event) {
+                found.push_front(event);
+            }
+        }
+        if printer.look != Look::Story {
+            return over || found.len() > count;
+        }
+        begins = printer.begins(&found);
+        over || begins.len() > count || found.len() >= MOST_TAIL.max(count)
+    })
+    .await?;
+    begins = printer.begins(&found);
+    // One more than wanted was looked for: what we found first may be the rest of a longer message.
+    let from = begins.len().checked_sub(count).map_or(0, |at| begins.get(at).copied().unwrap_or(found.len()));
+    for event in found.drain(..from) {
+        printer.learn(&event);
+    }
+    Ok((found, newest))
+}
+
+/// The number of the last event before a time.
+async fn before(session: &str, since: Timestamp, cx: &Context) -> anyhow::Result<u64> {
+    let mut after = 0;
+    backwards(session, cx, |events| {
+        let older = events.iter().rev().find(|event| is_before(event, since)).map(|event| event.seq);
+        after = older.unwrap_or(0);
+        older.is_some()
+    })
+    .await?;
+    Ok(after)
+}
+
+fn is_before(event: &Event, since: Timestamp) -> bool {
+    event.at.parse::<Timestamp>().is_ok_and(|at| at < since)
+}
+
+async fn page_through(
+    session: &str,
+    mut after: u64,
+    printer: &mut Printer,
+    cx: &Context,
+) -> anyhow::Result<()> {
     loop {
         let query = [("after", &*after.to_string()), ("session", session), ("limit", PAGE)];
         let page: Page = cx.client.get(&url(&["events"], &query)).await?.parse()?;
-        let events = page.items.iter().map(|item| Event::parse(item.get())).collect::<Result<Vec<_>, _>>()?;
-        printer.print(&events.iter().map(|event| printer.show(event)).collect::<String>())?;
+        for event in page.events()? {
+            printer.print(&event)?;
+        }
         match page.next {
             Some(next) if next > after => after = next,
             _ => return Ok(()),
@@ -64,22 +201,23 @@ async fn page_through(session: &str, mut after: u64, printer: &Printer, cx: &Con
     }
 }
 
-async fn follow(session: &str, after: u64, printer: &Printer, cx: &Context) -> anyhow::Result<()> {
+async fn follow(session: &str, after: u64, printer: &mut Printer, cx: &Context) -> anyhow::Result<()> {
     let mut stream = Stream::open(&cx.client, Some(session), after).await?;
     let mut ending = false;
     loop {
-        let item = if ending {
-            match timeout(SETTLE, stream.next()).await {
-                Ok(item) => item?,
-                Err(_) if has_ended(session, cx).await => return Ok(()),
-                Err(_) => continue,
+        let wait = if ending { SETTLE } else { QUIET };
+        let item = match timeout(wait, stream.next()).await {
+            Ok(item) => item?,
+            Err(_) if ending && has_ended(session, cx).await => return Ok(()),
+            Err(_) if ending => continue,
+            Err(_) => {
+                printer.pause()?;
+                stream.next().await?
             }
-        } else {
-            stream.next().await?
         };
         match item {
             Item::Event(event) => {
-                printer.print(&printer.show(&event))?;
+                printer.print(&event)?;
                 match event.kind.as_str() {
                     "session.ended" if has_ended(session, cx).await => return Ok(()),
                     "session.ended" => ending = true,
@@ -109,28 +247,67 @@ pub(super) fn tell(item: &Item) {
     }
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Story,
+    Raw,
+    Json,
+}
+
 /// Turns events into lines, leaving out the kinds that were not asked for.
 #[derive(Debug)]
 struct Printer {
     kinds: Vec<String>,
-    json: bool,
+    look: Look,
     paint: Paint,
+    flow: Flow,
 }
 
 impl Printer {
-    fn print(&self, lines: &str) -> anyhow::Result<()> {
-        if self.json { out::print_json(lines) } else { out::print(lines) }
+    fn new(kinds: Vec<String>, look: Look, paint: Paint, width: Option<usize>) -> Self {
+        Self { kinds, look, paint, flow: Flow::new(paint, width) }
     }
 
-    fn show(&self, event: &Event) -> String {
-        if !self.kinds.is_empty() && !self.kinds.iter().any(|kind| is_kind(&event.kind, kind)) {
+    fn print(&mut self, event: &Event) -> anyhow::Result<()> {
+        let text = self.show(event);
+        if self.look == Look::Json { out::print_json(&text) } else { out::draw(&text) }
+    }
+
+    fn pause(&mut self) -> anyhow::Result<()> {
+        out::draw(&self.flow.pause())
+    }
+
+    fn end(&mut self) -> anyhow::Result<()> {
+        out::draw(&self.flow.end())
+    }
+
+    /// Takes note of an event without showing it: later ones name its tool call by its id alone.
+    fn learn(&mut self, event: &Event) {
+        self.flow.push(event, "");
+        self.flow.end();
+    }
+
+    fn wants(&self, event: &Event) -> bool {
+        self.kinds.is_empty() || self.kinds.iter().any(|kind| is_kind(&event.kind, kind))
+    }
+
+    /// Where in `events` each entry begins.
+    fn begins(&self, events: &VecDeque<Event>) -> Vec<usize> {
+        let mut flow = Flow::new(self.paint, None);
+        let begins = |event: &Event| self.look != Look::Story || flow.begins(event);
+        events.iter().map(begins).enumerate().filter(|(_, begins)| *begins).map(|(at, _)| at).collect()
+    }
+
+    fn show(&mut self, event: &Event) -> String {
+        if !self.wants(event) {
             return String::new();
         }
-        if self.json {
-            return format!("{}\n", event.raw);
+        let lead = format!("{}  ", date_time(&event.at));
+        match self.look {
+            Look::Json => format!("{}\n", event.raw),
+            Look::Raw => format!("{lead}{} {}\n", clean(&event.kind), clean(&event.data.to_string())),
+            Look::Story => self.flow.push(event, &lead),
         }
-        let lead = self.paint.style(Style::Dim, &date_time(&event.at));
-        render::event(event).lines(&format!("{lead}  "), self.paint)
     }
 }
 
@@ -157,9 +334,11 @@ mod tests {
     fn a_line_has_its_time_and_json_is_passed_on_unchanged() {
         let raw = r#"{"seq":1,"session":"ses_1","at":"2026-03-04T14:02:11.123Z","kind":"status","data":{"message":"hi"},"x":1.0}"#;
         let event = Event::parse(raw).unwrap();
-        let mut printer = Printer { kinds: vec![], json: false, paint: Paint::OFF };
-        assert_eq!(printer.show(&event), "2026-03-04 14:02:11  hi\n");
-        printer.json = true;
+        let mut printer = Printer::new(vec![], Look::Story, Paint::OFF, None);
+        assert_eq!(printer.show(&event), "2026-03-04 14:02:11  agent> hi\n");
+        printer.look = Look::Raw;
+        assert_eq!(printer.show(&event), "2026-03-04 14:02:11  status {\"message\":\"hi\"}\n");
+        printer.look = Look::Json;
         assert_eq!(printer.show(&event), format!("{raw}\n"));
         printer.kinds = vec!["heartbeat".to_owned()];
         assert_eq!(printer.show(&event), "");

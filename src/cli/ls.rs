@@ -5,14 +5,15 @@ use jiff::Timestamp;
 use super::checks::Status;
 use super::render::waiting;
 use super::style::phase_style;
-use super::table::{Cell, Table};
-use super::terminal::Style;
+use super::table::{Cell, Fit, Table};
+use super::terminal::{Style, stdout_size};
 use super::time::age;
+use super::transport::Transport;
 use super::{Context, out};
 use crate::answers::Session;
 use crate::text::{clean, short};
 
-/// List the sessions
+/// List the sessions: failed ones first, then those that wait for you
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Also the sessions that have ended
@@ -21,13 +22,18 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    let query: &[_] = if args.all { &[("all", "true")] } else { &[] };
+    let query: &[_] = if args.all { &[("all", "true")] } else { &[("failed", "true")] };
     let list = cx.client.list(&["sessions"], query).await?;
     if cx.json {
         return out::print_json(&list.body);
     }
     let nothing = if args.all { "no sessions" } else { "no live sessions; `intercom run` starts one" };
-    cx.table(&table(&list.items()?, Timestamp::now()), nothing)?;
+    let mut sessions: Vec<Session> = list.items()?;
+    sessions.sort_by_key(Session::urgency);
+    // A script gets whole paths, and of a daemon elsewhere we do not know the home.
+    let at_home = stdout_size().is_some() && matches!(cx.client.transport(), Transport::Unix(_));
+    let home = std::env::var("HOME").ok().filter(|home| at_home && home.len() > 1);
+    cx.table(&table(&sessions, home.as_deref(), Timestamp::now()), nothing)?;
     // Whoever looks here may be waiting for what does not come there.
     if let Some(check) = super::slack::daemon(cx).await.filter(|check| check.status == Status::Wrong) {
         out::talk(&format!("slack: {}", clean(&check.detail)));
@@ -35,24 +41,51 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn table(sessions: &[Session], now: Timestamp) -> Table {
-    let mut table = Table::new(&["ID", "NAME", "AGENT", "PHASE", "AGE", "WAITING", "WORKSPACE", "WHY"]);
+/// The columns that people type again are whole; `home` is the directory that is shown as `~`.
+fn table(sessions: &[Session], home: Option<&str>, now: Timestamp) -> Table {
+    let mut table = Table::new(&["ID", "NAME", "AGENT", "PHASE", "AGE", "WORKSPACE", "TITLE", "WHY"])
+        .fit(&["ID", "NAME", "PHASE", "AGE"], Fit::Whole)
+        .fit(&["WORKSPACE"], Fit::CutMiddle);
     for session in sessions {
         table.row([
             Cell::new(&short(&session.id)),
             Cell::new(session.name.as_deref().unwrap_or_default()),
             Cell::new(session.agent.as_deref().unwrap_or("-")),
-            Cell::styled(phase_style(session), &session.phase),
+            Cell::styled(phase_style(session), session.phase_word()),
             Cell::new(&age(session.started_at.as_deref(), now)),
-            Cell::styled(Style::Yellow, &waiting(session.pending_clearances(), session.pending_questions())),
-            Cell::new(session.workspace.as_deref().unwrap_or_default()),
-            match &session.unenforced {
-                Some(_) => Cell::styled(Style::Red, "unenforced: it acts and never asks"),
-                None => Cell::styled(Style::Dim, session.why.as_deref().unwrap_or_default()),
-            },
+            Cell::new(&below_home(session.workspace.as_deref().unwrap_or_default(), home)),
+            Cell::new(session.own_title().unwrap_or_default()),
+            why(session),
         ]);
     }
-    table
+    table.without_empty()
+}
+
+fn below_home(workspace: &str, home: Option<&str>) -> String {
+    let below = home.and_then(|home| workspace.strip_prefix(home));
+    match below.filter(|below| below.is_empty() || below.starts_with('/')) {
+        Some(below) => format!("~{below}"),
+        None => workspace.to_owned(),
+    }
+}
+
+/// What the other columns do not say.
+fn why(session: &Session) -> Cell {
+    if session.unenforced.is_some() {
+        return Cell::styled(Style::Red, "unenforced: it acts and never asks");
+    }
+    if let Some(failed) = session.failure() {
+        return Cell::styled(Style::Red, &failed.reason);
+    }
+    let why = session.why.as_deref().unwrap_or_default();
+    match session.phase_word() {
+        "waiting" => {
+            Cell::styled(Style::Yellow, &waiting(session.pending_clearances(), session.pending_questions()))
+        }
+        // Of an agent that simply works or is done, the sentence repeats the phase; a sentence with a reason has a colon.
+        "working" | "idle" if !session.is_watched_closely() && !why.contains(": ") => Cell::new(""),
+        _ => Cell::styled(Style::Dim, why),
+    }
 }
 
 #[cfg(test)]
@@ -62,20 +95,42 @@ mod tests {
     use super::super::terminal::Paint;
     use super::*;
 
+    fn sessions() -> Vec<Session> {
+        serde_json::from_value(json!([
+            {"id": "ses_0123456789abcdef", "name": "shop", "title": "Fix the rounding of prices in the basket",
+             "agent": "claude", "phase": "waiting", "why": "waiting for you: 2 clearances and 1 question",
+             "pending": {"clearances": 2, "questions": 1}, "started_at": "2026-03-04T11:57:00.000Z",
+             "workspace": "/home/ana/src/customers/shop"},
+            {"id": "ses_abcdef0123456789", "name": "api", "title": "api",
+             "agent": null, "phase": "idle", "why": "turn over, ready for a prompt", "workspace": "/v",
+             "pending": {"clearances": 0, "questions": 0}, "started_at": null},
+            {"id": "ses_fedcba9876543210", "name": null, "title": "Tidy\u{1b}[2J", "agent": "demo", "phase": "ended",
+             "why": "exited", "failed": {"reason": "exited with code 1 before it answered", "at": "2026-03-04T11:59:00.000Z"},
+             "started_at": "2026-03-04T11:59:00.000Z", "workspace": "/home/ana"},
+        ]))
+        .unwrap()
+    }
+
     #[test]
     fn sessions_are_listed_for_people() {
-        let sessions: Vec<Session> = serde_json::from_value(json!([
-            {"id": "ses_0123456789abcdef", "name": "shop", "agent": "demo", "phase": "waiting", "why": "waits for you",
-             "pending": {"clearances": 2, "questions": 1}, "started_at": "2026-03-04T11:57:00.000Z", "workspace": "/w"},
-            {"id": "ses_abcdef0123456789", "name": "evil\u{1b}[2J", "agent": null, "phase": "idle", "why": null,
-             "pending": {"clearances": 0, "questions": 0}, "started_at": null, "workspace": "/v"},
-        ]))
-        .unwrap();
         let now = "2026-03-04T12:00:00.000Z".parse().unwrap();
-        insta::assert_snapshot!(table(&sessions, now).render(None, Paint::OFF), @r"
-        ID            NAME             AGENT  PHASE    AGE  WAITING                   WORKSPACE  WHY
-        ses_01234567  shop             demo   waiting  3m   2 clearances, 1 question  /w         waits for you
-        ses_abcdef01  evil<U+001B>[2J  -      idle                                    /v
+        let mut sessions = sessions();
+        sessions.sort_by_key(Session::urgency);
+        let shown = |width, home| table(&sessions, home, now).render(width, Paint::OFF);
+        insta::assert_snapshot!(shown(Some(80), Some("/home/ana")), @r"
+        ID            NAME  AGENT   PHASE    AGE  WORKSPACE     TITLE        WHY
+        ses_fedcba98        demo    failed   1m   ~             Tidy<U+001…  exited wit…
+        ses_01234567  shop  claude  waiting  3m   ~/s…ers/shop  Fix the ro…  2 clearanc…
+        ses_abcdef01  api   -       idle          /v
         ");
+        insta::assert_snapshot!(shown(None, None), @r"
+        ID            NAME  AGENT   PHASE    AGE  WORKSPACE                     TITLE                                     WHY
+        ses_fedcba98        demo    failed   1m   /home/ana                     Tidy<U+001B>[2J                           exited with code 1 before it answered
+        ses_01234567  shop  claude  waiting  3m   /home/ana/src/customers/shop  Fix the rounding of prices in the basket  2 clearances, 1 question
+        ses_abcdef01  api   -       idle          /v
+        ");
+        for line in shown(Some(80), None).lines() {
+            assert!(crate::text::columns(line) <= 80, "{line}");
+        }
     }
 }

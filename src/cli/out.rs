@@ -50,6 +50,12 @@ pub(super) fn talk(text: &str) {
     writeln!(io::stderr().lock(), "{text}").ok(); // there is nobody left to tell
 }
 
+/// Shows this in place of the last line of the terminal on stderr; nothing clears it.
+pub(super) fn replace_line(text: &str) {
+    let mut stderr = io::stderr().lock();
+    write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush()).ok(); // there is nobody left to tell
+}
+
 fn write_to(target: &mut impl Write, text: &str) -> anyhow::Result<()> {
     if text.is_empty() {
         return Ok(());

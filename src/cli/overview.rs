@@ -8,7 +8,7 @@ use super::render;
 use super::style::{phase_style, risk_style};
 use super::table::{Cell, Table};
 use super::terminal::{Paint, Size, Style};
-use super::time::{age, clock};
+use super::time::{age, clock, clock_zone};
 use crate::answers::{Clearance, Event, Question, Session};
 use crate::text::{columns, cut, plural, short};
 
@@ -27,6 +27,9 @@ pub(super) struct Overview {
 
 impl Overview {
     pub(super) fn push(&mut self, event: Event) {
+        if render::is_quiet(&event) || self.latest.back_mut().is_some_and(|last| render::join(last, &event)) {
+            return;
+        }
         if self.latest.len() == LATEST {
             self.latest.pop_front();
         }
@@ -45,7 +48,7 @@ impl Overview {
         let waiting = self.waiting_table(now);
         if !waiting.is_empty() {
             section(&mut lines, waiting.lines(Some(size.columns), paint), third, size.columns);
-            lines.push(paint.style(Style::Dim, &cut(self.advice(), size.columns)));
+            lines.push(paint.style(Style::Dim, &cut(&self.advice(), size.columns)));
         }
         lines.push(String::new());
         let room = size.rows.saturating_sub(lines.len());
@@ -62,7 +65,7 @@ impl Overview {
             (false, count) => (Style::Yellow, format!("{count} waiting for you")),
         };
         let left = format!("intercom  {}  ", plural(self.sessions.len(), "session"));
-        let right = format!("{} UTC  Ctrl-C quits", now.strftime("%H:%M:%S"));
+        let right = format!("{}  Ctrl-C quits", clock_zone(now));
         let used = columns(&left) + columns(&state);
         let gap = width.saturating_sub(used + columns(&right));
         if gap < 2 {
@@ -83,7 +86,7 @@ impl Overview {
             table.row([
                 Cell::new(&session.label()),
                 Cell::new(session.agent.as_deref().unwrap_or("-")),
-                Cell::styled(phase_style(session), &session.phase),
+                Cell::styled(phase_style(session), session.phase_word()),
                 Cell::new(&age(session.started_at.as_deref(), now)),
                 Cell::new(session.why.as_deref().unwrap_or_default()),
             ]);
@@ -99,7 +102,7 @@ impl Overview {
                 Cell::new(&self.label(&clearance.session)),
                 Cell::styled(risk_style(clearance.risk()), clearance.risk()),
                 Cell::new(&age(clearance.requested_at.as_deref(), now)),
-                Cell::new(&clearance.title),
+                Cell::new(&clearance.line()),
             ]);
         }
         for question in &self.questions {
@@ -114,11 +117,15 @@ impl Overview {
         table
     }
 
-    fn advice(&self) -> &'static str {
-        match (self.clearances.is_empty(), self.questions.is_empty()) {
-            (false, true) => "intercom clearances CLR · approve CLR · deny CLR",
-            (true, _) => "intercom questions · answer QST continue, refine or stop",
-            (false, false) => "intercom clearances CLR · approve CLR · deny CLR · questions · answer QST …",
+    /// Lines that can be typed as they are, for the first of what waits.
+    fn advice(&self) -> String {
+        match (self.clearances.first(), self.questions.first()) {
+            (Some(clearance), _) => {
+                let id = short(&clearance.id);
+                format!("intercom clearances {id} · intercom approve {id}")
+            }
+            (None, Some(question)) => format!("intercom answer {} continue", short(&question.id)),
+            (None, None) => String::new(),
         }
     }
 
@@ -128,7 +135,7 @@ impl Overview {
             width,
         );
         let shown = render::event(event);
-        let head = cut(&shown.head, width - columns(&lead).min(width));
+        let head = cut(&shown.last_line(), width - columns(&lead).min(width));
         format!("{}{}", paint.style(Style::Dim, &lead), paint.style(shown.style, &head))
     }
 
@@ -197,14 +204,14 @@ mod tests {
         ses_abcdefgh  demo   idle     3m   because
 
         WAITING       SESSION       RISK  AGE  WHAT
-        clr_01234567  shop          high  1m   Edit<U+001B>[2J
+        clr_01234567  shop          high  1m   “Edit<U+001B>[2J”
         qst_01234567  ses_abcdefgh  -     30s  Go on?⏎Really?
-        intercom clearances CLR · approve CLR · deny CLR · questions · answer QST …
+        intercom clearances clr_01234567 · intercom approve clr_01234567
 
-        11:59:17  shop  step 17
-        11:59:18  shop  step 18
-        11:59:19  shop  step 19
-        11:59:20  shop  step 20
+        11:59:17  shop  agent> step 17
+        11:59:18  shop  agent> step 18
+        11:59:19  shop  agent> step 19
+        11:59:20  shop  agent> step 20
         ");
     }
 

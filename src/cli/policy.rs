@@ -11,11 +11,13 @@ use super::failure::Failure;
 use super::style::risk_style;
 use super::table::{Cell, Table};
 use super::terminal::Style;
-use super::time::date_time;
+use super::time::{date_time, date_time_zone};
 use super::url::url;
 use super::{Context, id, out};
+use crate::action::line;
 use crate::answers::{Clearance, Ruling};
 use crate::config;
+use crate::domain::{Time, span};
 use crate::policy::{Rule, sentence};
 use crate::text::{clean, plural, short};
 
@@ -81,14 +83,17 @@ async fn show(cx: &Context) -> anyhow::Result<()> {
     struct Policy {
         loaded_at: String,
         rules: Vec<Rule>,
+        /// A daemon of an older version does not tell.
+        #[serde(default)]
+        ends_at: Vec<Option<String>>,
         grants: usize,
     }
     let answer = cx.client.get(&url(&["policy"], &[])).await?;
     cx.answer(&answer, || {
-        let Policy { loaded_at, rules, grants } = answer.parse()?;
+        let Policy { loaded_at, rules, ends_at, grants } = answer.parse()?;
         let grants = if grants == 0 { String::new() } else { format!(", {}", plural(grants, "grant")) };
-        out::talk(&format!("{}{grants}, loaded {} UTC", plural(rules.len(), "rule"), date_time(&loaded_at)));
-        Ok(sentences(&rules))
+        out::talk(&format!("{}{grants}, loaded {}", plural(rules.len(), "rule"), date_time_zone(&loaded_at)));
+        Ok(sentences(&rules, &ends_at, Time::now()))
     })
 }
 
@@ -101,16 +106,28 @@ fn check(file: Option<PathBuf>, cx: &Context) -> anyhow::Result<()> {
         return out::print_json(&json!({ "rules": config.rules }).to_string());
     }
     out::talk(&format!("{}: {}, all fine", file.display(), plural(config.rules.len(), "rule")));
-    out::print(&sentences(&config.rules))
+    out::print(&sentences(&config.rules, &[], Time::now()))
 }
 
-fn sentences(rules: &[Rule]) -> String {
-    let lines: Vec<String> = rules
-        .iter()
-        .enumerate()
-        .map(|(at, rule)| format!("{:>3}. {}", at + 1, clean(&sentence(rule))))
-        .collect();
+/// One line for each rule, with when it ends where that is known.
+fn sentences(rules: &[Rule], ends_at: &[Option<String>], now: Time) -> String {
+    let ends_at = ends_at.iter().map(Option::as_deref).chain(std::iter::repeat(None));
+    let line = |(n, (rule, ends_at)): (usize, (&Rule, Option<&str>))| {
+        let end = ends_at.map(|at| format!("; {}", end(at, now))).unwrap_or_default();
+        format!("{n:>3}. {}{end}", clean(&sentence(rule)))
+    };
+    let lines: Vec<String> = (1..).zip(rules.iter().zip(ends_at)).map(line).collect();
     lines.join("\n")
+}
+
+/// "it ends in 7h59m, at 2026-03-04 14:02:11 UTC"
+fn end(at: &str, now: Time) -> String {
+    let time = format!("at {}", date_time_zone(at));
+    match Time::parse(at) {
+        Some(at) if at > now => format!("it ends in {}, {time}", span(at.since(now))),
+        Some(at) => format!("it ended {} ago, {time}", span(now.since(at))),
+        None => format!("it ends {time}"),
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -137,7 +154,7 @@ async fn explain(id: &str, cx: &Context) -> anyhow::Result<()> {
     let answer = cx.client.get(&url(&["clearances", id, "explanation"], &[])).await?;
     cx.answer(&answer, || {
         let Explanation { clearance, now, rules, proposal, no_proposal } = answer.parse()?;
-        let mut lines = vec![format!("{}: {}", short(&clearance.id), clean(&clearance.title))];
+        let mut lines = vec![format!("{}: {}", short(&clearance.id), clearance.line())];
         let raw: Value = answer.parse()?;
         let then = &raw["clearance"]["ruling"];
         let risk = |key: &str| clean(raw["clearance"][key].as_str().unwrap_or("none"));
@@ -204,9 +221,8 @@ async fn test(file: &PathBuf, since: Option<String>, cx: &Context) -> anyhow::Re
     #[derive(Deserialize)]
     struct Difference {
         clearance: String,
+        action: Option<String>,
         title: String,
-        file_path: Option<String>,
-        command: Option<String>,
         risk: String,
         was: String,
         status: String,
@@ -230,14 +246,13 @@ async fn test(file: &PathBuf, since: Option<String>, cx: &Context) -> anyhow::Re
     ));
     let mut table = Table::new(&["CLEARANCE", "RISK", "WAS", "WOULD", "WHAT", "WHY"]);
     for found in &tested.differences {
-        let what = found.command.as_ref().or(found.file_path.as_ref()).unwrap_or(&found.title);
         let was = if found.was == "asked" { found.status.clone() } else { format!("{} by rule", found.was) };
         table.row([
             Cell::new(&short(&found.clearance)),
             Cell::styled(risk_style(&found.risk), &found.risk),
             Cell::new(&was),
             Cell::styled(Style::Bold, &found.would.outcome),
-            Cell::new(what),
+            Cell::new(&line(found.action.as_deref(), &found.title)),
             Cell::new(&found.would.why),
         ]);
     }
@@ -276,4 +291,26 @@ async fn grants(cx: &Context) -> anyhow::Result<()> {
         ]);
     }
     cx.table(&table, "nothing is allowed always")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_says_in_words_when_it_ends() {
+        let now = Time::parse("2026-03-04T12:00:00Z").unwrap();
+        let rules: Vec<Rule> = serde_json::from_value(
+            json!([{ "then": "ask" }, { "for": "8h", "then": "deny" }, { "for": "1h", "then": "deny" }]),
+        )
+        .unwrap();
+        let ends =
+            [None, Some("2026-03-04T19:30:00.000Z".to_owned()), Some("2026-03-04T11:57:00.000Z".to_owned())];
+        insta::assert_snapshot!(sentences(&rules, &ends, now), @r"
+          1. ask about everything
+          2. deny requests for 8h; it ends in 7h30m, at 2026-03-04 19:30:00 UTC
+          3. deny requests for 1h; it ended 3m ago, at 2026-03-04 11:57:00 UTC
+        ");
+        assert!(sentences(&rules, &[], now).ends_with("3. deny requests for 1h"));
+    }
 }

@@ -5,16 +5,17 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::clearances::elsewhere;
+use super::gutter::{BESIDE, block};
 use super::style::status_style;
 use super::table::{Cell, Table};
-use super::terminal::{self, Paint};
+use super::terminal::{self, Paint, Style};
 use super::time::age;
 use super::url::url;
 use super::{Context, out};
 use crate::answers::Question;
-use crate::text::{indented, short};
+use crate::text::short;
 
-/// List the questions that wait for an answer, or show one
+/// List the questions that wait for an answer, oldest first, or show one
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// A question to show
@@ -41,7 +42,8 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     if cx.json {
         return out::print_json(&list.body);
     }
-    let questions: Vec<Question> = list.items()?;
+    let mut questions: Vec<Question> = list.items()?;
+    Question::sort(&mut questions);
     if questions.is_empty() {
         out::talk(if args.all { "no questions" } else { "nothing waits for an answer" });
         if !args.all {
@@ -58,7 +60,7 @@ fn show(questions: &[Question], width: Option<usize>, paint: Paint, now: Timesta
     for question in questions {
         table.row([
             Cell::new(&short(&question.id)),
-            Cell::new(&short(&question.session)),
+            Cell::new(&question.session_label()),
             Cell::styled(status_style(&question.status), &question.status),
             Cell::new(&age(question.asked_at.as_deref(), now)),
             Cell::new(question.sort.as_deref().unwrap_or("-")),
@@ -69,7 +71,7 @@ fn show(questions: &[Question], width: Option<usize>, paint: Paint, now: Timesta
     let mut text = format!("{}\n", lines[0]);
     for (line, question) in lines[1..].iter().zip(questions) {
         writeln!(text, "{line}").expect("a string takes every write");
-        text.push_str(&indented(&question.text));
+        text.push_str(&block(&question.text, BESIDE, width, Style::Plain, paint));
     }
     text
 }
@@ -101,11 +103,11 @@ mod tests {
         insta::assert_snapshot!(show(&questions, None, Paint::OFF, now), @r"
         ID            SESSION       STATUS    AGE  TYPE          ANSWER
         qst_01234567  ses_abcdef01  pending   3m   continuation
-          Shall I go on?
-
-          Really?<U+001B>
+          │ Shall I go on?
+          │
+          │ Really?<U+001B>
         qst_abcdef01  ses_abcdef01  answered       -             refine by ana: slowly (delivered)
-          How?
+          │ How?
         ");
     }
 }

@@ -1,46 +1,88 @@
 //! Events as people read them. A kind that we do not know is shown with its data, never left out.
 
-use std::fmt::Write as _;
-
+use serde::Deserialize as _;
 use serde_json::Value;
 
+use super::gutter::{Column, block};
 use super::style::{risk_style, status_style};
 use super::terminal::{Paint, Style};
+use crate::action::{self, Parts};
 use crate::answers::Event;
-use crate::text::{clean, clean_block, plural, short};
+use crate::text::{clean, clean_block, columns, cut, plural, quoted, short};
 
 mod acp;
 mod errand;
 mod stall;
 
+pub(super) use acp::{Chunk, call, call_line, chunk, is_quiet, join};
+
+/// Marks of what an agent says. Every line of it begins with one, behind the time; no line of ours does.
+pub(super) const AGENT: &str = "agent> ";
+pub(super) const THOUGHT: &str = "think> ";
+pub(super) const TOOL: &str = "tool>  ";
+pub(super) const PLAN: &str = "plan>  ";
+pub(super) const USER: &str = "user>  ";
+/// The gutter of text below a line of ours.
+const BELOW: &str = "    │ ";
+
 /// One event: a line, and what belongs below it. Both are clean.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shown {
     pub(super) style: Style,
+    /// Who speaks, if it is not intercom.
+    pub(super) mark: &'static str,
     pub(super) head: String,
     pub(super) below: String,
 }
 
 impl Shown {
     fn new(style: Style, head: impl Into<String>) -> Self {
-        Self { style, head: head.into(), below: String::new() }
+        Self { style, mark: "", head: head.into(), below: String::new() }
+    }
+
+    /// What an agent says, on as many lines as it takes.
+    fn said(mark: &'static str, style: Style, text: &str) -> Self {
+        Self { style, mark, head: clean_block(text.trim_end()), below: String::new() }
     }
 
     /// Text of any length: its first line goes into the head, the rest below.
     fn with_text(style: Style, head: &str, text: &str) -> Self {
         let text = clean_block(text.trim_end());
         let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
-        Self { style, head: format!("{head}{first}"), below: rest.to_owned() }
+        Self { style, mark: "", head: format!("{head}{first}"), below: rest.to_owned() }
     }
 
-    /// With everything below indented, so that no text can pass for a line of its own.
-    pub(super) fn lines(&self, lead: &str, paint: Paint) -> String {
-        let mut lines = format!("{lead}{}\n", paint.style(self.style, &self.head));
-        for line in self.below.lines() {
-            writeln!(lines, "    {} {line}", paint.style(Style::Dim, "│"))
-                .expect("a string takes every write");
+    /// Text of an agent in a line of ours: in quotes, or below if it has several lines.
+    fn with_quote(style: Style, head: &str, text: &str) -> Self {
+        let text = clean_block(text.trim_end());
+        if text.contains('\n') {
+            return Self { style, mark: "", head: head.to_owned(), below: text };
+        }
+        Self::new(style, format!("{head} {}", quoted(&text)))
+    }
+
+    /// Behind a lead such as the time. Each further line is indented, and has the mark or the gutter of its text, so
+    /// that no text can pass for a line of ours.
+    pub(super) fn lines(&self, lead: &str, width: Option<usize>, paint: Paint) -> String {
+        let mark = paint.style(Style::Dim, self.mark);
+        let blank = " ".repeat(columns(lead));
+        let (gutter, indent) = match self.mark {
+            "" => (format!("{blank}    "), columns(lead) + 4),
+            own => (format!("{blank}{mark}"), columns(lead) + columns(own)),
+        };
+        // The first line of ours is not indented: counted as if it were, it is a little shorter than it could be.
+        let mut column = Column::new(gutter, indent.max(1), width, self.style, paint);
+        let head = column.write(&self.head) + &column.pause();
+        let mut lines = format!("{}{mark}{head}\n", paint.style(Style::Dim, lead));
+        if !self.below.is_empty() {
+            lines.push_str(&block(&self.below, BELOW, width, Style::Plain, paint));
         }
         lines
+    }
+
+    /// The last of its lines, with its mark, for a list with one line each.
+    pub(super) fn last_line(&self) -> String {
+        format!("{}{}", self.mark, self.head.lines().last().unwrap_or_default())
     }
 }
 
@@ -73,7 +115,7 @@ fn session_event(kind: &str, data: &Data) -> Option<Shown> {
         }
         "agent.ready" => Shown::new(Style::Plain, "agent is ready"),
         "turn.started" => Shown::new(Style::Plain, format!("turn started{}", data.part(": ", "cause", ""))),
-        "turn.ended" => Shown::new(Style::Plain, format!("turn ended{}", data.part(": ", "stop_reason", ""))),
+        "turn.ended" => Shown::new(Style::Plain, format!("turn ended{}", data.said(": ", "stop_reason"))),
         "session.stopping" => {
             let (how, by) = (data.part(" (", "how", ")"), data.part(", by ", "by", ""));
             Shown::new(Style::Yellow, format!("stopping{how}{by}"))
@@ -84,16 +126,29 @@ fn session_event(kind: &str, data: &Data) -> Option<Shown> {
         "session.resumed" => {
             Shown::new(Style::Bold, format!("resumed{}{}", life(data), data.part(", by ", "by", "")))
         }
+        "session.kept" => Shown::new(
+            Style::Dim,
+            format!("stays when its ACP client leaves: used{}", data.part(" by ", "by", "")),
+        ),
         "session.ended" => Shown::new(Style::Bold, format!("session ended{}", data.part(": ", "reason", ""))),
+        "session.seen" => Shown::new(
+            Style::Dim,
+            format!("its failure was seen{}{}", data.part(" by ", "by", ""), data.part(": ", "reason", "")),
+        ),
         "agent.exited" => exited(data),
         "line.rejected" => {
-            let of = data.part(" of ", "method", "") + &data.part(", field ", "field", "");
+            let of = data.said(" of ", "method") + &data.said(", field ", "field");
             let (why, bytes) = (data.part(": ", "reason", ""), data.part(" (", "bytes", " bytes)"));
             let mut shown = Shown::new(Style::Red, format!("a line{of} was rejected{why}{bytes}"));
             shown.below = data.get("excerpt").unwrap_or_default();
             shown
         }
-        "unknown" => Shown::new(Style::Dim, format!("unknown message {}", data.get("message")?)),
+        "unknown" => {
+            let message = data.0.get("message")?;
+            let method = message.get("method").and_then(Value::as_str);
+            let shown = method.map_or_else(|| cut(&quoted(&plain(message)), 100), said);
+            Shown::new(Style::Dim, format!("unknown message {shown}"))
+        }
         _ => return None,
     })
 }
@@ -101,13 +156,15 @@ fn session_event(kind: &str, data: &Data) -> Option<Shown> {
 fn talk_event(kind: &str, data: &Data) -> Option<Shown> {
     let by = data.part(" by ", "by", "");
     Some(match kind {
-        "status" => Shown::with_text(Style::Plain, "", data.text("message")?),
+        "status" => Shown::said(AGENT, Style::Plain, data.text("message")?),
         "update" if data.0.get("update").is_some() => acp::update(data)?,
         "update" => {
             let (tool, status) = (data.part("", "tool", ": "), data.part(" (", "status", ")"));
-            Shown::new(Style::Dim, format!("{tool}{}{status}", data.get("title")?))
+            Shown::said(TOOL, Style::Dim, &format!("{tool}{}{status}", data.get("title")?))
         }
-        "heartbeat" => Shown::new(Style::Dim, format!("heartbeat{}", progress(data.0.get("progress")))),
+        "heartbeat" => {
+            Shown::said(AGENT, Style::Dim, &format!("heartbeat{}", progress(data.0.get("progress"), "label")))
+        }
         "prompt.queued" => {
             let prompt = data.id("prompt");
             Shown::with_text(
@@ -142,34 +199,33 @@ fn clearance_event(kind: &str, data: &Data) -> Option<Shown> {
     Some(match kind {
         "clearance.requested" => {
             let risk = data.get("risk").unwrap_or_else(|| "?".to_owned());
-            let file = data.part(" (", "file_path", ")");
-            let lines = data.text("diff").map(|diff| format!(" {}", diff_size(diff))).unwrap_or_default();
-            let title = data.get("title").unwrap_or_default();
-            Shown::new(risk_style(&risk), format!("asks for clearance{id} [{risk}]: {title}{file}{lines}"))
+            Shown::new(risk_style(&risk), format!("asks for clearance{id} [{risk}]: {}", subject(data)))
         }
         "clearance.decided" => {
             let status = data.get("status").unwrap_or_else(|| "decided".to_owned());
-            let by = data.part(" by ", "by", "") + &data.part(", option ", "option", "");
-            Shown::new(
-                status_style(&status),
-                format!("clearance{id} {status}{by}{}", data.part(": ", "reason", "")),
-            )
+            let by = data.part(" by ", "by", "") + &data.said(", option ", "option");
+            let why = data.part("; reason: ", "reason", "");
+            Shown::new(status_style(&status), format!("clearance{id} {status}{by}{}{why}", about(data)))
         }
         "clearance.approved" => {
             let (by, of) = (data.part(" by ", "by", ""), data.part(" of ", "needed", " approvals"));
             let given = data.get("approvals").unwrap_or_default();
-            Shown::new(Style::Green, format!("clearance{id} approved{by}: {given}{of}"))
+            Shown::new(Style::Green, format!("clearance{id} approved{by} ({given}{of}){}", about(data)))
         }
-        "clearance.outcome" => Shown::with_text(
+        "clearance.outcome" => Shown::with_quote(
             Style::Plain,
-            &format!("clearance{id}: "),
+            &format!("clearance{id}:"),
             data.text("outcome").unwrap_or_default(),
         ),
         "clearance.delivered" => {
             Shown::new(Style::Dim, format!("the decision on clearance{id} was delivered"))
         }
         "clearance.undelivered" => undelivered("the decision on clearance", data),
-        "clearance.closed" => closed("clearance", data),
+        "clearance.closed" => {
+            let status = data.get("status").unwrap_or_else(|| "closed".to_owned());
+            let why = data.part(" (", "reason", ")");
+            Shown::new(Style::Dim, format!("clearance{id} {status}{why}{}", about(data)))
+        }
         _ => return None,
     })
 }
@@ -178,7 +234,7 @@ fn question_event(kind: &str, data: &Data) -> Option<Shown> {
     let id = data.id("question");
     Some(match kind {
         "question.asked" => {
-            Shown::with_text(Style::Yellow, &format!("asks{id}: "), data.text("text").unwrap_or_default())
+            Shown::with_quote(Style::Yellow, &format!("asks{id}:"), data.text("text").unwrap_or_default())
         }
         "question.answered" => {
             let by = data.part(" by ", "by", "");
@@ -188,7 +244,10 @@ fn question_event(kind: &str, data: &Data) -> Option<Shown> {
         }
         "question.delivered" => Shown::new(Style::Dim, format!("the answer to question{id} was delivered")),
         "question.undelivered" => undelivered("the answer to question", data),
-        "question.closed" => closed("question", data),
+        "question.closed" => {
+            let status = data.get("status").unwrap_or_else(|| "closed".to_owned());
+            Shown::new(Style::Dim, format!("question{id} {status}{}", data.part(": ", "reason", "")))
+        }
         _ => return None,
     })
 }
@@ -217,9 +276,25 @@ fn undelivered(what: &str, data: &Data) -> Shown {
     Shown::new(Style::Red, format!("{what}{id} was NOT delivered{}", data.part(": ", "cause", "")))
 }
 
-fn closed(what: &str, data: &Data) -> Shown {
-    let status = data.get("status").unwrap_or_else(|| "closed".to_owned());
-    Shown::new(Style::Dim, format!("{what}{} {status}{}", data.id(what), data.part(": ", "reason", "")))
+/// What a request for a clearance is about. Daemons of old did not log its line.
+fn subject(data: &Data) -> String {
+    let more: Vec<String> =
+        data.0.get("more_paths").and_then(|paths| Vec::deserialize(paths).ok()).unwrap_or_default();
+    let action = data.get("action").or_else(|| {
+        action::action(Parts {
+            command: data.text("command"),
+            tool: data.text("tool"),
+            file_path: data.text("file_path"),
+            more_paths: &more,
+            diff: data.text("diff"),
+        })
+    });
+    action::line(action.as_deref(), data.text("title").unwrap_or_default())
+}
+
+/// `: cargo test “Check it”`, or nothing where a daemon of old did not log it.
+fn about(data: &Data) -> String {
+    data.text("title").map(|_| format!(": {}", subject(data))).unwrap_or_default()
 }
 
 fn life(data: &Data) -> String {
@@ -234,7 +309,7 @@ fn colon(data: &Data, key: &str) -> &'static str {
 }
 
 /// `[x] done, [>] doing, [ ] to do`.
-fn progress(progress: Option<&Value>) -> String {
+fn progress(progress: Option<&Value>, label: &str) -> String {
     let Some(Value::Array(items)) = progress else { return String::new() };
     let items: Vec<String> = items
         .iter()
@@ -246,18 +321,10 @@ fn progress(progress: Option<&Value>) -> String {
                 Some("pending") | None => "[ ]".to_owned(),
                 Some(other) => format!("[{}]", clean(other)),
             };
-            format!("{mark} {}", item.get("label").unwrap_or_default())
+            format!("{mark} {}", item.get(label).unwrap_or_default())
         })
         .collect();
     if items.is_empty() { String::new() } else { format!(": {}", items.join(", ")) }
-}
-
-/// `+3 -1`, without the file headers.
-pub(super) fn diff_size(diff: &str) -> String {
-    let count = |sign: char, header: &str| {
-        diff.lines().filter(|line| line.starts_with(sign) && !line.starts_with(header)).count()
-    };
-    format!("+{} -{}", count('+', "+++ "), count('-', "--- "))
 }
 
 /// The elements of a list of words, or of anything.
@@ -275,6 +342,12 @@ fn plain(value: &Value) -> String {
         Value::String(text) => clean(text),
         other => clean(&other.to_string()),
     }
+}
+
+/// A word of an agent as it is, anything longer in quotes.
+fn said(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '$');
+    if (1..=40).contains(&text.len()) && text.chars().all(plain) { text.to_owned() } else { quoted(text) }
 }
 
 /// The data of an event: whatever the agent or the daemon put there, and perhaps not what we expect.
@@ -301,6 +374,11 @@ impl Data<'_> {
 
     fn part(&self, before: &str, key: &str, after: &str) -> String {
         self.get(key).map(|value| format!("{before}{value}{after}")).unwrap_or_default()
+    }
+
+    /// Text of an agent in a line of ours.
+    fn said(&self, before: &str, key: &str) -> String {
+        self.get(key).map(|value| format!("{before}{}", said(&value))).unwrap_or_default()
     }
 
     fn id(&self, key: &str) -> String {
@@ -335,7 +413,7 @@ mod tests {
             data,
             raw: String::new(),
         };
-        event(&event_).lines("", Paint::OFF)
+        event(&event_).lines("", None, Paint::OFF)
     }
 
     #[test]
@@ -409,11 +487,11 @@ mod tests {
             ),
             show("unknown", json!({"message": {"method": "new/thing"}})),
         ];
-        insta::assert_snapshot!(lines.concat(), @r#"
-        Running tests
-            │ line two
-        heartbeat: [x] a, [>] b, [ ] c, [odd] d
-        heartbeat
+        insta::assert_snapshot!(lines.concat(), @r"
+        agent> Running tests
+        agent> line two
+        agent> heartbeat: [x] a, [>] b, [ ] c, [odd] d
+        agent> heartbeat
         prompt prm_01234567 by ana: do it
         prompt prm_01234567 leaves the queue
         prompt prm_01234567 delivered
@@ -425,8 +503,8 @@ mod tests {
         a line was rejected: malformed JSON (5 bytes)
             │ {oops
         a line of status/update, field message was rejected: missing field (9 bytes)
-        unknown message {"method":"new/thing"}
-        "#);
+        unknown message new/thing
+        ");
     }
 
     #[test]
@@ -466,12 +544,13 @@ mod tests {
             ),
         ];
         insta::assert_snapshot!(lines.concat(), @r"
-        asks for clearance clr_01234567 [high]: Edit (src/a.rs) +2 -1
-        clearance clr_01234567 denied by ana: no
+        asks for clearance clr_01234567 [high]: src/a.rs +2 -1 “Edit”
+        clearance clr_01234567 denied by ana; reason: no
         the decision on clearance clr_01234567 was delivered
         the decision on clearance clr_01234567 was NOT delivered: stream closed
-        clearance clr_01234567 withdrawn: the agent exited
-        asks qst_01234567: Go on?
+        clearance clr_01234567 withdrawn (the agent exited)
+        asks qst_01234567:
+            │ Go on?
             │ Really?
         question qst_01234567 answered by ana: refine: slower
         question qst_01234567 answered by ana: continue
@@ -540,6 +619,8 @@ mod tests {
             "turn.ended",
             "session.stopping",
             "session.ended",
+            "session.seen",
+            "session.kept",
             "agent.exited",
             "line.rejected",
             "unknown",

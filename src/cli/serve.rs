@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::cli::failure::Failure;
-use crate::config::{self, API_TOKEN, OnStop, Paths};
-use crate::lifecycle::{self, ReadConfig, ServeOptions};
+use crate::config::{self, API_TOKEN, DEFAULT_LISTEN, OnStop, Paths};
+use crate::lifecycle::{self, ReadConfig, ServeOptions, TakenPort};
 
 /// Run the daemon in the foreground
 #[derive(Debug, clap::Args)]
@@ -12,6 +12,10 @@ pub(super) struct Args {
     /// Also start a friendly scripted agent, to see what this is about
     #[arg(long)]
     demo: bool,
+    /// Where the API and the console listen, instead of what the configuration says: an address and a port, or `off`; port 0
+    /// is any free one
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<String>,
     /// What becomes of the agents when the daemon stops, instead of what the configuration says [leave or drain]
     #[arg(long, value_name = "HOW", overrides_with = "on_stop")]
     on_stop: Option<OnStop>,
@@ -26,15 +30,26 @@ pub(super) fn run(args: &Args, paths: Paths) -> anyhow::Result<()> {
         nix::unistd::setsid().ok(); // it fails for the leader of a group, who was detached by somebody else
     }
     let (file, explicit, on_stop) = (paths.config.clone(), paths.config_explicit, args.on_stop);
+    let listen = args.listen.clone();
     let read_config: ReadConfig = Arc::new(move || {
         let mut config = config::load(Some(&file), explicit)?;
         config.daemon.on_stop = on_stop.unwrap_or(config.daemon.on_stop);
         config.api.overridden(|name| std::env::var(name).ok())?;
+        config.api.listen = listen.clone().unwrap_or(config.api.listen);
         Ok(config)
     });
     let config = read_config().map_err(|error| Failure::usage(format!("{:#}", anyhow::Error::new(error))))?;
+    let address = config.api.address();
+    address.map_err(|wrong| Failure::usage(format!("--listen: {wrong}")))?;
     let token = given_token(std::env::var(API_TOKEN).ok())?;
-    lifecycle::serve(ServeOptions { paths, config, read_config, demo: args.demo, token })
+    let taken_port = match args {
+        // Whoever names a port on the command line means this one.
+        Args { listen: Some(_), .. } => TakenPort::Fail,
+        Args { demo: true, .. } => TakenPort::TakeNext,
+        _ if config.api.listen == DEFAULT_LISTEN => TakenPort::GoWithout,
+        _ => TakenPort::Fail,
+    };
+    lifecycle::serve(ServeOptions { paths, config, read_config, demo: args.demo, taken_port, token })
 }
 
 /// One that could be guessed is worse than none.

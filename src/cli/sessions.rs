@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::table::{Cell, Table};
+use super::time::date_time;
 use super::url::url;
 use crate::text::clean;
 
@@ -28,7 +29,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         let get = |key: &str| one.get(key).and_then(Value::as_str).map(clean).unwrap_or_default();
         table.row([
             Cell::new(&get("sessionId")),
-            Cell::new(&get("updatedAt")),
+            Cell::new(&date_time(&get("updatedAt"))),
             Cell::new(&get("cwd")),
             Cell::new(&get("title")),
         ]);

@@ -3,17 +3,22 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
+use serde_json::json;
 
 use super::Context;
+use super::failure::Refusal;
+use super::gutter::{beside, hanging};
 use super::render::waiting;
 use super::style::phase_style;
 use super::terminal::{Paint, Style};
-use super::time::{age, date_time};
+use super::time::{age, date_time_zone};
 use super::url::url;
 use crate::answers::{Exit, Process, Session, Spent};
-use crate::text::{clean, indented};
+use crate::text::clean;
 
 /// Show one session in full, with its processes and the end of what its agent wrote to stderr
+///
+/// A failure that an operator is shown here is seen: it no longer stands out in lists.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// A session
@@ -23,12 +28,35 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let answer = cx.client.get(&url(&["sessions", &args.session], &[])).await?;
-    cx.answer(&answer, || Ok(detail(&answer.parse()?, cx.paint, Timestamp::now())))
+    cx.answer(&answer, || Ok(detail(&answer.parse()?, cx.paint, Timestamp::now())))?;
+    let session: Session = answer.parse()?;
+    // JSON is for programs: nobody has looked at it yet.
+    if let Some(failed) = session.failed.filter(|_| !cx.json) {
+        let path = url(&["sessions", &session.id, "seen"], &[]);
+        // Whoever may only look has not taken it over from those who can act.
+        match cx.client.post(&path, &json!({ "at": failed.at })).await {
+            Err(error) if !error.is::<Refusal>() => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The field that holds commands.
+const WHAT_TO_DO: &str = "what to do";
+
+/// The verbs that show what waits.
+fn waiting_verbs(session: &Session) -> &'static str {
+    match (session.pending_clearances(), session.pending_questions()) {
+        (0, _) => "`intercom questions`",
+        (_, 0) => "`intercom clearances`",
+        _ => "`intercom clearances` and `intercom questions`",
+    }
 }
 
 fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
     let when = |at: &Option<String>| {
-        at.as_deref().map(|at| format!("{} UTC ({} ago)", date_time(at), age(Some(at), now)))
+        at.as_deref().map(|at| format!("{} ({} ago)", date_time_zone(at), age(Some(at), now)))
     };
     let pending = waiting(session.pending_clearances(), session.pending_questions());
     let queued = session.queued();
@@ -42,11 +70,17 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         ("agent", session.agent.clone()),
         ("protocol", session.protocol.clone()),
         ("workspace", session.workspace.clone()),
-        ("phase", Some(session.phase.clone())),
-        ("why", session.why.clone()),
+        (
+            "phase",
+            Some(if session.failed.is_some() { &session.phase } else { session.phase_word() }.to_owned()),
+        ),
+        ("failed", session.failed.as_ref().map(|failed| failed.reason.clone())),
+        ("failed at", session.failed.as_ref().and_then(|failed| when(&Some(failed.at.clone())))),
+        (WHAT_TO_DO, session.failed.as_ref().and_then(|failed| failed.hint.clone())),
+        ("why", session.why.clone().filter(|_| session.failed.is_none())),
         ("preset", session.preset.clone().filter(|preset| preset != "full")),
         ("policy", session.unenforced.as_ref().map(|why| format!("unenforced: {why}"))),
-        ("waiting", (!pending.is_empty()).then_some(pending)),
+        ("waiting", (!pending.is_empty()).then(|| format!("{pending}: see {}", waiting_verbs(session)))),
         ("turn", turn),
         ("queued", (queued > 0).then(|| crate::text::plural(queued, "prompt"))),
         ("pid", session.pid.map(|pid| pid.to_string())),
@@ -60,15 +94,25 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
             session.spent.as_ref().filter(|spent| spent.total_tokens > 0 || spent.cost > 0.0).map(spent),
         ),
         ("ladder", session.ladder()),
-        ("snoozed", session.snoozed_until().map(|at| format!("until {} UTC", date_time(at)))),
+        ("snoozed", session.snoozed_until().map(|at| format!("until {}", date_time_zone(at)))),
         ("exit", session.exit.as_ref().map(exit)),
     ];
     let mut text = String::new();
-    for (key, value) in fields {
+    for (name, value) in fields {
         let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
-        let style = if key == "phase" { phase_style(session) } else { Style::Plain };
-        let key = paint.style(Style::Dim, &format!("{key:<11}"));
-        writeln!(text, "{key}{}", paint.style(style, &clean(&value))).expect("a string takes every write");
+        let style = match name {
+            "phase" => phase_style(session),
+            "failed" => Style::Red,
+            _ => Style::Plain,
+        };
+        let label = paint.style(Style::Dim, &format!("{name:<11}"));
+        // Commands are to be pasted: no line is broken inside of one.
+        let line = if name == WHAT_TO_DO {
+            format!("{label}{}", clean(&value))
+        } else {
+            hanging(&label, &clean(&value), 11, style, paint)
+        };
+        writeln!(text, "{line}").expect("a string takes every write");
     }
     let processes = session.processes.as_deref().unwrap_or_default();
     if !processes.is_empty() {
@@ -81,7 +125,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
     if let Some(tail) = session.stderr_tail.as_deref().filter(|tail| !tail.trim().is_empty()) {
         text.push_str(&paint.style(Style::Dim, "stderr"));
         text.push('\n');
-        text.push_str(&indented(tail));
+        text.push_str(&beside(tail, paint));
     }
     text
 }
@@ -120,6 +164,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_failure_is_shown_with_what_to_do() {
+        let session = serde_json::from_value(json!({
+            "id": "ses_0123456789abcdef", "phase": "idle", "why": "failed: claude needs a login",
+            "failed": {"kind": "log_in", "reason": "claude needs a login", "at": "2026-03-04T11:58:00.000Z",
+                       "hint": "log in: run `claude`; then restart the agent"}}))
+        .unwrap();
+        let now = "2026-03-04T12:00:00.000Z".parse().unwrap();
+        insta::assert_snapshot!(detail(&session, Paint::OFF, now), @r"
+        id         ses_0123456789abcdef
+        phase      idle
+        failed     claude needs a login
+        failed at  2026-03-04 11:58:00 UTC (2m ago)
+        what to do log in: run `claude`; then restart the agent
+        ");
+    }
+
+    #[test]
     fn a_session_is_shown_in_full() {
         let session = serde_json::from_value(json!({
             "id": "ses_0123456789abcdef", "name": null, "agent": "demo", "protocol": "intercom", "workspace": "/w",
@@ -147,8 +208,8 @@ mod tests {
         processes
                 77  S       1.2 s CPU       5 MiB  agent
         stderr
-          boom<U+0007>
-          bang
+          │ boom<U+0007>
+          │ bang
         ");
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Context;
-use super::time::date_time;
+use super::time::date_time_zone;
 use super::url::url;
 use crate::answers::Session;
 use crate::text::clean;
@@ -27,7 +27,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     cx.answer(&answer, || {
         let session = clean(&args.session);
         Ok(match until {
-            Some(until) => format!("{session} is left in peace until {} UTC", date_time(&until)),
+            Some(until) => format!("{session} is left in peace until {}", date_time_zone(&until)),
             None => format!("{session} is watched again"),
         })
     })

@@ -4,12 +4,10 @@ use super::terminal::Style;
 use crate::answers::Session;
 
 pub(super) fn phase_style(session: &Session) -> Style {
-    let stalled = session.standing.as_ref().and_then(|standing| standing.state.as_deref());
-    match session.phase.as_str() {
-        "working" | "idle" if matches!(stalled, Some("stuck" | "gone")) => Style::Red,
+    match session.phase_word() {
         "waiting" => Style::Yellow,
         "working" => Style::Green,
-        "stopping" | "parked" => Style::Red,
+        Session::FAILED | Session::STUCK | "stopping" | "parked" => Style::Red,
         "ended" => Style::Dim,
         _ => Style::Plain,
     }
@@ -29,5 +27,28 @@ pub(super) fn status_style(status: &str) -> Style {
         "approved" | "answered" | "delivered" => Style::Green,
         "denied" | "failed" => Style::Red,
         _ => Style::Dim,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_failure_is_red_until_it_was_seen_or_the_agent_works_again() {
+        let styled = |phase: &str, failed: Value| {
+            let session: Session =
+                serde_json::from_value(json!({ "id": "ses_1", "phase": phase, "failed": failed })).unwrap();
+            (session.phase_word().to_owned(), phase_style(&session))
+        };
+        let failed = json!({ "reason": "no log-in", "at": "", "hint": "log in" });
+        for phase in ["idle", "ended", "starting"] {
+            assert_eq!(styled(phase, failed.clone()), ("failed".to_owned(), Style::Red));
+        }
+        assert_eq!(styled("parked", failed.clone()), ("parked".to_owned(), Style::Red));
+        assert_eq!(styled("working", failed), ("working".to_owned(), Style::Green));
+        assert_eq!(styled("ended", Value::Null), ("ended".to_owned(), Style::Dim));
     }
 }

@@ -1,7 +1,7 @@
 //! Tables for people: aligned, and cut to the width of the terminal.
 
 use super::terminal::{Paint, Style};
-use crate::text::{clean, columns, cut};
+use crate::text::{clean, columns, cut, cut_middle};
 
 const GAP: usize = 2;
 /// A column is not cut below this.
@@ -12,6 +12,17 @@ const LEAST: usize = 8;
 pub(super) struct Table {
     titles: Vec<&'static str>,
     rows: Vec<Vec<Cell>>,
+    /// Beside the titles.
+    fits: Vec<Fit>,
+}
+
+/// What becomes of a column where the terminal is too narrow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fit {
+    CutEnd,
+    CutMiddle,
+    /// Whole in any case: what people type again.
+    Whole,
 }
 
 #[derive(Debug)]
@@ -32,7 +43,29 @@ impl Cell {
 
 impl Table {
     pub(super) fn new(titles: &[&'static str]) -> Self {
-        Self { titles: titles.to_vec(), rows: Vec::new() }
+        Self { titles: titles.to_vec(), rows: Vec::new(), fits: vec![Fit::CutEnd; titles.len()] }
+    }
+
+    /// The same with another fit for these columns.
+    pub(super) fn fit(mut self, titles: &[&str], fit: Fit) -> Self {
+        for (title, slot) in self.titles.iter().zip(&mut self.fits) {
+            if titles.contains(title) {
+                *slot = fit;
+            }
+        }
+        self
+    }
+
+    /// The same without the columns that say nothing.
+    pub(super) fn without_empty(mut self) -> Self {
+        for at in (0..self.titles.len()).rev() {
+            if self.rows.iter().all(|row| row[at].text.is_empty()) {
+                self.titles.remove(at);
+                self.fits.remove(at);
+                self.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+            }
+        }
+        self
     }
 
     pub(super) fn row<const N: usize>(&mut self, cells: [Cell; N]) {
@@ -48,7 +81,7 @@ impl Table {
     pub(super) fn lines(&self, width: Option<usize>, paint: Paint) -> Vec<String> {
         let widths = self.widths(width);
         let header: Vec<Cell> = self.titles.iter().map(|title| Cell::styled(Style::Dim, title)).collect();
-        std::iter::once(&header).chain(&self.rows).map(|cells| line(cells, &widths, paint)).collect()
+        std::iter::once(&header).chain(&self.rows).map(|cells| self.line(cells, &widths, paint)).collect()
     }
 
     pub(super) fn render(&self, width: Option<usize>, paint: Paint) -> String {
@@ -68,38 +101,47 @@ impl Table {
         let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(limit);
         while excess > 0 {
             // Of equals the last gives way: the columns to the left are the ones people look for.
-            let Some(widest) = widths.iter_mut().max_by_key(|width| **width).filter(|width| **width > LEAST)
-            else {
-                break;
-            };
+            let flexible = widths.iter_mut().zip(&self.fits).filter(|(_, fit)| **fit != Fit::Whole);
+            let widest = flexible.map(|(width, _)| width).max_by_key(|width| **width);
+            let Some(widest) = widest.filter(|width| **width > LEAST) else { break };
             *widest -= 1;
             excess -= 1;
         }
-        fit(widths, limit)
+        self.narrowed(widths, limit)
+    }
+
+    /// When even the least widths are too many, the columns at the right are lost: what is left of them would say nothing.
+    fn narrowed(&self, mut widths: Vec<usize>, limit: usize) -> Vec<usize> {
+        let mut left = limit;
+        for (width, fit) in widths.iter_mut().zip(&self.fits) {
+            if *fit != Fit::Whole && *width > left {
+                *width = if left < LEAST { 0 } else { left };
+            }
+            left = left.saturating_sub(*width + GAP);
+        }
+        widths
+    }
+
+    fn line(&self, cells: &[Cell], widths: &[usize], paint: Paint) -> String {
+        let columns = widths.iter().copied().zip(self.fits.iter().copied());
+        line(cells, columns, paint)
     }
 }
 
-/// When even the least widths are too many, the columns at the right are lost.
-fn fit(mut widths: Vec<usize>, limit: usize) -> Vec<usize> {
-    let mut left = limit;
-    for width in &mut widths {
-        *width = (*width).min(left);
-        left = left.saturating_sub(*width + GAP);
-    }
-    widths
-}
-
-fn line(cells: &[Cell], widths: &[usize], paint: Paint) -> String {
+fn line(cells: &[Cell], widths: impl Iterator<Item = (usize, Fit)>, paint: Paint) -> String {
     let mut line = String::new();
     let mut owed = 0;
-    for (cell, width) in cells.iter().zip(widths) {
-        let text = cut(&cell.text, *width);
+    for (cell, (width, fit)) in cells.iter().zip(widths) {
+        let text = match fit {
+            Fit::CutMiddle => cut_middle(&cell.text, width),
+            Fit::CutEnd | Fit::Whole => cut(&cell.text, width),
+        };
         if !text.is_empty() {
             line.extend(std::iter::repeat_n(' ', owed));
             owed = 0;
         }
         line.push_str(&paint.style(cell.style, &text));
-        owed += width - columns(&text).min(*width) + GAP;
+        owed += width - columns(&text).min(width) + GAP;
     }
     line
 }
@@ -131,6 +173,18 @@ mod tests {
         ses_1   a long title o…  3m
         ses_22  世界
         ");
+    }
+
+    #[test]
+    fn a_column_that_is_whole_is_never_cut_and_an_empty_one_is_left_out() {
+        let mut table = Table::new(&["ID", "NONE", "PLACE"]);
+        table.row([Cell::new("ses_01234567"), Cell::new(""), Cell::new("/home/ana/src/customers/shop")]);
+        let table = table.fit(&["ID"], Fit::Whole).fit(&["PLACE"], Fit::CutMiddle).without_empty();
+        insta::assert_snapshot!(table.render(Some(30), Paint::OFF), @r"
+        ID            PLACE
+        ses_01234567  /home…omers/shop
+        ");
+        assert!(table.render(Some(5), Paint::OFF).contains("ses_01234567"));
     }
 
     #[test]

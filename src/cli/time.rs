@@ -1,8 +1,24 @@
-//! Durations as people type them, times as people read them.
+//! Durations as people type them, times as people read and type them: in the local zone, unless `--utc` is given.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+/// Every time of one command is in the same zone, which is chosen before the first is shown.
+static ZONE: OnceLock<TimeZone> = OnceLock::new();
+
+/// Chooses UTC, or the zone of the system: `TZ`, else what the machine is set to.
+pub(super) fn choose_zone(utc: bool) {
+    let zone = if utc { TimeZone::UTC } else { TimeZone::try_system().unwrap_or(TimeZone::UTC) };
+    ZONE.set(zone).ok(); // it is chosen once
+}
+
+fn zone() -> TimeZone {
+    ZONE.get().cloned().unwrap_or(TimeZone::UTC)
+}
 
 /// `90`, `30s`, `5m`, `1h30m`, `2d`, `500ms`. A bare number is seconds.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -43,21 +59,50 @@ pub(super) fn age(at: Option<&str>, now: Timestamp) -> String {
     }
 }
 
-/// `2026-03-04 14:02:11`, in UTC.
+/// `2026-03-04 15:02:11`: for lists, where each line has one.
 pub(super) fn date_time(at: &str) -> String {
-    format(at, "%Y-%m-%d %H:%M:%S")
+    format(at, "%Y-%m-%d %H:%M:%S", &zone())
 }
 
-/// `14:02:11`, in UTC.
+/// `2026-03-04 15:02:11 CET`: for a time that stands alone, or that is read elsewhere.
+pub(super) fn date_time_zone(at: &str) -> String {
+    format(at, "%Y-%m-%d %H:%M:%S %Z", &zone())
+}
+
+/// `15:02:11`.
 pub(super) fn clock(at: &str) -> String {
-    format(at, "%H:%M:%S")
+    format(at, "%H:%M:%S", &zone())
 }
 
-fn format(at: &str, how: &str) -> String {
+/// `15:02:11 CET`.
+pub(super) fn clock_zone(at: Timestamp) -> String {
+    at.to_zoned(zone()).strftime("%H:%M:%S %Z").to_string()
+}
+
+fn format(at: &str, how: &str, zone: &TimeZone) -> String {
     match at.parse::<Timestamp>() {
-        Ok(at) => at.strftime(how).to_string(),
+        Ok(at) => at.to_zoned(zone.clone()).strftime(how).to_string(),
         Err(_) => crate::text::clean(at),
     }
+}
+
+/// Reads a time as it is shown: `2026-03-04`, `2026-03-04 15:02`, `2026-03-04 15:02:11`, with the zone's name or without.
+pub(super) fn parse_shown(text: &str) -> Option<Timestamp> {
+    read_shown(text, &zone())
+}
+
+fn read_shown(text: &str, zone: &TimeZone) -> Option<Timestamp> {
+    let trimmed = text.trim();
+    let civil = match trimmed.rsplit_once(' ') {
+        Some((time, name)) if !name.contains(':') => {
+            let at = read_shown(time, zone)?;
+            // Only the zone that we would show; anything else would be read wrongly.
+            let ours = at.to_zoned(zone.clone()).strftime("%Z").to_string();
+            return (name == ours).then_some(at);
+        }
+        _ => trimmed.parse::<DateTime>().ok()?,
+    };
+    civil.to_zoned(zone.clone()).ok().map(|at| at.timestamp())
 }
 
 #[cfg(test)]
@@ -104,9 +149,22 @@ mod tests {
     }
 
     #[test]
-    fn times_are_shown_in_utc() {
+    fn times_are_shown_in_the_chosen_zone_and_read_as_they_are_shown() {
         assert_eq!(date_time("2026-03-04T14:02:11.123Z"), "2026-03-04 14:02:11");
+        assert_eq!(date_time_zone("2026-03-04T14:02:11.123Z"), "2026-03-04 14:02:11 UTC");
         assert_eq!(clock("2026-03-04T14:02:11.123+01:00"), "13:02:11");
         assert_eq!(date_time("\x1b"), "<U+001B>");
+        let zone = TimeZone::posix("IST-5:30").unwrap();
+        let shown = |how: &str| format("2026-03-04T14:02:11.123Z", how, &zone);
+        assert_eq!(shown("%Y-%m-%d %H:%M:%S %Z"), "2026-03-04 19:32:11 IST");
+        let at: Timestamp = "2026-03-04T14:02:11Z".parse().unwrap();
+        for text in ["2026-03-04 19:32:11", "2026-03-04 19:32:11 IST", "2026-03-04T19:32:11"] {
+            assert_eq!(read_shown(text, &zone), Some(at), "{text}");
+        }
+        let day: Timestamp = "2026-03-03T18:30:00Z".parse().unwrap();
+        assert_eq!(read_shown("2026-03-04", &zone), Some(day));
+        for text in ["2026-03-04 19:32:11 CET", "yesterday", "", "19:32"] {
+            assert_eq!(read_shown(text, &zone), None, "{text}");
+        }
     }
 }

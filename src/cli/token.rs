@@ -38,6 +38,7 @@ enum Verb {
     List,
     /// Revoke one, at once: who came in with it is shown out
     Revoke {
+        /// Its id, the beginning of one, or the name that it was made for, if that has one token only
         #[arg(value_name = "TOKEN", value_parser = id())]
         id: String,
     },

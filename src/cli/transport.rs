@@ -17,12 +17,25 @@ pub(super) enum Transport {
     Remote(Arc<Remote>),
 }
 
+/// A daemon that is reached by a URL.
 #[derive(Debug)]
 pub(super) struct Remote {
     url: Url,
     /// The file with the certificates to trust; the system's own if there is none.
     ca_file: Option<PathBuf>,
     token: Option<String>,
+}
+
+impl Remote {
+    /// Where its console is.
+    pub(super) fn console(&self) -> String {
+        let scheme = if self.url.tls { "https" } else { "http" };
+        format!("{scheme}://{}/", self.url.authority())
+    }
+
+    pub(super) fn is_local(&self) -> bool {
+        self.url.is_local()
+    }
 }
 
 /// What was said about a remote daemon.
@@ -85,6 +98,14 @@ impl Transport {
             Self::Unix(_) => None,
             Self::Remote(remote) => remote.token.as_deref(),
         }
+    }
+}
+
+/// Whether anybody is at this socket. An error of another kind is for those who connect to tell.
+pub(super) async fn is_listening(socket: &Path) -> bool {
+    match socket::connect(socket).await {
+        Ok(_) => true,
+        Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused),
     }
 }
 

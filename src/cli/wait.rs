@@ -13,7 +13,7 @@ use super::stream::{Item, Stream};
 use super::time::parse_duration;
 use super::url::url;
 use super::{Context, client::Client};
-use crate::answers::Session;
+use crate::answers::{Event, Session};
 use crate::text::clean;
 
 /// Wait until a session is idle, waits for somebody, or has ended
@@ -22,7 +22,7 @@ use crate::text::clean;
 An agent that has just been started has two seconds to begin by itself before it counts as idle; one that has ended a turn \
 is idle at once.
 
-Exit code 1 means that the time was up, or that the session ended while something else was waited for.
+Exit code 1 means that the time was up, that a turn failed, or that the session ended while something else was waited for.
 
 Examples:
   intercom wait shop --for idle
@@ -79,7 +79,7 @@ async fn wait(typed: &str, goal: Goal, client: &Client) -> anyhow::Result<Answer
         let answer = client.get(&url(&["sessions", typed], &[])).await?;
         let session: Session = answer.parse()?;
         let Some(left) = still_young(&session).filter(|_| goal == Goal::Idle) else {
-            return match settle(goal, "", false, answer)? {
+            return match settle(goal, None, false, answer)? {
                 Some(answer) => Ok(answer),
                 None => follow(&session, goal, false, after, client).await,
             };
@@ -109,17 +109,17 @@ async fn follow(
     let mut stream = Stream::open(client, Some(&session.id), after).await?;
     let path = url(&["sessions", &session.id], &[]);
     loop {
-        let kind = match stream.next().await? {
-            Item::Event(event) if !changes_no_phase(&event.kind) => event.kind,
+        let event = match stream.next().await? {
+            Item::Event(event) if !changes_no_phase(&event.kind) => Some(event),
             Item::Event(_) => continue,
             item => {
                 tell(&item);
-                String::new()
+                None
             }
         };
         match client.get(&path).await {
             Ok(answer) => {
-                if let Some(answer) = settle(goal, &kind, young, answer)? {
+                if let Some(answer) = settle(goal, event.as_ref(), young, answer)? {
                     return Ok(answer);
                 }
             }
@@ -129,9 +129,12 @@ async fn follow(
     }
 }
 
-fn settle(goal: Goal, kind: &str, young: bool, answer: Answer) -> anyhow::Result<Option<Answer>> {
+fn settle(goal: Goal, event: Option<&Event>, young: bool, answer: Answer) -> anyhow::Result<Option<Answer>> {
     let session: Session = answer.parse()?;
-    match judge(goal, &session.phase, kind, young) {
+    if let Some(reason) = failure(&session, event).filter(|_| goal != Goal::Ended) {
+        return Err(Failure::of_agent(&session, &reason).into());
+    }
+    match judge(goal, &session.phase, event.map_or("", |event| &event.kind), young) {
         Verdict::Reached => Ok(Some(answer)),
         Verdict::NotYet => Ok(None),
         Verdict::OutOfReach => {
@@ -143,6 +146,16 @@ fn settle(goal: Goal, kind: &str, young: bool, answer: Answer) -> anyhow::Result
             .into())
         }
     }
+}
+
+/// The reason of a failed turn: the one that has just ended, or the last one of an agent that does nothing since.
+pub(super) fn failure(session: &Session, event: Option<&Event>) -> Option<String> {
+    let idle = session.failed.as_ref().filter(|_| session.phase == "idle");
+    let ended = event.filter(|event| event.kind == "turn.ended" && event.data["failed"] == true);
+    let said = ended.and_then(|event| event.data["stop_reason"].as_str());
+    // A cancelled turn may be answered with an error, and has not failed.
+    let said = said.filter(|reason| *reason != "cancelled");
+    idle.map(|failed| failed.reason.clone()).or_else(|| said.map(str::to_owned))
 }
 
 /// An end that was logged counts for those who wait for it, even if the session was resumed right away.
@@ -183,6 +196,26 @@ async fn too_late(typed: &str, limit: Duration, cx: &Context) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_turn_is_told_by_the_session_or_by_the_end_of_the_turn() {
+        let session = |phase: &str, failed: serde_json::Value| -> Session {
+            serde_json::from_value(serde_json::json!({ "id": "ses_1", "phase": phase, "failed": failed }))
+                .unwrap()
+        };
+        let unseen = serde_json::json!({ "reason": "no log-in", "at": "" });
+        let ended = |data: &str| {
+            let raw = format!(r#"{{"seq":1,"session":"ses_1","at":"","kind":"turn.ended","data":{data}}}"#);
+            Event::parse(&raw).unwrap()
+        };
+        assert_eq!(failure(&session("idle", unseen.clone()), None).as_deref(), Some("no log-in"));
+        assert_eq!(failure(&session("working", unseen), None), None, "it tries again");
+        let seen = session("idle", serde_json::Value::Null);
+        let error = ended(r#"{"stop_reason":"error: no","failed":true}"#);
+        assert_eq!(failure(&seen, Some(&error)).as_deref(), Some("error: no"), "somebody else saw it first");
+        assert_eq!(failure(&seen, Some(&ended(r#"{"stop_reason":"cancelled","failed":true}"#))), None);
+        assert_eq!(failure(&seen, Some(&ended(r#"{"stop_reason":"end_turn"}"#))), None);
+    }
 
     #[test]
     fn a_goal_is_reached_missed_or_still_ahead() {

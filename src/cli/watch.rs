@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::failure::Refusal;
+use super::flow::Flow;
 use super::logs::{session, tell};
 use super::overview::{LATEST, Overview};
 use super::stream::{Item, Stream};
-use super::terminal::{Style, stdout_size};
+use super::terminal::stdout_size;
 use super::time::date_time;
 use super::wait::last_seq;
-use super::{Context, out, render};
+use super::{Context, out};
 use crate::answers::{Clearance, Event, Question, Session};
 use crate::text::short;
 
@@ -53,18 +54,24 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
 }
 
 async fn lines(mut stream: Stream, cx: &Context) -> anyhow::Result<()> {
+    let mut flow = Flow::new(cx.paint, None);
     loop {
-        match stream.next().await? {
+        let item = if let Ok(item) = timeout(REFRESH, stream.next()).await {
+            item?
+        } else {
+            out::draw(&flow.pause())?;
+            stream.next().await?
+        };
+        match item {
             Item::Event(event) if cx.json => out::print_json(&event.raw)?,
-            Item::Event(event) => out::print(&line(&event, cx))?,
+            Item::Event(event) => out::draw(&flow.push(&event, &lead(&event)))?,
             item => tell(&item),
         }
     }
 }
 
-fn line(event: &Event, cx: &Context) -> String {
-    let lead = cx.paint.style(Style::Dim, &format!("{}  {}", date_time(&event.at), short(&event.session)));
-    render::event(event).lines(&format!("{lead}  "), cx.paint)
+fn lead(event: &Event) -> String {
+    format!("{}  {}  ", date_time(&event.at), short(&event.session))
 }
 
 async fn live(mut stream: Stream, only: Option<&str>, cx: &Context) -> anyhow::Result<()> {
@@ -116,7 +123,9 @@ async fn refresh(view: &mut Overview, only: Option<&str>, cx: &Context) -> anyho
     let mut questions: Vec<Question> = cx.client.list(&["questions"], &pending).await?.items()?;
     clearances.retain(|clearance| mine(&clearance.session));
     questions.retain(|question| mine(&question.session));
-    sessions.sort_by_key(|session| session.phase != "waiting");
+    Clearance::sort(&mut clearances);
+    Question::sort(&mut questions);
+    sessions.sort_by_key(Session::urgency);
     (view.sessions, view.clearances, view.questions) = (sessions, clearances, questions);
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::choices::{OnExpiry, RiskName, RoleName};
+use super::choices::{OnExpiry, RiskName, RoleName, StartRole};
 use crate::domain::{Risk, Role, parse_duration};
 
 /// The API on the network.
@@ -51,6 +51,21 @@ impl Api {
 /// Whether only this machine can reach it.
 pub fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
+}
+
+/// What roles may do, where that can be chosen.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Access {
+    /// Starts and resumes agents.
+    start: StartRole,
+}
+
+impl Access {
+    /// The least role that may start and resume agents.
+    pub fn start(&self) -> Role {
+        self.start.role()
+    }
 }
 
 /// A person, and how each bridge knows them.

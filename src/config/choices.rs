@@ -158,6 +158,26 @@ choice! {
     not yet: []
 }
 
+choice! {
+    /// The least role that may start agents.
+    #[derive(Default)]
+    StartRole {
+        Approver = "approver",
+        #[default]
+        Admin = "admin",
+    }
+    not yet: []
+}
+
+impl StartRole {
+    pub fn role(self) -> Role {
+        match self {
+            Self::Approver => Role::Approver,
+            Self::Admin => Role::Admin,
+        }
+    }
+}
+
 impl RoleName {
     pub fn role(self) -> Role {
         match self {

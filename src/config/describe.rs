@@ -83,7 +83,7 @@ mod tests {
         check("[limit]\n", "c.toml:1: limit: unknown key, did you mean `limits`?");
         check(
             "port = 1",
-            "c.toml:1: port: unknown key, known keys are daemon, acp, limits, stop, stall, restart, spend, retention, api, operator, rule, clearances, webhook, slack, seats, agents, workspaces",
+            "c.toml:1: port: unknown key, known keys are daemon, acp, limits, stop, stall, restart, spend, retention, api, access, operator, rule, clearances, webhook, slack, seats, run, agents, workspaces",
         );
         check(
             "[retention]\nhours = 1",
@@ -93,7 +93,7 @@ mod tests {
             "[agents.a]\ncmd = 'x'\n[agents.a.stop]\n'we`ird' = 1",
             concat!(
                 "c.toml:2: agents.a.cmd: unknown key, known keys are description, command, args, env, pass_env, protocol, ",
-                "prompt_delivery, framing, max_line_length, startup_timeout_seconds, stop, limits, stall, restart, spend, auth_method, offer_files, offer_terminals, run_as, resume_after_reboot",
+                "prompt_delivery, framing, max_line_length, startup_timeout_seconds, interrupt_quiet_seconds, stop, limits, stall, restart, spend, auth_method, offer_files, offer_terminals, run_as, resume_after_reboot",
             ),
         );
         check(

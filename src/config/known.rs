@@ -33,14 +33,14 @@ pub struct Known {
     pub args: &'static [&'static str],
     /// The npm package with its version, if it has one whose only program this is.
     pub package: Option<&'static str>,
-    /// The oldest major version of Node that it runs on, if it needs one.
-    pub node: Option<u32>,
+    /// The oldest version of Node that its npm package was seen to run on, major and minor, if that is a program for Node.
+    pub node: Option<(u32, u32)>,
     /// How a person installs it, for a sentence that begins with "install it: ".
     pub install: &'static str,
     /// How a person logs in, for a sentence of its own.
     pub login: &'static str,
-    /// Any of these logs it in, and is passed on to it.
-    pub keys: &'static [&'static str],
+    /// Each of these sets of variables logs it in, if all of the set are there. All are passed on to it.
+    pub keys: &'static [&'static [&'static str]],
     /// Below the home directory; any of these says that somebody has logged in.
     pub credentials: &'static [&'static str],
     /// What it is told over ACP when it wants a log-in and has a key.
@@ -57,10 +57,10 @@ pub const KNOWN: &[Known] = &[
         command: "claude-agent-acp",
         args: &[],
         package: Some("@agentclientprotocol/claude-agent-acp@0.99.1"),
-        node: Some(22),
+        node: Some((20, 0)),
         install: "npm install -g @agentclientprotocol/claude-agent-acp",
         login: "run `claude` and `/login` there, or set ANTHROPIC_API_KEY",
-        keys: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"],
+        keys: &[&["ANTHROPIC_API_KEY"], &["ANTHROPIC_AUTH_TOKEN"], &["CLAUDE_CODE_OAUTH_TOKEN"]],
         credentials: &[".claude/.credentials.json"],
         auth_method: None,
         settings: &["ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_EXECUTABLE"],
@@ -71,10 +71,10 @@ pub const KNOWN: &[Known] = &[
         command: "codex-acp",
         args: &[],
         package: Some("@agentclientprotocol/codex-acp@2.6.0"),
-        node: Some(20),
+        node: Some((20, 0)),
         install: "npm install -g @agentclientprotocol/codex-acp",
         login: "run `codex login`, or set OPENAI_API_KEY",
-        keys: &["CODEX_API_KEY", "OPENAI_API_KEY"],
+        keys: &[&["CODEX_API_KEY"], &["OPENAI_API_KEY"]],
         credentials: &[".codex/auth.json"],
         auth_method: Some("api-key"),
         settings: &["CODEX_HOME", "CODEX_PATH", "CODEX_CONFIG", "MODEL_PROVIDER", "INITIAL_AGENT_MODE"],
@@ -85,13 +85,29 @@ pub const KNOWN: &[Known] = &[
         command: "copilot",
         args: &["--acp"],
         package: Some("@github/copilot@1.0.102"),
-        node: Some(22),
+        node: Some((20, 0)),
         install: "npm install -g @github/copilot",
-        login: "run `copilot` and `/login` there, or set COPILOT_GITHUB_TOKEN",
-        keys: &["COPILOT_GITHUB_TOKEN"],
+        login: "run `copilot login`, or set COPILOT_GITHUB_TOKEN, or COPILOT_PROVIDER_BASE_URL and COPILOT_MODEL",
+        keys: &[&["COPILOT_GITHUB_TOKEN"], &["COPILOT_PROVIDER_BASE_URL", "COPILOT_MODEL"]],
         credentials: &[".copilot/config.json"],
         auth_method: None,
-        settings: &["COPILOT_HOME"],
+        settings: &[
+            "COPILOT_HOME",
+            "COPILOT_GH_HOST",
+            "COPILOT_OFFLINE",
+            "COPILOT_PROVIDER_TYPE",
+            "COPILOT_PROVIDER_API_KEY",
+            "COPILOT_PROVIDER_API_KEY_COMMAND",
+            "COPILOT_PROVIDER_BEARER_TOKEN",
+            "COPILOT_PROVIDER_WIRE_API",
+            "COPILOT_PROVIDER_TRANSPORT",
+            "COPILOT_PROVIDER_AZURE_API_VERSION",
+            "COPILOT_PROVIDER_HEADERS",
+            "COPILOT_PROVIDER_MODEL_ID",
+            "COPILOT_PROVIDER_WIRE_MODEL",
+            "COPILOT_PROVIDER_MAX_PROMPT_TOKENS",
+            "COPILOT_PROVIDER_MAX_OUTPUT_TOKENS",
+        ],
     },
     Known {
         name: "cursor",
@@ -102,7 +118,7 @@ pub const KNOWN: &[Known] = &[
         node: None,
         install: "see cursor.com/cli",
         login: "run `cursor-agent login`, or set CURSOR_API_KEY",
-        keys: &["CURSOR_API_KEY", "CURSOR_AUTH_TOKEN"],
+        keys: &[&["CURSOR_API_KEY"], &["CURSOR_AUTH_TOKEN"]],
         credentials: &[],
         auth_method: Some("cursor_login"),
         settings: &[],
@@ -113,10 +129,10 @@ pub const KNOWN: &[Known] = &[
         command: "gemini",
         args: &["--acp"],
         package: Some("@google/gemini-cli@0.61.0"),
-        node: Some(20),
+        node: Some((20, 0)),
         install: "npm install -g @google/gemini-cli",
         login: "run `gemini` and log in there, or set GEMINI_API_KEY",
-        keys: &["GEMINI_API_KEY"],
+        keys: &[&["GEMINI_API_KEY"]],
         credentials: &[".gemini/oauth_creds.json", ".gemini/gemini-credentials.json"],
         auth_method: Some("gemini-api-key"),
         settings: &[
@@ -135,24 +151,29 @@ pub const KNOWN: &[Known] = &[
         node: None,
         install: "see block.github.io/goose, or `intercom agents add` with its registry entry",
         login: "run `goose configure`, or set GOOSE_PROVIDER, GOOSE_MODEL and the provider's key",
-        keys: &["GOOSE_PROVIDER"],
+        keys: &[&["GOOSE_PROVIDER"]],
         credentials: &[".config/goose/config.yaml"],
         auth_method: None,
         settings: &["GOOSE_MODEL", "OPENAI_API_KEY", "OPENAI_HOST", "ANTHROPIC_API_KEY"],
     },
     Known {
         name: "kimi",
-        description: "Moonshot's Kimi CLI",
+        description: "Moonshot's Kimi Code",
         command: "kimi",
         args: &["acp"],
-        package: None,
-        node: None,
-        install: "uv tool install kimi-cli",
-        login: "run `kimi` and `/login` there, or set KIMI_API_KEY",
-        keys: &["KIMI_API_KEY"],
-        credentials: &[".kimi/credentials"],
+        package: Some("@moonshot-ai/kimi-code@2.1.0"),
+        node: Some((22, 19)),
+        install: "npm install -g @moonshot-ai/kimi-code (the older kimi-cli is discontinued)",
+        login: "run `kimi` and `/login` there, or set KIMI_MODEL_NAME and KIMI_MODEL_API_KEY",
+        keys: &[&["KIMI_MODEL_NAME", "KIMI_MODEL_API_KEY"]],
+        credentials: &[".kimi-code/credentials"],
         auth_method: None,
-        settings: &["KIMI_BASE_URL", "KIMI_MODEL_NAME", "KIMI_SHARE_DIR"],
+        settings: &[
+            "KIMI_CODE_HOME",
+            "KIMI_MODEL_BASE_URL",
+            "KIMI_MODEL_PROVIDER_TYPE",
+            "KIMI_MODEL_MAX_CONTEXT_SIZE",
+        ],
     },
     Known {
         name: "opencode",
@@ -163,7 +184,7 @@ pub const KNOWN: &[Known] = &[
         node: None,
         install: "npm install -g opencode-ai",
         login: "run `opencode auth login`, or set the key of its provider, such as ANTHROPIC_API_KEY",
-        keys: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY"],
+        keys: &[&["ANTHROPIC_API_KEY"], &["OPENAI_API_KEY"]],
         credentials: &[".local/share/opencode/auth.json"],
         auth_method: None,
         settings: &["OPENCODE_CONFIG"],
@@ -174,13 +195,13 @@ pub const KNOWN: &[Known] = &[
         command: "qwen",
         args: &["--acp"],
         package: Some("@qwen-code/qwen-code@0.24.4"),
-        node: Some(22),
+        node: Some((20, 0)),
         install: "npm install -g @qwen-code/qwen-code",
-        login: "run `qwen` and `/auth` there, or set OPENAI_API_KEY",
-        keys: &["OPENAI_API_KEY"],
+        login: "run `qwen` and `/auth` there, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL",
+        keys: &[&["OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"]],
         credentials: &[".qwen/oauth_creds.json", ".qwen/.env"],
         auth_method: None,
-        settings: &["OPENAI_BASE_URL", "OPENAI_MODEL"],
+        settings: &[],
     },
     Known {
         name: "vibe",
@@ -191,7 +212,7 @@ pub const KNOWN: &[Known] = &[
         node: None,
         install: "uv tool install mistral-vibe",
         login: "run `vibe` once, or set MISTRAL_API_KEY",
-        keys: &["MISTRAL_API_KEY"],
+        keys: &[&["MISTRAL_API_KEY"]],
         credentials: &[".vibe/.env"],
         auth_method: None,
         settings: &[],
@@ -204,6 +225,11 @@ pub fn known(name: &str) -> Option<&'static Known> {
 }
 
 impl Known {
+    /// Whether all variables of any of its sets are there.
+    pub fn has_key(&self, set: impl Fn(&str) -> bool) -> bool {
+        self.keys.iter().any(|key| key.iter().all(|name| set(name)))
+    }
+
     /// How it is started here. `installed` says whether a program is there, `set` whether a variable is.
     pub fn profile(&self, installed: impl Fn(&str) -> bool, set: impl Fn(&str) -> bool) -> AgentProfile {
         let own = self.args.iter().copied();
@@ -214,7 +240,7 @@ impl Known {
             }
             None => (self.command, own.collect(), READY_WITHIN_SECONDS),
         };
-        let passed = self.keys.iter().chain(self.settings).chain(PROXIES);
+        let passed = self.keys.iter().copied().flatten().chain(self.settings).chain(PROXIES);
         AgentProfile {
             description: Some(self.description.to_owned()),
             command: command.to_owned(),
@@ -228,7 +254,7 @@ impl Known {
                 after_stdin_closed_seconds: Some(3.0),
                 after_sigterm_seconds: Some(3.0),
             },
-            auth_method: self.auth_method.filter(|_| self.keys.iter().any(|key| set(key))).map(str::to_owned),
+            auth_method: self.auth_method.filter(|_| self.has_key(set)).map(str::to_owned),
             ..AgentProfile::default()
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::access::{Api, Clearances, Operator, Webhook};
+use super::access::{Access, Api, Clearances, Operator, Webhook};
 use super::choices::{Framing, OnStop, PromptDelivery, Protocol};
 use super::seats::Seats;
 use super::slack::{Slack, SlackPlace};
@@ -41,6 +41,8 @@ pub struct Config {
     pub retention: Retention,
     #[serde(deserialize_with = "table::one")]
     pub api: Api,
+    #[serde(deserialize_with = "table::one")]
+    pub access: Access,
     #[serde(rename = "operator")]
     pub operators: Vec<Operator>,
     /// In order; the first that matches decides.
@@ -54,6 +56,8 @@ pub struct Config {
     pub slack: Slack,
     #[serde(deserialize_with = "table::one")]
     pub seats: Seats,
+    #[serde(deserialize_with = "table::one")]
+    pub run: Run,
     #[serde(deserialize_with = "table::each")]
     pub agents: BTreeMap<String, AgentProfile>,
     #[serde(deserialize_with = "table::each")]
@@ -75,6 +79,20 @@ impl Default for Daemon {
     }
 }
 
+/// The command `intercom run`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Run {
+    /// The longest wait for the first words of a new agent; 0 does not wait.
+    pub wait_seconds: u64,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self { wait_seconds: 30 }
+    }
+}
+
 /// How agents are talked to, unless their profile says otherwise.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -83,11 +101,18 @@ pub struct Acp {
     /// In bytes, without the line end.
     pub max_line_length: usize,
     pub startup_timeout_seconds: u64,
+    /// Silence after an interrupt that ends the turn, if the agent does not say that it has ended.
+    pub interrupt_quiet_seconds: f64,
 }
 
 impl Default for Acp {
     fn default() -> Self {
-        Self { framing: Framing::Ndjson, max_line_length: 1_048_576, startup_timeout_seconds: 30 }
+        Self {
+            framing: Framing::Ndjson,
+            max_line_length: 1_048_576,
+            startup_timeout_seconds: 30,
+            interrupt_quiet_seconds: 5.0,
+        }
     }
 }
 
@@ -214,6 +239,7 @@ pub struct AgentProfile {
     pub framing: Option<Framing>,
     pub max_line_length: Option<usize>,
     pub startup_timeout_seconds: Option<u64>,
+    pub interrupt_quiet_seconds: Option<f64>,
     #[serde(deserialize_with = "table::one")]
     pub stop: StopOverrides,
     #[serde(deserialize_with = "table::one")]
@@ -250,6 +276,7 @@ impl Default for AgentProfile {
             framing: None,
             max_line_length: None,
             startup_timeout_seconds: None,
+            interrupt_quiet_seconds: None,
             stop: StopOverrides::default(),
             limits: AgentLimits::default(),
             stall: StallOverrides::default(),
@@ -280,6 +307,10 @@ impl AgentProfile {
 
     pub fn startup_timeout(&self, acp: &Acp) -> Duration {
         Duration::from_secs(self.startup_timeout_seconds.unwrap_or(acp.startup_timeout_seconds))
+    }
+
+    pub fn interrupt_quiet(&self, acp: &Acp) -> Duration {
+        seconds(self.interrupt_quiet_seconds.unwrap_or(acp.interrupt_quiet_seconds))
     }
 
     pub fn stop_waits(&self, waits: &StopWaits) -> StopWaits {
@@ -335,6 +366,7 @@ mod tests {
         assert_eq!(profile.framing(&acp), Framing::Ndjson);
         assert_eq!(profile.max_line_length(&acp), 1_048_576);
         assert_eq!(profile.startup_timeout(&acp), Duration::from_secs(30));
+        assert_eq!(profile.interrupt_quiet(&acp), Duration::from_secs(5));
         assert_eq!(profile.stop_waits(&waits), waits);
     }
 
@@ -344,6 +376,7 @@ mod tests {
             framing: Some(Framing::Lsp),
             max_line_length: Some(2048),
             startup_timeout_seconds: Some(5),
+            interrupt_quiet_seconds: Some(0.5),
             stop: StopOverrides { after_sigterm_seconds: Some(0.25), ..StopOverrides::default() },
             ..AgentProfile::default()
         };
@@ -351,6 +384,7 @@ mod tests {
         assert_eq!(profile.framing(&acp), Framing::Lsp);
         assert_eq!(profile.max_line_length(&acp), 2048);
         assert_eq!(profile.startup_timeout(&acp), Duration::from_secs(5));
+        assert_eq!(profile.interrupt_quiet(&acp), Duration::from_millis(500));
         let waits = profile.stop_waits(&StopWaits::default());
         assert_eq!(waits.after_interrupt(), Duration::from_secs(1));
         assert_eq!(waits.after_stdin_closed(), Duration::from_secs(1));

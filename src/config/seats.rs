@@ -9,6 +9,7 @@ use super::choices::Busy;
 use super::locate::KeyPath;
 use super::model::Config;
 use super::validate::{Checked, is_agent, within};
+use crate::domain::OnClientLeft;
 
 const PROMPT_BYTES: RangeInclusive<usize> = 1..=64 * 1024 * 1024;
 const ATTACHED_BYTES: RangeInclusive<usize> = 0..=256 * 1024 * 1024;
@@ -16,7 +17,9 @@ const MESSAGE_BYTES: RangeInclusive<usize> = 64 * 1024..=1024 * 1024 * 1024;
 const CONNECTIONS: RangeInclusive<usize> = 1..=100_000;
 const IDLE_SECONDS: RangeInclusive<u64> = 10..=86_400;
 const TIMEOUT_SECONDS: RangeInclusive<u64> = 0..=7 * 86_400;
+const GRACE_SECONDS: RangeInclusive<u64> = 0..=86_400;
 const UNUSED_HOURS: RangeInclusive<u64> = 0..=8_760;
+const ABANDONED_HOURS: RangeInclusive<f64> = 0.0..=8_760.0;
 
 /// Editors and tools that speak the Agent Client Protocol to us.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -38,8 +41,14 @@ pub struct Seats {
     pub max_connections: usize,
     /// Over HTTP, without a stream and without a request.
     pub idle_seconds: u64,
+    /// Sessions that a client started without a name and that nobody else has used, when it goes.
+    pub on_close: OnClientLeft,
+    /// How long after that.
+    pub close_grace_seconds: u64,
     /// A session that was never prompted and that nobody is attached to; 0 keeps it.
     pub unused_hours: u64,
+    /// A session that a client started and in which nobody was for so long; 0 keeps it.
+    pub abandoned_hours: f64,
     /// Requests without a connection.
     pub connectionless: bool,
 }
@@ -56,7 +65,10 @@ impl Default for Seats {
             prompt_timeout_seconds: 0,
             max_connections: 2_000,
             idle_seconds: 300,
+            on_close: OnClientLeft::Close,
+            close_grace_seconds: 60,
             unused_hours: 24,
+            abandoned_hours: 72.0,
             connectionless: false,
         }
     }
@@ -69,6 +81,15 @@ impl Seats {
 
     pub fn idle(&self) -> Duration {
         Duration::from_secs(self.idle_seconds)
+    }
+
+    pub fn close_grace(&self) -> Duration {
+        Duration::from_secs(self.close_grace_seconds)
+    }
+
+    pub fn abandoned(&self) -> Option<Duration> {
+        let after = Duration::try_from_secs_f64(self.abandoned_hours * 3600.0).unwrap_or_default();
+        (!after.is_zero()).then_some(after)
     }
 
     pub fn unused(&self) -> Option<Duration> {
@@ -84,7 +105,9 @@ pub(super) fn validate(config: &Config) -> Checked {
     within(&at, "prompt_timeout_seconds", &seats.prompt_timeout_seconds, &TIMEOUT_SECONDS)?;
     within(&at, "max_connections", &seats.max_connections, &CONNECTIONS)?;
     within(&at, "idle_seconds", &seats.idle_seconds, &IDLE_SECONDS)?;
+    within(&at, "close_grace_seconds", &seats.close_grace_seconds, &GRACE_SECONDS)?;
     within(&at, "unused_hours", &seats.unused_hours, &UNUSED_HOURS)?;
+    within(&at, "abandoned_hours", &seats.abandoned_hours, &ABANDONED_HOURS)?;
     match &seats.agent {
         Some(agent) => is_agent(&at.key("agent"), agent, config),
         None => Ok(()),

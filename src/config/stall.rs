@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::choices::RestartPolicy;
-use crate::domain::{Rung, parse_duration};
+use crate::domain::{NUDGE_TEXT, Rung, parse_duration};
 
 /// A length of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -103,7 +103,7 @@ layered! {
         /// After each step, before the next.
         verify: Length = Length(minutes(2)),
         remind_after: After = After(Some(minutes(30))),
-        nudge_text: String = "Nothing has been heard of you for a while. Please go on, or say what keeps you.".to_owned(),
+        nudge_text: String = NUDGE_TEXT.to_owned(),
         reprompt_text: String = "You were interrupted because nothing happened. Please go on with your task; if something hung, \
             try another way.".to_owned(),
         resume_after_limit: After = After(None),

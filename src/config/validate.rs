@@ -17,6 +17,7 @@ use super::model::{AgentProfile, Config, DEMO_AGENT, Limits, Workspace};
 
 const LINE_LENGTH: RangeInclusive<usize> = 1024..=1024 * 1024 * 1024;
 const STARTUP_SECONDS: RangeInclusive<u64> = 1..=3600;
+const RUN_SECONDS: RangeInclusive<u64> = 0..=3600;
 const WAIT_SECONDS: RangeInclusive<f64> = 0.0..=60.0;
 /// More within one window is no restart but a loop.
 const RESTARTS: RangeInclusive<u32> = 0..=100;
@@ -38,6 +39,8 @@ pub(super) fn validate(config: &Config) -> Checked {
     let acp = KeyPath::of(["acp"]);
     within(&acp, "max_line_length", &config.acp.max_line_length, &LINE_LENGTH)?;
     within(&acp, "startup_timeout_seconds", &config.acp.startup_timeout_seconds, &STARTUP_SECONDS)?;
+    within(&acp, "interrupt_quiet_seconds", &config.acp.interrupt_quiet_seconds, &WAIT_SECONDS)?;
+    within(&KeyPath::of(["run"]), "wait_seconds", &config.run.wait_seconds, &RUN_SECONDS)?;
     limits(&config.limits)?;
     let (stop, waits) = (KeyPath::of(["stop"]), &config.stop);
     within(&stop, "after_interrupt_seconds", &waits.after_interrupt_seconds, &WAIT_SECONDS)?;
@@ -101,7 +104,7 @@ fn access(config: &Config) -> Checked {
             problem(at.key("slack"), "another operator has this Slack id")?;
         }
     }
-    if let Err(BadRule { index, key, message }) = Rules::compile(config.rules.clone(), Time::now()) {
+    if let Err(BadRule { index, key, message }) = Rules::compile(config.rules.clone(), |_| Time::now()) {
         problem(KeyPath::of(["rule"]).index(index).key(key), message)?;
     }
     let at = KeyPath::of(["clearances"]);
@@ -175,6 +178,9 @@ fn agent(at: &KeyPath, name: &str, profile: &AgentProfile) -> Checked {
     }
     if let Some(seconds) = &profile.startup_timeout_seconds {
         within(at, "startup_timeout_seconds", seconds, &STARTUP_SECONDS)?;
+    }
+    if let Some(seconds) = &profile.interrupt_quiet_seconds {
+        within(at, "interrupt_quiet_seconds", seconds, &WAIT_SECONDS)?;
     }
     let (stop, waits) = (at.key("stop"), &profile.stop);
     for (key, wait) in [
@@ -282,6 +288,7 @@ mod tests {
         for (section, key, low, high) in [
             ("acp", "max_line_length", 1024, 1_073_741_824),
             ("acp", "startup_timeout_seconds", 1, 3600),
+            ("acp", "interrupt_quiet_seconds", 0, 60),
             ("limits", "max_sessions", 1, 10_000),
             ("limits", "max_body_bytes", 1024, 1_073_741_824),
             ("limits", "max_queued_prompts", 1, 10_000),
@@ -299,6 +306,7 @@ mod tests {
             ("stop", "after_sigterm_seconds", 0, 60),
             ("agents.a", "max_line_length", 1024, 1_073_741_824),
             ("agents.a", "startup_timeout_seconds", 1, 3600),
+            ("agents.a", "interrupt_quiet_seconds", 0, 60),
             ("agents.a.stop", "after_interrupt_seconds", 0, 60),
             ("agents.a.stop", "after_stdin_closed_seconds", 0, 60),
             ("agents.a.stop", "after_sigterm_seconds", 0, 60),

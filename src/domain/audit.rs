@@ -25,3 +25,84 @@ pub struct AuditRow {
     /// Of this row and, through the one before, of all before it.
     pub hash: String,
 }
+
+/// The kind of who acted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Actor {
+    Person,
+    /// A rule or another part of policy.
+    Rule,
+    /// A process of a session.
+    Agent,
+    /// The daemon by itself.
+    Intercom,
+    /// Somebody who is not known.
+    Nobody,
+}
+
+impl Actor {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Person => "person",
+            Self::Rule => "rule",
+            Self::Agent => "agent",
+            Self::Intercom => "intercom",
+            Self::Nobody => "nobody",
+        }
+    }
+}
+
+/// Names that are not a person's.
+const OURS: &[&str] = &["intercom", "the demo", "SIGHUP"];
+/// How a part of the daemon is called, before what it does: `intercom, unused`.
+const PART_OF_OURS: &str = "intercom, ";
+const UNKNOWN: &str = "nobody";
+/// How an agent's process is called, before its session.
+pub const AGENT_OF: &str = "agent of ";
+
+impl AuditRow {
+    pub fn actor(&self) -> Actor {
+        #[derive(serde::Deserialize)]
+        struct Said {
+            via: Option<String>,
+        }
+        let said: Option<Said> = serde_json::from_str(self.data.as_str()).ok();
+        match self.by.as_str() {
+            _ if said.and_then(|said| said.via).as_deref() == Some(VIA_POLICY) => Actor::Rule,
+            by if OURS.contains(&by) || by.starts_with(PART_OF_OURS) => Actor::Intercom,
+            UNKNOWN => Actor::Nobody,
+            by if by.starts_with(AGENT_OF) => Actor::Agent,
+            _ => Actor::Person,
+        }
+    }
+}
+
+/// What decides a clearance without a person.
+pub const VIA_POLICY: &str = "policy";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_says_what_kind_of_actor_it_was() {
+        let actor = |by: &str, data: &str| {
+            let row = AuditRow {
+                n: 1,
+                at: Time::from_millis(0),
+                action: "x".to_owned(),
+                by: by.to_owned(),
+                session: None,
+                data: Json::of(&serde_json::from_str::<serde_json::Value>(data).unwrap()),
+                hash: String::new(),
+            };
+            row.actor().as_str()
+        };
+        assert_eq!(actor("ana", r#"{"via":"unix"}"#), "person");
+        assert_eq!(actor("tests", r#"{"via":"policy"}"#), "rule");
+        assert_eq!(actor("intercom", "{}"), "intercom");
+        assert_eq!(actor("intercom, left by its client", "{}"), "intercom");
+        assert_eq!(actor("agent of ses_1", "{}"), "agent");
+        assert_eq!(actor("nobody", "{}"), "nobody");
+    }
+}

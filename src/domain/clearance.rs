@@ -134,6 +134,7 @@ pub struct Choice {
 pub struct Clearance {
     pub id: ClearanceId,
     pub session: SessionId,
+    pub session_name: Option<String>,
     pub generation: u32,
     pub request: RequestId,
     pub title: String,

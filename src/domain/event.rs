@@ -10,6 +10,8 @@ pub enum Kind {
     SessionAgent,
     /// What it may do at most is another.
     SessionPreset,
+    /// It stays when the ACP client that started it leaves: somebody else uses it.
+    SessionKept,
     AgentSpawned,
     AgentReady,
     TurnStarted,
@@ -63,6 +65,8 @@ pub enum Kind {
     AgentExited,
     SessionResumed,
     SessionEnded,
+    /// An operator has seen that it failed.
+    SessionSeen,
     /// Its process has ended and will be started again.
     AgentRestarting,
     /// Its process was started again too often.
@@ -100,6 +104,7 @@ impl Kind {
             Self::SessionCreated => "session.created",
             Self::SessionAgent => "session.agent",
             Self::SessionPreset => "session.preset",
+            Self::SessionKept => "session.kept",
             Self::AgentSpawned => "agent.spawned",
             Self::AgentReady => "agent.ready",
             Self::TurnStarted => "turn.started",
@@ -144,6 +149,7 @@ impl Kind {
             Self::AgentExited => "agent.exited",
             Self::SessionResumed => "session.resumed",
             Self::SessionEnded => "session.ended",
+            Self::SessionSeen => "session.seen",
             Self::AgentRestarting => "agent.restarting",
             Self::SessionParked => "session.parked",
             Self::StallStep => "stall.step",

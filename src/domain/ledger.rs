@@ -2,7 +2,7 @@
 
 use super::{
     Answer, Clearance, ClearanceId, ClearanceStatus, Content, Delivery, Json, Prompt, PromptId, PromptState,
-    Question, QuestionId, QuestionStatus, Time,
+    Question, QuestionId, QuestionStatus, Ruling, Time,
 };
 
 /// What an agent of a profile is like, by its own word.
@@ -27,6 +27,8 @@ pub enum Entry {
         at: Time,
         reason: Option<String>,
         option: Option<String>,
+        /// The ruling that takes the place of the request's own.
+        ruling: Option<Ruling>,
     },
     /// One of several approvals that are needed.
     ClearanceApproved {

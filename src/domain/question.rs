@@ -67,6 +67,7 @@ impl QuestionStatus {
 pub struct Question {
     pub id: QuestionId,
     pub session: SessionId,
+    pub session_name: Option<String>,
     pub generation: u32,
     pub request: RequestId,
     pub text: String,

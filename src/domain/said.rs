@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answer, Choice, Controls, Errand, Json, Reply, RequestId, Set, Step, Takes, Time, Tokens, Wording,
+    Answer, Choice, Controls, Errand, Json, Kind, Reply, RequestId, Set, Step, Takes, Time, Tokens, TurnId,
+    Wording,
 };
 
 /// One thing an agent said.
@@ -40,6 +41,11 @@ pub enum Said {
         takes: Takes,
         /// What it told about itself.
         info: Json,
+    },
+    /// Somebody has to log in before the agent can work; the end of its turn, or of its start, follows.
+    LogInNeeded {
+        reason: String,
+        how: String,
     },
     /// The agent cannot be worked with.
     Unusable {
@@ -87,6 +93,11 @@ pub enum Said {
         /// To the agent none runs; its end is on the way if it does to us.
         no_turn: bool,
     },
+    /// Our own words, as it repeats them: kept, but no sign of life.
+    Echo {
+        kind: Kind,
+        data: Json,
+    },
     /// Anything else that it tells while it works.
     Update {
         params: Json,
@@ -97,6 +108,8 @@ pub enum Said {
         params: Json,
         /// It is an error that the agent has answered.
         failed: bool,
+        /// The turn that it names, where its protocol and the agent do.
+        turn: Option<TurnId>,
         /// All of it, in case there is no turn to be ended.
         message: Json,
     },
@@ -250,7 +263,11 @@ pub enum Outbound {
         decision: Answer,
         instruction: Option<String>,
     },
-    Prompt(Wording),
+    Prompt {
+        wording: Wording,
+        /// The turn that it belongs to.
+        turn: Option<TurnId>,
+    },
     Interrupt {
         reason: String,
     },

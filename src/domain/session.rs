@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LadderChoice, Preset, SessionId, Standing, Time, Told, TurnId};
+use super::{Failure, LadderChoice, Preset, SessionId, Standing, Time, Told, TurnId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -108,6 +109,8 @@ pub struct SessionRecord {
     pub ended_at: Option<Time>,
     pub exit: Option<Exit>,
     pub end_reason: Option<String>,
+    /// A failure that nobody has seen yet.
+    pub failed: Option<Failure>,
     /// Why policy does not bind its agent, if it does not.
     pub unenforced: Option<String>,
     pub preset: Preset,
@@ -115,6 +118,52 @@ pub struct SessionRecord {
     pub told: Told,
     /// The time of its newest event, which only the log knows.
     pub updated_at: Option<Time>,
+}
+
+/// The fate of a session that an ACP client started, when no client is attached to it any more. The configuration, `intercom acp` and
+/// the address of a connection choose it with the same two words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", try_from = "String")]
+pub enum OnClientLeft {
+    /// It ends after a while: nobody but that client has used it.
+    Close,
+    /// It stays until it is abandoned.
+    Keep,
+}
+
+impl OnClientLeft {
+    pub const ALL: [Self; 2] = [Self::Close, Self::Keep];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Close => "close",
+            Self::Keep => "keep",
+        }
+    }
+}
+
+/// A word that is neither of the two.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{given:?} is not known, use \"close\" or \"keep\"")]
+pub struct OnClientLeftError {
+    given: String,
+}
+
+impl FromStr for OnClientLeft {
+    type Err = OnClientLeftError;
+
+    fn from_str(given: &str) -> Result<Self, OnClientLeftError> {
+        let chosen = Self::ALL.into_iter().find(|choice| choice.as_str() == given);
+        chosen.ok_or_else(|| OnClientLeftError { given: given.to_owned() })
+    }
+}
+
+impl TryFrom<String> for OnClientLeft {
+    type Error = OnClientLeftError;
+
+    fn try_from(given: String) -> Result<Self, OnClientLeftError> {
+        given.parse()
+    }
 }
 
 /// What the watch over a session has come to.
@@ -127,4 +176,10 @@ pub struct Watched {
     /// Since when it is in its phase; not known of one from before this was kept.
     #[serde(default)]
     pub phase_since: Option<Time>,
+    /// `None` if no ACP client started it.
+    #[serde(default)]
+    pub on_client_left: Option<OnClientLeft>,
+    /// Since when no ACP client is attached, of one that was started by such a client.
+    #[serde(default)]
+    pub left_at: Option<Time>,
 }

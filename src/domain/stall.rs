@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Time;
 
+/// The text of a nudge, unless the configuration or a person has another one.
+pub const NUDGE_TEXT: &str = "You have been silent for a while. Continue, or say what is blocking you.";
+
 /// What an agent is doing, as far as can be told from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -16,8 +16,8 @@ use serde_json::value::RawValue;
 
 use super::{ACTS, fault, line, rejected, whole};
 use crate::domain::{
-    Answer, Ask, Call, Controls, Fault, FaultCode, Json, Outbound, RequestId, Resets, Said, Tokens, Wording,
-    agent,
+    Answer, Ask, Call, Controls, Fault, FaultCode, Json, Kind, Outbound, RequestId, Resets, Said, Tokens,
+    Wording, agent,
 };
 use crate::wire::acp::answer::{AuthMethod, Can, PromptDone};
 use crate::wire::acp::request::{self, Elicitation, Permission, Request};
@@ -63,6 +63,8 @@ pub struct Setup {
     pub offer: Offer,
     /// How to log in, where that can be done without a person.
     pub auth_method: Option<String>,
+    /// How people log in, where that is known; else the agent's own words are used.
+    pub login: Option<String>,
     /// A session of the agent's own to go on with.
     pub resume: Option<String>,
     /// For the agent to connect to, as they were listed.
@@ -170,7 +172,7 @@ impl Acp {
                 let id = self.ask(Pending::Initialize);
                 Some(send::initialize(&id, self.setup.offer))
             }
-            Outbound::Prompt(Wording { text, content }) => {
+            Outbound::Prompt { wording: Wording { text, content }, turn: _ } => {
                 let session = self.mind.session.clone()?;
                 self.mind.last_words.clear();
                 self.mind.replaying = false;
@@ -285,7 +287,10 @@ impl Acp {
                 }
                 return said.push(plain());
             }
-            Some("agent_thought_chunk" | "user_message_chunk") | None => return said.push(plain()),
+            Some("user_message_chunk") => {
+                return said.push(Said::Echo { kind: Kind::Update, data: Json::raw(params) });
+            }
+            Some("agent_thought_chunk") | None => return said.push(plain()),
             Some(_) => {}
         }
         let detail = update.detail();
@@ -462,6 +467,10 @@ impl Acp {
         if let Some(limit) = limit {
             said.push(limited(&limit, Json::raw(result)));
         }
+        if reason == "end_turn" && trouble::wants_login(&self.mind.last_words) {
+            let message = self.mind.last_words.trim().to_owned();
+            self.wants_login(&Failure { code: None, message, trouble: Trouble::Auth }, said);
+        }
         let (stop_reason, params) = (reason.to_owned(), Json::raw(result));
         let tokens = done.and_then(|done| done.tokens).unwrap_or_default();
         let tokens = Tokens {
@@ -469,7 +478,8 @@ impl Acp {
             output: tokens.output.unwrap_or(0),
             total: tokens.total.unwrap_or(0),
         };
-        said.push(Said::TurnEnd { stop_reason, tokens, params, failed: false, message: whole(text) });
+        let (failed, turn) = (false, None);
+        said.push(Said::TurnEnd { stop_reason, tokens, params, failed, turn, message: whole(text) });
     }
 
     /// Words that have found no turn, or that the agent does not take, are still to be said.
@@ -501,12 +511,14 @@ impl Acp {
         if let Trouble::Limit(limit) = &failure.trouble {
             said.push(limited(limit, Json::raw(error)));
         }
+        self.wants_login(&failure, said);
         let stop_reason = match failure.trouble {
             Trouble::Cancelled => "cancelled".to_owned(),
             _ => format!("error: {}", failure.advice(&self.setup.agent, &self.mind.auth)),
         };
         let (tokens, params) = (Tokens::default(), Json::raw(error));
-        said.push(Said::TurnEnd { stop_reason, tokens, params, failed: true, message: whole(text) });
+        let (failed, turn) = (true, None);
+        said.push(Said::TurnEnd { stop_reason, tokens, params, failed, turn, message: whole(text) });
     }
 }
 

@@ -3,11 +3,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{ACTS, fault, line, whole};
 use crate::domain::{
-    Ask, Call, Fault, FaultCode, Json, Outbound, Progress, Resets, Said, Time, Tokens, Wording, agent,
+    Ask, Call, Fault, FaultCode, Json, Kind, Outbound, Progress, Resets, Said, Time, Tokens, Wording, agent,
 };
 use crate::wire::intercom::{self as wire, Bad, Inbound, Step, ToolUpdate};
 
@@ -30,8 +31,9 @@ pub(super) fn encode(message: &Outbound) -> Option<String> {
             let answer = wire::Outbound::PromptResponse { decision, instruction: instruction.as_deref() };
             wire::render(&answer, Some(request))
         }
-        Outbound::Prompt(Wording { text, content: _ }) => {
-            wire::render(&wire::Outbound::PromptSend { text }, None)
+        Outbound::Prompt { wording: Wording { text, content: _ }, turn } => {
+            let turn = turn.map(|turn| turn.to_string());
+            wire::render(&wire::Outbound::PromptSend { text, turn }, None)
         }
         Outbound::Interrupt { reason } => wire::render(&wire::Outbound::SessionInterrupt { reason }, None),
         Outbound::Nudge { message } => wire::render(&wire::Outbound::Nudge { message }, None),
@@ -48,6 +50,11 @@ pub(super) fn encode(message: &Outbound) -> Option<String> {
         | Outbound::Close
         | Outbound::Text(_) => return None,
     })
+}
+
+#[derive(Serialize)]
+struct Repeated {
+    message: Json,
 }
 
 fn said(message: Inbound<'_>, text: &str) -> Said {
@@ -81,11 +88,12 @@ fn said(message: Inbound<'_>, text: &str) -> Said {
             params: Json::raw(params),
             line: line(text),
         },
-        Inbound::TurnEnd { stop_reason, params } => Said::TurnEnd {
+        Inbound::TurnEnd { stop_reason, turn, params } => Said::TurnEnd {
+            failed: stop_reason.as_deref().is_some_and(is_error),
             stop_reason: stop_reason.map_or_else(|| "end_turn".to_owned(), Into::into),
             tokens: Tokens::default(),
             params: params.map_or_else(empty, Json::raw),
-            failed: false,
+            turn: turn.and_then(|turn| turn.parse().ok()),
             message: whole(text),
         },
         Inbound::ToolUpdate { known, params } => Said::Tool {
@@ -104,6 +112,9 @@ fn said(message: Inbound<'_>, text: &str) -> Said {
         },
         Inbound::ClearanceOutcome { request, outcome, params } => {
             Said::Outcome { request, outcome: outcome.into_owned(), params: Json::raw(params) }
+        }
+        Inbound::Unknown { method, id: None } if wire::is_ours(&method) => {
+            Said::Echo { kind: Kind::Unknown, data: Json::of(&Repeated { message: whole(text) }) }
         }
         Inbound::Unknown { method, id } => Said::Unknown {
             message: whole(text),
@@ -163,6 +174,11 @@ fn call(known: ToolUpdate<'_>) -> Option<Call> {
 
 fn empty() -> Json {
     Json::trusted("{}")
+}
+
+/// `error`, or `error: ` and what went wrong.
+fn is_error(stop_reason: &str) -> bool {
+    stop_reason.strip_prefix("error").is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
 #[cfg(test)]

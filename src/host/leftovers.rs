@@ -1,18 +1,19 @@
 //! What is left of an agent whose shim has died: found by more than one mark, and ended.
 
 use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::REBOOTED;
 use super::cgroup::Cgroup;
 use super::environment::{PART_VARIABLE, SESSION_VARIABLE};
 use super::frame::Left;
-use super::identity::{boot_id, stat, with_variable};
+use super::identity::{boot_id, pids, stat, with_variable};
 use super::shim::{MODE, Meta};
 use super::tree::descendants;
+use super::{AGENTS_DIR, REBOOTED};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const GIVE_UP: Duration = Duration::from_secs(5);
@@ -87,14 +88,78 @@ pub fn strays() -> Vec<(i32, String)> {
     found
 }
 
+fn is_shim(pid: i32) -> bool {
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    command.split(|byte| *byte == 0).nth(1) == Some(MODE.as_bytes())
+}
+
 fn below_a_shim(pid: i32) -> bool {
     let mut pid = pid;
     while pid > 1 {
-        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        if command.split(|byte| *byte == 0).nth(1) == Some(MODE.as_bytes()) {
+        if is_shim(pid) {
             return true;
         }
         pid = stat(pid).map_or(0, |stat| stat.parent);
     }
     false
+}
+
+/// The shim of an agent, and where its session belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningShim {
+    pub pid: i32,
+    pub session: String,
+    pub state_dir: PathBuf,
+    /// Its own directory is gone: no daemon can find it any more.
+    pub removed: bool,
+}
+
+/// The shims of all agents that we may see, of whatever state directory. A shim's current directory says where it belongs,
+/// also after that was removed.
+pub fn running_shims() -> Vec<RunningShim> {
+    let found = pids().filter(|pid| is_shim(*pid)).filter_map(|pid| {
+        let dir = std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
+        shim_in(pid, &dir)
+    });
+    let mut shims: Vec<RunningShim> = found.collect();
+    shims.sort_by_key(|shim| shim.pid);
+    shims
+}
+
+/// `STATE/agents/SESSION/GENERATION`; what is deeper belongs to a terminal of the session.
+fn shim_in(pid: i32, dir: &Path) -> Option<RunningShim> {
+    let text = dir.to_str()?;
+    // The kernel says so at the end of a path that is gone.
+    let place = text.strip_suffix(" (deleted)");
+    let session = Path::new(place.unwrap_or(text)).parent()?;
+    let agents = session.parent().filter(|dir| dir.file_name().is_some_and(|name| name == AGENTS_DIR))?;
+    Some(RunningShim {
+        pid,
+        session: session.file_name()?.to_str()?.to_owned(),
+        state_dir: agents.parent()?.to_owned(),
+        removed: place.is_some(),
+    })
+}
+
+/// Whether a process of this number runs.
+pub fn is_running(pid: i32) -> bool {
+    stat(pid).is_some_and(|stat| !stat.is_dead())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shim_belongs_where_its_directory_is_or_was() {
+        let shim = |dir: &str| {
+            shim_in(7, Path::new(dir))
+                .map(|shim| (shim.session, shim.state_dir.display().to_string(), shim.removed))
+        };
+        let of = |removed| Some(("ses_1".to_owned(), "/home/ana/state".to_owned(), removed));
+        assert_eq!(shim("/home/ana/state/agents/ses_1/2"), of(false));
+        assert_eq!(shim("/home/ana/state/agents/ses_1/2 (deleted)"), of(true));
+        assert_eq!(shim("/home/ana/state/agents/ses_1/2/trm_1"), None, "a terminal");
+        assert_eq!(shim("/"), None);
+    }
 }

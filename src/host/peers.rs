@@ -1,5 +1,6 @@
 //! Whose process is at the other end of a connection.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use super::environment::SESSION_VARIABLE;
@@ -61,10 +62,12 @@ fn end_in(table: &str, from: SocketAddr, to: SocketAddr) -> Option<OtherEnd> {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         let (local, remote) = (address(fields.get(1)?)?, address(fields.get(2)?)?);
         let ours = local == canonical(from) && remote == canonical(to);
-        ours.then(|| {
-            Some(OtherEnd { uid: fields.get(7)?.parse().ok()?, inode: fields.get(9)?.parse().ok()? })
-        })?
+        ours.then(|| end_of(&fields))?
     })
+}
+
+fn end_of(fields: &[&str]) -> Option<OtherEnd> {
+    Some(OtherEnd { uid: fields.get(7)?.parse().ok()?, inode: fields.get(9)?.parse().ok()? })
 }
 
 impl OtherEnd {
@@ -75,6 +78,52 @@ impl OtherEnd {
         let seen = own.is_root() || self.uid == own.as_raw();
         seen.then(|| pids().filter(|pid| holds(*pid, self.inode)).collect())
     }
+}
+
+/// The processes that listen on an address of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listener {
+    uid: u32,
+    /// With their names; empty if they are another user's and not ours to see.
+    processes: Vec<(i32, String)>,
+}
+
+impl Listener {
+    pub fn pids(&self) -> impl Iterator<Item = i32> {
+        self.processes.iter().map(|(pid, _)| *pid)
+    }
+}
+
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.processes.first() {
+            Some((pid, name)) => write!(f, "{name} (pid {pid})"),
+            None => match nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(self.uid)) {
+                Ok(Some(user)) => write!(f, "a process of {}", user.name),
+                _ => write!(f, "a process of user {}", self.uid),
+            },
+        }
+    }
+}
+
+/// Finds who listens on this address, or on all addresses of its port.
+pub fn listener(address: SocketAddr) -> Option<Listener> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let end = tables.iter().find_map(|table| listening_in(&std::fs::read_to_string(table).ok()?, address))?;
+    let holders = end.holders().unwrap_or_default();
+    let named = |pid: i32| Some((pid, stat(pid)?.name));
+    Some(Listener { uid: end.uid, processes: holders.into_iter().filter_map(named).collect() })
+}
+
+fn listening_in(table: &str, wanted: SocketAddr) -> Option<OtherEnd> {
+    const LISTEN: &str = "0A";
+    let (ip, port) = canonical(wanted);
+    table.lines().skip(1).find_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let (local_ip, local_port) = address(fields.get(1)?)?;
+        let same = local_ip == ip || local_ip.is_unspecified() || ip.is_unspecified();
+        (fields.get(3) == Some(&LISTEN) && local_port == port && same).then(|| end_of(&fields))?
+    })
 }
 
 /// Whether a process has this socket open.
@@ -125,6 +174,21 @@ mod tests {
         assert_eq!(end.holders(), Some(vec![i32::try_from(std::process::id()).unwrap()]));
         let stranger = "127.0.0.1:1".parse().unwrap();
         assert_eq!(other_end(stranger, listener.local_addr().unwrap()), None);
+    }
+
+    #[test]
+    fn who_listens_on_a_port_is_found_by_number_and_name() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let found = listener(address).unwrap();
+        let me = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(found.pids().collect::<Vec<_>>(), [me]);
+        assert!(found.to_string().ends_with(&format!(" (pid {me})")), "{found}");
+        let everywhere = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = everywhere.local_addr().unwrap().port();
+        assert!(listener(SocketAddr::from(([127, 0, 0, 1], port))).is_some());
+        drop(socket);
+        assert_eq!(listener(address), None);
     }
 
     #[test]

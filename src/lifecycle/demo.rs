@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
+use crate::action::line;
 use crate::bus::Bell;
 use crate::config::DEMO_AGENT;
 use crate::domain::{Event, SessionId};
+use crate::store::Scope;
 use crate::supervisor::{StartRequest, Supervisor};
+use crate::text::shell_word;
 
 /// Starts the demo, or finds the one that an earlier daemon left running, and a task that guides through it.
 pub(super) async fn start(
@@ -17,7 +20,7 @@ pub(super) async fn start(
     bell: &Bell,
     socket: &Path,
 ) -> anyhow::Result<JoinHandle<()>> {
-    let live = supervisor.store().sessions(false, None, None, 1000).await?.items;
+    let live = supervisor.store().sessions(Scope::NotEnded, None, None, 1000).await?.items;
     let running = live.into_iter().find(|session| session.agent.as_deref() == Some(DEMO_AGENT));
     let id = match running {
         Some(session) => session.id,
@@ -91,14 +94,14 @@ impl Guide {
         Some(match event.kind.as_str() {
             "question.asked" => format!(
                 "The agent asks: {}\n  {intercom} answer {} continue\n",
-                text("text"),
+                crate::text::quoted(&text("text")),
                 text("question")
             ),
             "clearance.requested" => format!(
                 "The agent wants a clearance ({} risk): {}\n  {intercom} clearances {id}\n  {intercom} approve {id}\n  \
                  {intercom} deny {id} --reason \"not today\"\n",
                 text("risk"),
-                text("title"),
+                line(data["action"].as_str(), &text("title")),
                 id = text("clearance"),
             ),
             "clearance.delivered" => "The decision has reached the agent.\n".to_owned(),
@@ -124,22 +127,16 @@ fn how_to_call_us(socket: &Path) -> String {
             .any(|dir| dir.join("intercom").canonicalize().is_ok_and(|file| file == exe))
     });
     let here = std::env::current_dir().ok().and_then(|cwd| exe.strip_prefix(cwd).ok().map(Path::to_owned));
+    let word = |path: &Path| shell_word(&path.display().to_string());
     let name = match (on_path, here) {
         (true, _) => "intercom".to_owned(),
-        (false, Some(relative)) => quoted(&Path::new(".").join(relative)),
-        (false, None) => quoted(&exe),
+        (false, Some(relative)) => word(&Path::new(".").join(relative)),
+        (false, None) => word(&exe),
     };
     let flags = crate::config::Flags { config: None, state_dir: None, socket: None };
     let usual = crate::config::Paths::from_process(flags).is_ok_and(|paths| paths.socket == socket);
     // A flag of this process is unknown to the next one; a variable is as unknown in another terminal.
     let explicit = !usual
         || ["INTERCOM_SOCKET", "INTERCOM_STATE_DIR"].iter().any(|name| std::env::var_os(name).is_some());
-    if explicit { format!("{name} --socket {}", quoted(socket)) } else { name }
-}
-
-/// As a shell takes it for one word.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
-    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    if explicit { format!("{name} --socket {}", word(socket)) } else { name }
 }

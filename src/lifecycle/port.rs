@@ -1,11 +1,43 @@
 //! The API's port, if it has one.
 
+use std::io;
+use std::net::SocketAddr;
+
 use anyhow::{Context, bail};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use crate::bridge::api::{Api, serve};
 use crate::config::{self, DEFAULT_LISTEN};
+use crate::host;
+
+/// So many ports behind a taken one are tried before any free one is taken.
+const NEXT_PORTS: u16 = 20;
+
+/// The reaction to a port that somebody else listens on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TakenPort {
+    Fail,
+    GoWithout,
+    TakeNext,
+}
+
+/// The result of opening the port.
+pub(super) enum Opened {
+    /// The configuration wants none.
+    Off,
+    Port(Port),
+    Taken(Taken),
+}
+
+impl Opened {
+    pub(super) fn url(&self) -> Option<String> {
+        match self {
+            Self::Port(port) => Some(port.url()),
+            Self::Off | Self::Taken(_) => None,
+        }
+    }
+}
 
 pub(super) struct Port {
     pub(super) listener: TcpListener,
@@ -20,10 +52,34 @@ impl Port {
     }
 }
 
-/// Listens as configured. A default port that is taken is no reason not to start; a configured one is.
-pub(super) async fn open(settings: &config::Api, api: &Api) -> anyhow::Result<Option<Port>> {
+/// A port that could not be opened, and one that can.
+pub(super) struct Taken {
+    why: String,
+    pub(super) free: SocketAddr,
+}
+
+impl Taken {
+    async fn at(address: SocketAddr, error: &io::Error) -> Self {
+        let why = match host::listener(address) {
+            Some(listener) => format!("cannot listen on {address}: it is taken by {listener}"),
+            None => format!("cannot listen on {address}: {error}"),
+        };
+        let free = match next_free(address).await {
+            Ok(listener) => listener.local_addr().unwrap_or(address),
+            Err(_) => SocketAddr::new(address.ip(), 0),
+        };
+        Self { why, free }
+    }
+
+    pub(super) fn why(&self) -> &str {
+        &self.why
+    }
+}
+
+/// Listens as configured, or does what is wanted if somebody else listens there.
+pub(super) async fn open(settings: &config::Api, taken: TakenPort, api: &Api) -> anyhow::Result<Opened> {
     let address = settings.address().map_err(anyhow::Error::msg)?;
-    let Some(address) = address else { return Ok(None) };
+    let Some(address) = address else { return Ok(Opened::Off) };
     let tls = match settings.tls() {
         None => None,
         Some((cert, key)) => Some(serve::tls(cert, key).map_err(anyhow::Error::msg).context("no TLS")?),
@@ -39,12 +95,34 @@ pub(super) async fn open(settings: &config::Api, api: &Api) -> anyhow::Result<Op
             );
         }
     }
-    match TcpListener::bind(address).await {
-        Ok(listener) => Ok(Some(Port { listener, tls })),
-        Err(error) if settings.listen == DEFAULT_LISTEN => {
-            tracing::warn!(%address, %error, "the API is on the unix socket only");
-            Ok(None)
+    let error = match TcpListener::bind(address).await {
+        Ok(listener) => return Ok(Opened::Port(Port { listener, tls })),
+        Err(error) => error,
+    };
+    match taken {
+        TakenPort::TakeNext if error.kind() == io::ErrorKind::AddrInUse => {
+            let listener = next_free(address).await.with_context(|| format!("cannot listen on {address}"))?;
+            Ok(Opened::Port(Port { listener, tls }))
         }
-        Err(error) => Err(error).with_context(|| format!("cannot listen on {address}")),
+        TakenPort::GoWithout => {
+            let taken = Taken::at(address, &error).await;
+            tracing::warn!("{}: the API is on the unix socket only", taken.why);
+            Ok(Opened::Taken(taken))
+        }
+        TakenPort::TakeNext | TakenPort::Fail => {
+            let Taken { why, free } = Taken::at(address, &error).await;
+            bail!("{why}; use another port, such as --listen {free}")
+        }
     }
+}
+
+/// The first free port behind this one; any, if there are too many taken ones.
+async fn next_free(address: SocketAddr) -> io::Result<TcpListener> {
+    let near = (1..=NEXT_PORTS).filter_map(|step| address.port().checked_add(step));
+    for port in near {
+        if let Ok(listener) = TcpListener::bind(SocketAddr::new(address.ip(), port)).await {
+            return Ok(listener);
+        }
+    }
+    TcpListener::bind(SocketAddr::new(address.ip(), 0)).await
 }

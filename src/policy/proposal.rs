@@ -97,7 +97,7 @@ fn leading_words(argv: &[String], risk: Risk) -> Result<(Vec<String>, bool), Str
 /// A rule that would not have allowed this very request is none to propose.
 fn holds(rule: &Rule, request: &Resolved, assessment: &Assessment) -> Result<(), String> {
     let now = Time::from_millis(0);
-    let rules = Rules::compile(vec![rule.clone()], now).map_err(|bad| bad.message)?;
+    let rules = Rules::compile(vec![rule.clone()], |_| now).map_err(|bad| bad.message)?;
     let ruling = decide(&rules, request, assessment, now);
     if ruling.outcome == Outcome::Allow {
         Ok(())

@@ -41,7 +41,7 @@ pub struct Rule {
     /// An RFC 3339 timestamp after which the rule is as if it were not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// The same, counted from when the rule was loaded: `2h`.
+    /// The same, counted from when the rule was first seen in the configuration: `2h`.
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
     pub lasts: Option<String>,
     pub then: Then,
@@ -54,6 +54,11 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// What it says, which is what it is known by: a rule that was changed is another one.
+    pub fn content(&self) -> String {
+        serde_json::to_string(self).expect("a rule has string keys only")
+    }
+
     /// A rule without criteria.
     pub fn new(then: Then) -> Self {
         Self {
@@ -192,12 +197,19 @@ pub(super) struct PathGlob {
 }
 
 impl Rules {
-    /// Checks every rule; what could never mean anything is refused instead of never matching.
-    pub fn compile(rules: Vec<Rule>, loaded_at: Time) -> Result<Self, BadRule> {
-        let compile = |(index, rule)| {
-            compile(index, rule, loaded_at).map_err(|(key, message)| BadRule { index, key, message })
+    /// Checks every rule; what could never mean anything is refused instead of never matching. `first_seen` tells since
+    /// when a rule with `for` has been there.
+    pub fn compile(rules: Vec<Rule>, first_seen: impl Fn(&Rule) -> Time) -> Result<Self, BadRule> {
+        let compile = |(index, rule): (usize, Rule)| {
+            let since = first_seen(&rule);
+            compile(index, rule, since).map_err(|(key, message)| BadRule { index, key, message })
         };
         rules.into_iter().enumerate().map(compile).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// When each rule ends, in their order; `None` for those without an end.
+    pub fn ends(&self) -> impl Iterator<Item = Option<Time>> {
+        self.0.iter().map(|compiled| compiled.ends)
     }
 
     pub fn len(&self) -> usize {
@@ -211,7 +223,7 @@ impl Rules {
 
 type Bad = (&'static str, String);
 
-fn compile(index: usize, rule: Rule, loaded_at: Time) -> Result<Compiled, Bad> {
+fn compile(index: usize, rule: Rule, first_seen: Time) -> Result<Compiled, Bad> {
     let bad = |key: &'static str, message: &str| (key, message.to_owned());
     for (key, names) in [("agent", &rule.agent), ("tool", &rule.tool), ("path", &rule.path)] {
         if names
@@ -262,13 +274,13 @@ fn compile(index: usize, rule: Rule, loaded_at: Time) -> Result<Compiled, Bad> {
         workspace,
         paths: paths.map_err(|message| ("path", message))?,
         commands: commands.map_err(|message| ("command", message))?,
-        ends: ends(&rule, loaded_at)?,
+        ends: ends(&rule, first_seen)?,
         rule,
     })
 }
 
 /// When the rule ends; the earlier of the two ways to say it.
-fn ends(rule: &Rule, loaded_at: Time) -> Result<Option<Time>, Bad> {
+fn ends(rule: &Rule, first_seen: Time) -> Result<Option<Time>, Bad> {
     let until = match &rule.until {
         Some(text) => {
             let message = "is no RFC 3339 timestamp such as 2026-03-01T18:00:00Z";
@@ -280,7 +292,7 @@ fn ends(rule: &Rule, loaded_at: Time) -> Result<Option<Time>, Bad> {
         Some(text) => {
             let duration =
                 parse_duration(text).ok_or(("for", "is no duration such as 2h or 30d".to_owned()))?;
-            Some(loaded_at.plus(duration))
+            Some(first_seen.plus(duration))
         }
         None => None,
     };

@@ -25,7 +25,7 @@ fn try_rules(text: &str) -> Result<Rules, BadRule> {
         #[serde(default)]
         rule: Vec<Rule>,
     }
-    Rules::compile(toml::from_str::<File>(text).unwrap().rule, NOW)
+    Rules::compile(toml::from_str::<File>(text).unwrap().rule, |_| NOW)
 }
 
 /// One rule in short: `allow: command = "cargo test"`.

@@ -26,6 +26,7 @@ use crate::wire::framing::Framer;
 mod desk;
 mod errands;
 mod life;
+mod reassess;
 mod rejections;
 mod terminals;
 mod unrecorded;
@@ -156,6 +157,8 @@ pub struct Actor {
     looking: Option<tokio::task::JoinHandle<Option<Activity>>>,
     /// What is being done for the agent.
     errands: errands::Errands,
+    /// Pending clearances under another policy.
+    reassessment: reassess::Reassessment,
     /// The daemon goes and the agent stays. Of this session alone.
     leave: CancellationToken,
 }
@@ -194,6 +197,7 @@ impl Actor {
     ) -> (Self, Handle, Started) {
         let (handle, desk) = Handle::new(state.id(), state.about.name.clone(), generation);
         let (starting, started) = oneshot::channel();
+        let reassessment = reassess::Reassessment::new(plan.judge.policy());
         let actor = Self {
             launch: Some(plan.launch.clone()),
             state,
@@ -218,6 +222,7 @@ impl Actor {
             abandoned: false,
             looking: None,
             errands: errands::Errands::default(),
+            reassessment,
             leave,
         };
         (actor, handle, started)
@@ -296,6 +301,7 @@ impl Actor {
             Some(message) = self.desk.inbox.recv() => self.serve(message).await,
             Some(news) = process.news.recv() => self.heard(news).await,
             Some(report) = self.errands.next() => self.reported(report).await,
+            step = self.reassessment.next() => self.reassessed(step).await,
             () = until(self.state.next_expiry()) => self.absorb(vec![Input::Expire], None).await,
             () = until(due) => self.look().await,
             () = std::future::ready(()), if may_read && self.more => self.digest().await,

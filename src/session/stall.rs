@@ -49,6 +49,8 @@ const LONGEST_PACE: Duration = Duration::from_secs(30);
 const BUSY_CPU_MILLIS: u64 = 20;
 const BUSY_IO_BYTES: u64 = 16 * 1024;
 const BUSY_NET_BYTES: u64 = 16;
+/// How long an agent may take to read a line of ours, at most; a part of `verify` where that is shorter.
+const READING: Duration = Duration::from_secs(1);
 /// The system's clock for processes ticks, and ours does not.
 const TICK_MILLIS: i64 = 1000;
 /// Why an agent that says nothing counts as working.
@@ -76,6 +78,8 @@ pub struct Vigil {
     pub verify: Duration,
     /// How long it may take to get ready, where that takes some talking.
     pub startup: Duration,
+    /// Silence after an interrupt that ends the turn, if the agent does not say that it has ended.
+    pub interrupt_quiet: Duration,
     /// Something waits for people.
     pub remind_after: Option<Duration>,
     pub nudge_text: String,
@@ -108,6 +112,7 @@ impl Vigil {
             stopped_after: None,
             verify: MOMENT,
             startup: MOMENT,
+            interrupt_quiet: Duration::from_secs(5),
             remind_after: None,
             nudge_text: String::new(),
             reprompt_text: String::new(),
@@ -164,6 +169,8 @@ pub struct Watch {
     /// Stands for the progress of the last heartbeat.
     progress: Option<u64>,
     stirred: Option<Time>,
+    /// When a line of ours reached it last, of those that were sent because of a stall.
+    told: Option<Time>,
     /// Since when a process of it is seen stopped.
     stopped: Option<Time>,
     tools: BTreeMap<String, Running>,
@@ -191,6 +198,13 @@ impl Watch {
     /// The agent said something, or a person did: the clock begins anew.
     pub(super) fn heard(&mut self, now: Time) {
         self.said = Some(now);
+    }
+
+    /// A line of ours has reached it. While it is stuck, reading that is not its own work.
+    pub(super) fn told(&mut self, now: Time) {
+        if self.episode.is_some() {
+            self.told = Some(now);
+        }
     }
 
     pub(super) fn beat(&mut self, progress: u64, now: Time) {
@@ -264,7 +278,10 @@ impl Watch {
             self.look = Some(before.clone());
             return;
         }
-        if before.as_ref().is_some_and(|before| stirs(&before.activity, &activity, now.since(before.at))) {
+        let reading = READING.min(vigil.verify / 4);
+        let reads = |before: &Look| self.told.is_some_and(|told| before.at < told.plus(reading));
+        let works = |before: &Look| stirs(&before.activity, &activity, now.since(before.at));
+        if before.as_ref().is_some_and(|before| works(before) && !reads(before)) {
             self.stirred = Some(now);
         }
         self.look = Some(Look { at: now, activity, measured: before.is_some() });
@@ -272,7 +289,14 @@ impl Watch {
 
     /// A clock that was set back: what lies in its future is now.
     fn rewind(&mut self, now: Time) {
-        let times = [&mut self.said, &mut self.beat, &mut self.stirred, &mut self.stopped, &mut self.waiting];
+        let times = [
+            &mut self.said,
+            &mut self.beat,
+            &mut self.stirred,
+            &mut self.told,
+            &mut self.stopped,
+            &mut self.waiting,
+        ];
         for time in times.into_iter().flatten() {
             *time = (*time).min(now);
         }

@@ -25,36 +25,43 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch as channel;
 
 use super::errand::Job;
 use super::stall::{Vigil, Watch};
 use crate::domain::id::Seed;
 use crate::domain::{
-    Ask, Choice, ClearanceId, Content, Entry, Exit, Fact, Json, Kind, Outbound, Preset, PromptId, QuestionId,
-    RequestId, Risk, Ruling, SessionId, Standing, Time, Told, Turn, TurnId, Verdict,
+    Ask, Choice, Clearance, ClearanceId, Content, Entry, Exit, Fact, Json, Kind, OnClientLeft, Outbound,
+    Preset, PromptId, QuestionId, RequestId, Risk, Ruling, SessionId, Standing, Time, Told, Turn, Verdict,
 };
 
 mod agent;
+mod client;
 mod errands;
+mod failure;
 mod input;
+mod interrupt;
 mod operator;
 mod preset;
 mod process;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod told;
+mod turn;
 mod view;
 mod watch;
 
 pub use errands::Terminal;
 pub use input::{Gone, Input, Refused};
+use terms::{Subject, Terms};
 
 /// Outgoing messages on their way to the agent. At the limit we stop reading from it: it must take some first.
 const MAX_IN_FLIGHT: usize = 256;
 /// Requests of the agent that wait for people. At the limit we stop reading from it: some must be decided first.
 const MAX_OPEN: usize = 1000;
 
-/// What a session is. Once it has had a process, only its preset changes.
+/// What a session is. Once it has had a process, only its preset and who needs it change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     pub id: SessionId,
@@ -72,6 +79,9 @@ pub struct About {
     /// What it may do at most.
     #[serde(default)]
     pub preset: Preset,
+    /// `None` if no ACP client started it.
+    #[serde(default)]
+    pub on_client_left: Option<OnClientLeft>,
 }
 
 /// A session. This is also its snapshot: recovery loads it and does not replay the log.
@@ -92,6 +102,8 @@ pub struct State {
     /// The answers that the agent offers, of those where it does.
     #[serde(default)]
     choices: BTreeMap<ClearanceId, Vec<Choice>>,
+    #[serde(default)]
+    subjects: BTreeMap<ClearanceId, Subject>,
     questions: BTreeMap<QuestionId, RequestId>,
     queue: VecDeque<Queued>,
     next_n: u64,
@@ -121,9 +133,11 @@ pub struct State {
     /// When it has to be ready, while it is not.
     #[serde(default)]
     ready_by: Option<Time>,
-    /// When a turn that was cancelled counts as over, whatever the agent says.
+    /// When a turn that was interrupted counts as over, if the agent does not end it.
     #[serde(default)]
     cancelled_by: Option<Time>,
+    #[serde(default)]
+    interrupts: interrupt::Interrupts,
     /// What the agent told about itself.
     #[serde(default)]
     told: Told,
@@ -144,43 +158,20 @@ pub struct State {
     /// What it wants us to do.
     #[serde(default)]
     errands: errands::Errands,
+    #[serde(default)]
+    failures: failure::Failures,
     /// Since when it is in its phase.
     #[serde(default)]
     phase_since: Option<Time>,
+    /// Since when no ACP client is attached to it, if one started it.
+    #[serde(default)]
+    left_at: Option<Time>,
     /// It was to be started by its first prompt, and no process of it has been ready yet.
     #[serde(default)]
     deferred: bool,
     /// Something in here has changed since the last snapshot.
     #[serde(skip)]
     dirty: bool,
-}
-
-/// How a clearance that waits is decided.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Terms {
-    needed: u32,
-    approvals: Vec<String>,
-    /// What those who have approved it chose.
-    #[serde(default)]
-    option: Option<String>,
-    expires_at: Option<Time>,
-    on_expiry: Verdict,
-    /// The presets that forbid it.
-    #[serde(default)]
-    forbidden_by: Vec<Preset>,
-}
-
-impl Default for Terms {
-    fn default() -> Self {
-        Self {
-            needed: 1,
-            approvals: Vec::new(),
-            option: None,
-            expires_at: None,
-            on_expiry: Verdict::Deny,
-            forbidden_by: Vec::new(),
-        }
-    }
 }
 
 /// What is known of a request before it is recorded: the risk that we see, what policy says, and how it is decided.
@@ -224,6 +215,12 @@ pub trait Judge: Send + Sync {
 
     /// What holds for a request that cannot be assessed: the worst.
     fn unassessed(&self, about: &About) -> Assessed;
+
+    /// Counts the changes of policy.
+    fn policy(&self) -> channel::Receiver<u64>;
+
+    /// Returns the ruling of the policy in force on a pending clearance. It may look at the file system.
+    fn rule_pending(&self, about: &About, clearance: &Clearance) -> Ruling;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -331,6 +328,8 @@ struct Words {
     option: Option<String>,
     by: String,
     via: String,
+    /// The ruling of policy that came after the request's own.
+    ruling: Option<Ruling>,
 }
 
 /// Collects effects.
@@ -374,6 +373,7 @@ impl State {
             clearances: BTreeMap::new(),
             terms: BTreeMap::new(),
             choices: BTreeMap::new(),
+            subjects: BTreeMap::new(),
             questions: BTreeMap::new(),
             queue: VecDeque::new(),
             next_n: 1,
@@ -389,6 +389,7 @@ impl State {
             sets: 0,
             ready_by: None,
             cancelled_by: None,
+            interrupts: interrupt::Interrupts::default(),
             told: Told::default(),
             driver: None,
             watch: Watch::default(),
@@ -396,7 +397,9 @@ impl State {
             restarts: VecDeque::new(),
             unfinished: None,
             errands: errands::Errands::default(),
+            failures: failure::Failures::default(),
             phase_since: None,
+            left_at: None,
             deferred: false,
             dirty: true,
         }
@@ -412,7 +415,8 @@ impl State {
     pub fn step(&mut self, cx: &mut Cx<'_>, input: Input, effects: &mut Vec<Effect>) -> Result<(), Refused> {
         let out = &mut Out { cx, effects };
         // What comes often says itself when there is something to be kept.
-        let often = matches!(input, Input::Said(_) | Input::Asked(..) | Input::Watch(_));
+        let often =
+            matches!(input, Input::Said(_) | Input::Asked(..) | Input::Watch(_) | Input::Clients { .. });
         let phase = self.phase();
         match input {
             Input::Said(said) => self.said(*said, out),
@@ -423,7 +427,10 @@ impl State {
                 self.terminal_ended(&terminal, &exit, why.as_deref(), out);
             }
             Input::Watch(activity) => self.watched(activity.map(|activity| *activity), out),
+            Input::Clients { attached } => self.clients(attached, out),
+            Input::Keep { by } => self.keep(&by, out),
             Input::Expire => self.expire(out),
+            Input::Ruled { clearance, ruling } => self.ruled(clearance, ruling, out),
             Input::Found => self.deadlines_anew(out),
             Input::Listening => {
                 self.watch.heard(out.now());
@@ -475,6 +482,11 @@ impl State {
     pub fn set_driver(&mut self, saved: Json) {
         self.driver = Some(saved);
         self.dirty = true;
+    }
+
+    /// Whether clearances are pending.
+    pub fn has_clearances(&self) -> bool {
+        !self.clearances.is_empty()
     }
 
     fn has_open(&self) -> bool {
@@ -541,60 +553,5 @@ impl State {
         self.in_flight.insert(n, carries);
         out.effects.push(Effect::Send { n, message });
         self.dirty = true;
-    }
-
-    fn begin_turn(&mut self, cause: &str, out: &mut Out<'_, '_>) {
-        if self.turn.is_some() {
-            return;
-        }
-        let turn = Turn { id: TurnId::from_seed(out.seed()), started_at: out.now() };
-        out.record(Kind::TurnStarted, Json::of(&serde_json::json!({ "turn": turn.id, "cause": cause })));
-        self.turn = Some(turn);
-        self.dirty = true;
-    }
-
-    fn end_turn(&mut self, stop_reason: &str, out: &mut Out<'_, '_>) {
-        let Some(turn) = self.turn.take() else { return };
-        self.turn_over();
-        let data = serde_json::json!({ "turn": turn.id, "stop_reason": stop_reason });
-        out.record(Kind::TurnEnded, Json::of(&data));
-        self.dirty = true;
-    }
-
-    /// The agent says so itself: kept whole.
-    fn end_turn_as_told(&mut self, stop_reason: &str, params: &Json, failed: bool, out: &mut Out<'_, '_>) {
-        #[derive(Serialize)]
-        struct Ended<'a> {
-            turn: Option<TurnId>,
-            stop_reason: &'a str,
-            params: &'a Json,
-            #[serde(skip_serializing_if = "std::ops::Not::not")]
-            failed: bool,
-        }
-        let turn = self.turn.take().map(|turn| turn.id);
-        self.turn_over();
-        out.record(Kind::TurnEnded, Json::of(&Ended { turn, stop_reason, params, failed }));
-        self.dirty |= turn.is_some();
-    }
-
-    /// Only a process that runs can be told something at once.
-    fn running(&self) -> Result<(), Refused> {
-        self.steerable()?;
-        match self.in_flight.len() {
-            _ if self.stage == Stage::Created => Err(Refused::NotStarted),
-            _ if self.stage != Stage::Running => Err(Refused::Starting),
-            n if n >= MAX_IN_FLIGHT => Err(Refused::Unread(n)),
-            _ => Ok(()),
-        }
-    }
-
-    /// What has not ended, and is not about to.
-    fn steerable(&self) -> Result<(), Refused> {
-        match self.stage {
-            Stage::Ended { .. } => Err(Refused::Ended),
-            Stage::Parked { .. } => Err(Refused::Parked),
-            Stage::Stopping { .. } => Err(Refused::Stopping),
-            Stage::Created | Stage::Starting | Stage::Running | Stage::Resting { .. } => Ok(()),
-        }
     }
 }

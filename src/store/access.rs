@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Row, params};
 
 use super::audit::append;
-use super::read::{Found, find, rows, text_id};
+use super::read::{Found, find, one_of, rows, text_id};
 use super::{Store, StoreError};
 use crate::domain::{Audited, Grant, GrantId, Json, Role, Time, Token, TokenId};
 
@@ -47,9 +47,21 @@ impl Store {
         self.read(|connection| list(connection, TOKEN, "t", token)).await
     }
 
+    /// By id, by the name of its owner, or by a unique prefix of an id. A name means the owner's tokens that are not
+    /// revoked, as long as there is one.
     pub async fn token(&self, typed: String) -> Result<Found<KnownToken>, StoreError> {
         self.read(move |connection| {
-            find(connection, TOKEN, "t", TokenId::PREFIX, &typed, token, |known| known.token.id.to_string())
+            let id = |known: &KnownToken| known.token.id.to_string();
+            // Nobody's name takes the place of an id.
+            let is_id = typed.parse::<TokenId>().is_ok();
+            for scope in ["t.revoked_at IS NULL", "1"].into_iter().filter(|_| !is_id) {
+                let sql = format!("SELECT {TOKEN} WHERE t.name = ?1 AND {scope} ORDER BY t.key DESC");
+                let named = rows(connection, &sql, params![typed], token)?;
+                if !named.is_empty() {
+                    return Ok(one_of(named, id));
+                }
+            }
+            find(connection, TOKEN, "t", TokenId::PREFIX, &typed, token, id)
         })
         .await
     }

@@ -8,16 +8,16 @@ use super::read::{Found, Page, find, page, rows, text_id};
 use super::{Store, StoreError};
 use crate::domain::{
     Answer, Choice, Clearance, ClearanceId, ClearanceStatus, Content, Delivery, Entry, Json, Prompt,
-    PromptId, PromptState, Question, QuestionId, QuestionStatus, RequestId, Risk, SessionId, Time,
+    PromptId, PromptState, Question, QuestionId, QuestionStatus, RequestId, Risk, Ruling, SessionId, Time,
 };
 
 const CLEARANCE: &str = "c.id, s.id, c.generation, c.request, c.title, c.description, c.diff, c.file_path, c.risk,
     c.claimed_risk, c.options, c.status, c.delivery, c.delivery_cause, c.requested_at, c.decided_by, c.decided_at,
     c.reason, c.option, c.delivered_at, c.outcome, c.tool, c.command, c.computed_risk, c.risk_why, c.ruling, c.needed,
-    c.approvals, c.expires_at, c.decided_via, c.more_paths, c.key FROM clearances c JOIN sessions s ON s.key = c.session";
+    c.approvals, c.expires_at, c.decided_via, c.more_paths, s.name, c.key FROM clearances c JOIN sessions s ON s.key = c.session";
 const QUESTION: &str =
     "q.id, s.id, q.generation, q.request, q.text, q.sort, q.status, q.decision, q.instruction,
-    q.asked_at, q.answered_by, q.answered_at, q.reason, q.delivery, q.delivery_cause, q.delivered_at, q.key
+    q.asked_at, q.answered_by, q.answered_at, q.reason, q.delivery, q.delivery_cause, q.delivered_at, s.name, q.key
     FROM questions q JOIN sessions s ON s.key = q.session";
 const PROMPT: &str = "p.id, s.id, p.text, p.state, p.cause, p.by, p.at, p.delivered_at, p.place, p.key
     FROM prompts p JOIN sessions s ON s.key = p.session";
@@ -50,11 +50,20 @@ pub(super) fn apply(connection: &Connection, session: i64, entry: &Entry) -> Res
     let run = |sql: &str, values: &[&dyn ToSql]| connection.prepare_cached(sql)?.execute(values);
     match entry {
         Entry::ClearanceOpened(clearance) => insert_clearance(connection, session, clearance)?,
-        Entry::ClearanceDecided { id, status, by, via, at, reason, option } => swap(
+        Entry::ClearanceDecided { id, status, by, via, at, reason, option, ruling } => swap(
             run(
                 "UPDATE clearances SET status = ?2, delivery = 'pending', decided_by = ?3, decided_at = ?4, reason = ?5,
-                     option = ?6, decided_via = ?7 WHERE id = ?1 AND status = 'pending'",
-                params![id.to_string(), status.as_str(), by, at.millis(), reason, option, via],
+                     option = ?6, decided_via = ?7, ruling = coalesce(?8, ruling) WHERE id = ?1 AND status = 'pending'",
+                params![
+                    id.to_string(),
+                    status.as_str(),
+                    by,
+                    at.millis(),
+                    reason,
+                    option,
+                    via,
+                    json_of(ruling.as_ref())
+                ],
             )?,
             id,
         )?,
@@ -139,6 +148,10 @@ fn raw(content: Option<&Content>) -> Option<&str> {
     content.map(|content| content.as_json().as_str())
 }
 
+fn json_of(ruling: Option<&Ruling>) -> Option<String> {
+    ruling.map(|ruling| serde_json::to_string(ruling).expect("strings serialise"))
+}
+
 fn insert_clearance(connection: &Connection, session: i64, c: &Clearance) -> Result<(), StoreError> {
     connection
         .prepare_cached("INSERT INTO clearances (id, session, generation, request, title, description, diff, file_path, risk,
@@ -164,7 +177,7 @@ fn insert_clearance(connection: &Connection, session: i64, c: &Clearance) -> Res
                     c.command,
                     c.computed_risk.as_str(),
                     serde_json::to_string(&c.risk_why).expect("strings serialise"),
-                    c.ruling.as_ref().map(|ruling| serde_json::to_string(ruling).expect("strings serialise")),
+                    json_of(c.ruling.as_ref()),
                     c.needed,
                     c.expires_at.map(Time::millis),
                     serde_json::to_string(&c.more_paths).expect("strings serialise"),
@@ -295,6 +308,7 @@ fn clearance(row: &Row<'_>) -> Result<(Clearance, i64), StoreError> {
     let found = Clearance {
         id: text_id(row, 0)?,
         session: text_id(row, 1)?,
+        session_name: row.get(31)?,
         generation: row.get(2)?,
         request: RequestId::parse(&row.get::<_, String>(3)?).ok_or_else(corrupt)?,
         title: row.get(4)?,
@@ -332,7 +346,7 @@ fn clearance(row: &Row<'_>) -> Result<(Clearance, i64), StoreError> {
         decided_via: row.get(29)?,
         more_paths: serde_json::from_str(&row.get::<_, String>(30)?).map_err(|_| corrupt())?,
     };
-    Ok((found, row.get(31)?))
+    Ok((found, row.get(32)?))
 }
 
 fn question(row: &Row<'_>) -> Result<(Question, i64), StoreError> {
@@ -342,6 +356,7 @@ fn question(row: &Row<'_>) -> Result<(Question, i64), StoreError> {
     let found = Question {
         id: text_id(row, 0)?,
         session: text_id(row, 1)?,
+        session_name: row.get(16)?,
         generation: row.get(2)?,
         request: RequestId::parse(&row.get::<_, String>(3)?).ok_or_else(corrupt)?,
         text: row.get(4)?,
@@ -356,7 +371,7 @@ fn question(row: &Row<'_>) -> Result<(Question, i64), StoreError> {
         delivery: Delivery::from_parts(&delivery, row.get(14)?).ok_or_else(corrupt)?,
         delivered_at: row.get::<_, Option<i64>>(15)?.map(Time::from_millis),
     };
-    Ok((found, row.get(16)?))
+    Ok((found, row.get(17)?))
 }
 
 fn prompt(row: &Row<'_>) -> Result<(Prompt, i64), StoreError> {

@@ -1,12 +1,9 @@
-//! Retention and backup.
-
-use std::path::Path;
-use std::time::Duration;
+//! Retention.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
 
-use super::{Store, StoreError, audit, schema};
+use super::{Store, StoreError, audit};
 use crate::domain::{Audited, Json, Phase, SessionId, Time};
 
 /// How many events one transaction deletes, so that nobody waits long for the writer.
@@ -45,35 +42,6 @@ impl Store {
             }
         }
     }
-
-    /// A consistent copy of everything, made while the daemon works on. Returns its size in bytes.
-    pub async fn backup(&self, to: &Path) -> Result<u64, StoreError> {
-        let (from, to) = (self.path().to_owned(), to.to_owned());
-        tokio::task::spawn_blocking(move || {
-            let copied = copy(&from, &to);
-            if copied.is_err() {
-                std::fs::remove_file(&to).ok(); // half a copy is none
-            }
-            copied
-        })
-        .await
-        .unwrap_or(Err(StoreError::Closed))
-    }
-}
-
-fn copy(from: &Path, to: &Path) -> Result<u64, StoreError> {
-    let source = schema::open_reader(from)?;
-    schema::create_private(to).map_err(|error| StoreError::Copy(error.to_string()))?;
-    let failed = |error: rusqlite::Error| StoreError::Copy(error.to_string());
-    let mut target = Connection::open(to).map_err(failed)?;
-    let backup = rusqlite::backup::Backup::new(&source, &mut target)?;
-    backup.run_to_completion(1000, Duration::from_millis(1), None).map_err(failed)?;
-    drop(backup);
-    // One file that stands for itself: no side files beside it.
-    target.pragma_update(None, "journal_mode", "delete")?;
-    let pages: i64 = target.pragma_query_value(None, "page_count", |row| row.get(0))?;
-    let size: i64 = target.pragma_query_value(None, "page_size", |row| row.get(0))?;
-    Ok(u64::try_from(pages * size).unwrap_or(0))
 }
 
 fn condemn(connection: &Connection, days: u64, max_bytes: u64, now: Time) -> Result<usize, StoreError> {

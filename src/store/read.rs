@@ -14,7 +14,7 @@ const MAX_PAGE_BYTES: usize = 4 << 20;
 const SESSION: &str = "s.id, s.name, s.agent, s.protocol, s.workspace, s.phase, s.why, s.pid, s.generation, s.turn,
     s.turn_started_at, s.pending_clearances, s.pending_questions, s.queue, s.stderr_tail, s.created_at, s.started_at,
     s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.unenforced, s.watched, s.told,
-    (SELECT e.at FROM events e WHERE e.session = s.key ORDER BY e.seq DESC LIMIT 1), s.preset, s.key FROM sessions s";
+    (SELECT e.at FROM events e WHERE e.session = s.key ORDER BY e.seq DESC LIMIT 1), s.preset, s.failed, s.key FROM sessions s";
 
 /// A look-up by what a person typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +36,15 @@ pub struct Stored {
     pub consumed: u64,
     /// Messages that were recorded and not known to have arrived: number and bytes.
     pub outbox: Vec<(u64, Vec<u8>)>,
+}
+
+/// The sessions of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    All,
+    NotEnded,
+    /// Those that have not ended, or that have failed while nobody has seen that yet.
+    Noticed,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,16 +76,20 @@ impl Store {
         .await
     }
 
-    /// Newest first; without `all`, only those that have not ended; of one workspace, or of all.
+    /// Newest first; of one workspace, or of all.
     pub async fn sessions(
         &self,
-        all: bool,
+        scope: Scope,
         workspace: Option<String>,
         before: Option<i64>,
         limit: usize,
     ) -> Result<Page<SessionRecord>, StoreError> {
         self.read(move |connection| {
-            let scope = if all { "1" } else { "s.phase <> 'ended'" };
+            let scope = match scope {
+                Scope::All => "1",
+                Scope::NotEnded => "s.phase <> 'ended'",
+                Scope::Noticed => "(s.phase <> 'ended' OR s.failed IS NOT NULL)",
+            };
             let (before, most) = (before.unwrap_or(i64::MAX), signed(limit + 1));
             let within = if workspace.is_some() { "AND s.workspace = ?3" } else { "" };
             let sql = format!(
@@ -300,7 +313,7 @@ pub(super) fn find<T>(
     Ok(one_of(rows(connection, &sql, params![low, high], make)?, id))
 }
 
-fn one_of<T>(mut found: Vec<(T, i64)>, id: impl Fn(&T) -> String) -> Found<T> {
+pub(super) fn one_of<T>(mut found: Vec<(T, i64)>, id: impl Fn(&T) -> String) -> Found<T> {
     if found.len() > 1 {
         return Found::Ambiguous(found.iter().map(|(item, _)| id(item)).collect());
     }
@@ -389,6 +402,7 @@ fn session(row: &Row<'_>) -> Result<(SessionRecord, i64), StoreError> {
         told: json_or_default(row, 23)?,
         updated_at: row.get::<_, Option<i64>>(24)?.map(Time::from_millis),
         preset: Preset::parse(&row.get::<_, String>(25)?).ok_or_else(corrupt)?,
+        failed: json_or_default(row, 26)?,
     };
-    Ok((record, row.get(26)?))
+    Ok((record, row.get(27)?))
 }

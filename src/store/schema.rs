@@ -9,13 +9,15 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::StoreError;
 
 /// The schema this program writes.
-pub const VERSION: i64 = 6;
+pub const VERSION: i64 = 8;
 
 const FOREIGN: &str = "not an intercom database";
 const DAMAGED: &str = "damaged: restore a backup";
 
 /// Where the writer moves the write-ahead log into the database itself: `checkpoint` did not keep up for 32 MB.
 const MAX_WAL_PAGES: u32 = 8_000;
+/// The size of the write-ahead log's file that is kept for reuse.
+const MAX_IDLE_WAL_BYTES: u32 = 64 * 1024 * 1024;
 
 const MIGRATIONS: &[&str] = &["
     CREATE TABLE meta (
@@ -277,6 +279,17 @@ const MIGRATIONS: &[&str] = &["
         command TEXT NOT NULL,
         told TEXT NOT NULL
     ) STRICT, WITHOUT ROWID;
+", "
+    -- A failure that nobody has seen yet: JSON. Such sessions are listed until somebody has.
+    ALTER TABLE sessions ADD COLUMN failed TEXT;
+    CREATE INDEX sessions_noticed ON sessions (key) WHERE phase <> 'ended' OR failed IS NOT NULL;
+", "
+    -- Rules of the configuration that last for a time, by what they say: when each was first seen, and when it was taken out.
+    CREATE TABLE rules_seen (
+        content TEXT PRIMARY KEY,
+        first_seen_at INTEGER NOT NULL,
+        removed_at INTEGER
+    ) STRICT, WITHOUT ROWID;
 "];
 
 /// Opens the database for writing, created 0600 if it is new, and migrates it.
@@ -305,6 +318,8 @@ pub(super) fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
     connection.pragma_update(None, "journal_mode", "wal")?;
     // Decisions, events and offsets share transactions: what was acknowledged must survive a power cut.
     connection.pragma_update(None, "synchronous", "full")?;
+    // A log that a long read made large shrinks again with the next commits after it.
+    connection.pragma_update(None, "journal_size_limit", MAX_IDLE_WAL_BYTES)?;
     Ok(connection)
 }
 

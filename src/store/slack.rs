@@ -8,6 +8,9 @@ use crate::domain::{SessionId, Time};
 /// For how long a second delivery of the same thing is known as one.
 const REMEMBERED_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
+/// Our clock and Slack's may differ by this much.
+pub const SKEW_MILLIS: i64 = 5 * 60 * 1000;
+
 /// One message, card, file or reaction of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlackMessage {
@@ -204,12 +207,14 @@ impl Store {
         Ok(found.into_iter().next())
     }
 
-    /// Whether a thread may have begun in this channel whose name we do not know yet.
-    pub async fn slack_in_doubt(&self, channel: String) -> Result<bool, StoreError> {
+    /// Whether a thread of this channel that began then may be ours, and we do not know its name yet.
+    pub async fn slack_in_doubt(&self, channel: String, begun: Time) -> Result<bool, StoreError> {
         self.read(move |connection| {
+            // A thread that was there long before we tried to begin one is somebody else's.
             let select = "SELECT EXISTS (SELECT 1 FROM slack_messages
-                WHERE sent < version AND channel = ?1 AND thread IS NULL AND ts IS NULL AND tried IS NOT NULL)";
-            Ok(connection.prepare_cached(select)?.query_row([channel], |row| row.get(0))?)
+                WHERE sent < version AND channel = ?1 AND thread IS NULL AND ts IS NULL AND tried <= ?2)";
+            let latest = begun.millis().saturating_add(SKEW_MILLIS);
+            Ok(connection.prepare_cached(select)?.query_row(params![channel, latest], |row| row.get(0))?)
         })
         .await
     }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::domain::{
-    Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Fact, Json, Kind, Phase, RequestId, Risk,
-    SessionId, SessionRecord, Time,
+    Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Fact, Failure, FailureKind, Json, Kind, Phase,
+    RequestId, Risk, SessionId, SessionRecord, Time,
 };
 
 struct Db {
@@ -40,6 +40,7 @@ fn record(id: SessionId) -> SessionRecord {
         ended_at: None,
         exit: None,
         end_reason: None,
+        failed: None,
         unenforced: None,
         preset: crate::domain::Preset::Full,
         watched: crate::domain::Watched::default(),
@@ -93,6 +94,7 @@ fn clearance(session: SessionId) -> Clearance {
     Clearance {
         id: ClearanceId::mint(),
         session,
+        session_name: None,
         generation: 1,
         request: RequestId::parse("1").unwrap(),
         title: "t".to_owned(),
@@ -126,7 +128,8 @@ fn clearance(session: SessionId) -> Clearance {
 
 fn decided(id: ClearanceId, by: &str) -> Entry {
     let (status, by, at) = (ClearanceStatus::Approved, by.to_owned(), Time::from_millis(9));
-    Entry::ClearanceDecided { id, status, by, via: "here".to_owned(), at, reason: None, option: None }
+    let (reason, option, ruling) = (None, None, None);
+    Entry::ClearanceDecided { id, status, by, via: "here".to_owned(), at, reason, option, ruling }
 }
 
 #[tokio::test]
@@ -226,13 +229,31 @@ async fn lists_are_newest_first_in_pages() {
     for _ in 0..5 {
         ids.insert(0, db.create(record(SessionId::mint())).await);
     }
-    let first = db.store.sessions(false, None, None, 2).await.unwrap();
-    let second = db.store.sessions(false, None, first.next, 2).await.unwrap();
-    let third = db.store.sessions(false, None, second.next, 2).await.unwrap();
+    let first = db.store.sessions(Scope::NotEnded, None, None, 2).await.unwrap();
+    let second = db.store.sessions(Scope::NotEnded, None, first.next, 2).await.unwrap();
+    let third = db.store.sessions(Scope::NotEnded, None, second.next, 2).await.unwrap();
     let all: Vec<SessionId> =
         [first.items, second.items, third.items].concat().iter().map(|record| record.id).collect();
     assert_eq!(all, ids);
     assert_eq!(third.next, None);
+}
+
+#[tokio::test]
+async fn a_failure_that_nobody_has_seen_keeps_an_ended_session_in_the_list() {
+    let db = db();
+    let failure = Failure {
+        kind: FailureKind::Exit,
+        reason: "exited with code 1".to_owned(),
+        at: Time::from_millis(7),
+        log_in: Some("log in".to_owned()),
+    };
+    let ended = |failed| SessionRecord { phase: Phase::Ended, failed, ..record(SessionId::mint()) };
+    let (failed, _) = (db.create(ended(Some(failure.clone()))).await, db.create(ended(None)).await);
+    let db = &db;
+    let listed = |scope| async move { db.store.sessions(scope, None, None, 9).await.unwrap().items };
+    let noticed: Vec<_> = listed(Scope::Noticed).await.into_iter().map(|r| (r.id, r.failed)).collect();
+    assert_eq!(noticed, [(failed, Some(failure))]);
+    assert_eq!((listed(Scope::NotEnded).await.len(), listed(Scope::All).await.len()), (0, 2));
 }
 
 #[tokio::test]
@@ -245,10 +266,10 @@ async fn a_list_may_be_of_one_workspace_and_tells_when_something_happened_last()
         let facts = vec![Fact { at: Time::from_millis(millis), kind, data }];
         db.store.write(Arc::new(Write { facts, ..write(elsewhere) })).await.unwrap();
     }
-    let there = db.store.sessions(false, Some("/a".to_owned()), None, 2).await.unwrap().items;
+    let there = db.store.sessions(Scope::NotEnded, Some("/a".to_owned()), None, 2).await.unwrap().items;
     let found: Vec<_> = there.iter().map(|record| (record.id, record.updated_at)).collect();
     assert_eq!(found, [(elsewhere, Some(Time::from_millis(10)))], "the newest is the last of the log");
-    assert_eq!(db.store.sessions(false, Some("/a/".to_owned()), None, 2).await.unwrap().items, []);
+    assert_eq!(db.store.sessions(Scope::NotEnded, Some("/a/".to_owned()), None, 2).await.unwrap().items, []);
 }
 
 #[tokio::test]
@@ -322,7 +343,8 @@ async fn a_backup_is_a_whole_database_of_its_own() {
     let ses = db.create(record(SessionId::mint())).await;
     db.say(ses, &["a", "b"]).await;
     let copy = db.dir.path().join("copy.db");
-    let bytes = db.store.backup(&copy).await.unwrap();
+    let job = Arc::new(BackupJob::new(copy.clone(), false, 0));
+    let bytes = db.store.backup(job).await.unwrap().bytes;
     assert_eq!(std::fs::metadata(&copy).unwrap().len(), bytes);
     let restored = Store::open(&copy, Bell::new()).unwrap();
     assert_eq!(restored.events(None, Some(ses), 10).await.unwrap().unwrap().len(), 2);

@@ -126,19 +126,19 @@ impl Snapshot {
             .prepare_cached(
                 "INSERT INTO sessions (id, name, agent, protocol, workspace, phase, why, pid, generation, turn,
                      turn_started_at, pending_clearances, pending_questions, queue, stderr_tail, created_at,
-                     started_at, ended_at, exit_code, exit_signal, end_reason, unenforced, watched, told, preset, launch,
-                     state)
+                     started_at, ended_at, exit_code, exit_signal, end_reason, unenforced, watched, told, preset, failed,
+                     launch, state)
                  VALUES (:id, :name, :agent, :protocol, :workspace, :phase, :why, :pid, :generation, :turn,
                      :turn_started_at, :pending_clearances, :pending_questions, :queue, :stderr_tail, :created_at,
                      :started_at, :ended_at, :exit_code, :exit_signal, :end_reason, :unenforced, :watched, :told, :preset,
-                     coalesce(:launch, '{}'),
+                     :failed, coalesce(:launch, '{}'),
                      :state)
                  ON CONFLICT (id) DO UPDATE SET agent = :agent, protocol = :protocol, phase = :phase, why = :why, pid = :pid, generation = :generation,
                      turn = :turn, turn_started_at = :turn_started_at, pending_clearances = :pending_clearances,
                      pending_questions = :pending_questions, queue = :queue, stderr_tail = :stderr_tail,
                      started_at = :started_at, ended_at = :ended_at, exit_code = :exit_code,
                      exit_signal = :exit_signal, end_reason = :end_reason, unenforced = :unenforced,
-                     watched = :watched, told = :told, preset = :preset, launch = coalesce(:launch, launch),
+                     watched = :watched, told = :told, preset = :preset, failed = :failed, launch = coalesce(:launch, launch),
                      state = :state",
             )?
             .execute(named_params! {
@@ -167,6 +167,7 @@ impl Snapshot {
                 ":told": serde_json::to_string(&r.told).expect("it has string keys only"),
                 ":watched": serde_json::to_string(&r.watched).expect("it has string keys only"),
                 ":preset": r.preset.as_str(),
+                ":failed": r.failed.as_ref().map(|failed| serde_json::to_string(failed).expect("it has string keys only")),
                 ":launch": self.launch,
                 ":state": self.state,
             })?;

@@ -57,10 +57,12 @@ impl Supervisor {
             tokio::task::yield_now().await;
         }
         // Nobody may resume it meanwhile.
+        let amending = self.0.amending.lock().await;
         match self.sessions().entry(id) {
             Entry::Occupied(_) => return Ok(false),
             Entry::Vacant(place) => place.insert(Seat::default()),
         };
+        drop(amending);
         let _place = Place { supervisor: self, id };
         self.store().remove(id, by, Time::now()).await
     }

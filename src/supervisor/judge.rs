@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use tokio::sync::watch;
+
 use super::vigil::Vigils;
 use crate::config::Config;
 use crate::domain::{
@@ -15,6 +17,8 @@ use crate::session::{About, Assessed, Judge, Vigil};
 #[derive(Debug, Clone)]
 pub(super) struct Bench {
     force: Arc<RwLock<Arc<InForce>>>,
+    /// How often that has changed. Sessions assess their pending clearances again when it does.
+    version: Arc<watch::Sender<u64>>,
     /// What each session has spent on the last day that it spent something, in millionths. Held for the moment of a sum.
     spent: Arc<Mutex<HashMap<SessionId, (i64, u64)>>>,
 }
@@ -30,10 +34,14 @@ pub struct InForce {
 }
 
 impl InForce {
-    /// The rules were checked when the configuration was read.
-    fn new(config: Arc<Config>, grants: Vec<(Grant, Rules)>) -> Self {
+    /// The rules were checked when the configuration was read. `seen` tells since when each of those with `for` is there.
+    fn new(config: Arc<Config>, seen: &HashMap<String, Time>, grants: Vec<(Grant, Rules)>) -> Self {
         let loaded_at = Time::now();
-        let rules = Rules::compile(config.rules.clone(), loaded_at).unwrap_or_else(|error| {
+        let first_seen = |rule: &Rule| match rule.lasts {
+            Some(_) => seen.get(&rule.content()).copied().unwrap_or(loaded_at),
+            None => loaded_at,
+        };
+        let rules = Rules::compile(config.rules.clone(), first_seen).unwrap_or_else(|error| {
             tracing::error!(%error, "rules that cannot be used: people are asked about everything");
             Rules::default()
         });
@@ -64,6 +72,11 @@ impl InForce {
         hex(ring::digest::digest(&ring::digest::SHA256, text.as_bytes()).as_ref())
     }
 
+    /// The text of a nudge for an agent of this profile.
+    pub fn nudge_text(&self, agent: Option<&str>) -> String {
+        self.vigils.of(agent).nudge_text.clone()
+    }
+
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -80,9 +93,13 @@ impl InForce {
         forbidden.map_or_else(|| self.rule(request, assessment, now), |why| forbidden_by(preset, why))
     }
 
+    fn by_rules(&self, request: &Resolved, assessment: &policy::Assessment, now: Time) -> Ruling {
+        ruling(policy::decide(&self.rules, request, assessment, now))
+    }
+
     /// The operators' own rules first; what they leave to people, a grant may allow.
     pub fn rule(&self, request: &Resolved, assessment: &policy::Assessment, now: Time) -> Ruling {
-        let ruling = ruling(policy::decide(&self.rules, request, assessment, now));
+        let ruling = self.by_rules(request, assessment, now);
         if ruling.outcome != Outcome::Ask {
             return ruling;
         }
@@ -172,7 +189,8 @@ fn tool(said: Option<&str>, runs: bool, edits: bool) -> Option<String> {
 impl Bench {
     pub(super) fn new(config: Arc<Config>) -> Self {
         Self {
-            force: Arc::new(RwLock::new(Arc::new(InForce::new(config, Vec::new())))),
+            force: Arc::new(RwLock::new(Arc::new(InForce::new(config, &HashMap::new(), Vec::new())))),
+            version: Arc::new(watch::Sender::new(0)),
             spent: Arc::default(),
         }
     }
@@ -185,32 +203,40 @@ impl Bench {
         Arc::clone(&self.force.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn reload(&self, config: Config) {
-        let mut current = self.force.write().unwrap_or_else(PoisonError::into_inner);
-        let grants = current.grants.clone();
-        *current = Arc::new(InForce::new(Arc::new(config), grants));
+    /// Puts another policy in force, and tells every session.
+    fn change(&self, next: impl FnOnce(&InForce) -> InForce) {
+        {
+            let mut current = self.force.write().unwrap_or_else(PoisonError::into_inner);
+            *current = Arc::new(next(&current));
+        }
+        // After the exchange: whoever hears of it finds the new one.
+        self.version.send_modify(|version| *version += 1);
+    }
+
+    pub(super) fn reload(&self, config: Arc<Config>, seen: &HashMap<String, Time>) {
+        self.change(|current| InForce::new(config, seen, current.grants.clone()));
     }
 
     pub(super) fn revoke(&self, id: GrantId) {
-        let mut current = self.force.write().unwrap_or_else(PoisonError::into_inner);
-        let mut without = InForce::clone(&current);
-        without.grants.retain(|(grant, _)| grant.id != id);
-        *current = Arc::new(without);
+        self.change(|current| {
+            let mut without = current.clone();
+            without.grants.retain(|(grant, _)| grant.id != id);
+            without
+        });
     }
 
     /// One that cannot be read any more allows nothing.
     pub(super) fn grant(&self, grants: Vec<Grant>) {
         let compiled = grants.into_iter().filter_map(|grant| {
             let rule: Option<Rule> = serde_json::from_str(grant.rule.as_str()).ok();
-            let rules = rule.and_then(|rule| Rules::compile(vec![rule], grant.created_at).ok());
+            let rules = rule.and_then(|rule| Rules::compile(vec![rule], |_| grant.created_at).ok());
             if rules.is_none() {
                 tracing::error!(grant = %grant.id, "a grant cannot be read and allows nothing");
             }
             Some((grant, rules?))
         });
         let compiled: Vec<_> = compiled.collect();
-        let mut current = self.force.write().unwrap_or_else(PoisonError::into_inner);
-        *current = Arc::new(InForce { grants: compiled, ..InForce::clone(&current) });
+        self.change(|current| InForce { grants: compiled, ..current.clone() });
     }
 }
 
@@ -237,6 +263,23 @@ impl Judge for Bench {
         let forbidden_by = policy::forbidden_by(&request, &assessment);
         let policy::Assessment { risk, computed, why } = assessment;
         Assessed { risk, computed, why, forbidden_by, ..now.terms(risk, ruling) }
+    }
+
+    fn policy(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    fn rule_pending(&self, about: &About, clearance: &Clearance) -> Ruling {
+        let force = self.in_force();
+        let request = policy::resolve(of_clearance(about.agent.clone(), about.workspace.clone(), clearance));
+        let mut assessment = policy::assess(&request);
+        // People were shown this risk, and nothing is allowed that was riskier when it was asked.
+        assessment.risk = assessment.risk.max(clearance.risk);
+        let now = Time::now();
+        if clearance.needed > 1 && policy::forbids(about.preset, &request, &assessment).is_none() {
+            return force.by_rules(&request, &assessment, now); // it takes several people, whatever one of them granted
+        }
+        force.rule_under(about.preset, &request, &assessment, now)
     }
 
     fn unassessed(&self, about: &About) -> Assessed {

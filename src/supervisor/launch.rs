@@ -7,11 +7,15 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Place, Seat, Supervisor, profiles};
-use crate::config::{AgentProfile, Framing, PromptDelivery, Protocol};
-use crate::domain::{Delivery, Json, LadderChoice, Phase, Preset, SessionId, SessionRecord, Time};
+use crate::config::{AgentProfile, Framing, PromptDelivery, Protocol, known};
+use crate::domain::{
+    Delivery, Json, LadderChoice, OnClientLeft, Phase, Preset, SessionId, SessionRecord, Time,
+};
 use crate::driver::Driver;
 use crate::driver::acp::{Acp, Setup};
-use crate::host::{Keep, Ladder, Limits, RunAs, SpawnError, Spec, agent_environment, resolve_program};
+use crate::host::{
+    AGENTS_DIR, Keep, Ladder, Limits, RunAs, SpawnError, Spec, agent_environment, resolve_program,
+};
 use crate::session::actor::Beginning;
 use crate::session::{About, CommandError, Input, Plan, Refused, StartError, State};
 use crate::store::{StoreError, Stored};
@@ -43,6 +47,8 @@ pub struct StartRequest {
     pub defer: bool,
     /// What it may do at most.
     pub preset: Preset,
+    /// If an ACP client starts it.
+    pub on_client_left: Option<OnClientLeft>,
     pub by: String,
 }
 
@@ -122,6 +128,7 @@ impl Supervisor {
             strict: profile.protocol == Protocol::Acp,
             max_queued_prompts: self.config().limits.max_queued_prompts,
             preset: request.preset,
+            on_client_left: request.on_client_left,
         });
         let state = if request.defer { state.deferred() } else { state };
         let plan = self.plan(&launch, &profile, &state.about, state.generation());
@@ -151,7 +158,9 @@ impl Supervisor {
             handle.closed().await;
             tokio::task::yield_now().await;
         }
+        let amending = self.0.amending.lock().await;
         self.reserve(id, record.name.as_deref())?;
+        drop(amending);
         let place = Place { supervisor: self, id };
         let (state, plan) = self.next_life(record).await?;
         std::mem::forget(place); // its task gives it back from here on
@@ -290,7 +299,7 @@ impl Supervisor {
 
     /// Where shims keep what they keep.
     pub(super) fn agents_dir(&self) -> PathBuf {
-        self.store().path().with_file_name("agents")
+        self.store().path().with_file_name(AGENTS_DIR)
     }
 
     /// How to go on with a session whose process an earlier daemon started.
@@ -375,6 +384,7 @@ impl Supervisor {
                     elicitation: true,
                 },
                 auth_method: profile.auth_method.clone(),
+                login: launch.agent.as_deref().and_then(known).map(|known| known.login.to_owned()),
                 resume: launch.resume.clone(),
                 mcp_servers: launch.mcp_servers.clone(),
             }))),

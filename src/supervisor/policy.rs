@@ -51,13 +51,27 @@ impl Supervisor {
         self.0.bench.in_force()
     }
 
-    /// What depends on the old configuration goes on with it: running agents, the port.
-    pub fn reload(&self, config: Config) {
-        self.0.bench.reload(config);
+    /// Puts the rules and grants in force that are to be. Called once at the start, before any session is there.
+    pub async fn load_policy(&self) -> Result<(), StoreError> {
+        self.put_in_force(self.config()).await?;
+        self.load_grants().await
     }
 
-    /// Called once at the start, and after each change.
-    pub async fn load_grants(&self) -> Result<(), StoreError> {
+    /// What depends on the old configuration goes on with it: running agents, the port. On an error nothing has changed.
+    pub async fn reload(&self, config: Config) -> Result<(), StoreError> {
+        let _turn = self.0.granting.lock().await;
+        self.put_in_force(Arc::new(config)).await
+    }
+
+    /// The store is told first: a rule that lasts for a time must not begin anew with the next daemon.
+    async fn put_in_force(&self, config: Arc<Config>) -> Result<(), StoreError> {
+        let lasting = config.rules.iter().filter(|rule| rule.lasts.is_some()).map(Rule::content).collect();
+        let seen = self.store().see_rules(lasting, Time::now()).await?;
+        self.0.bench.reload(config, &seen);
+        Ok(())
+    }
+
+    async fn load_grants(&self) -> Result<(), StoreError> {
         let grants = self.store().grants().await?;
         let valid = grants.into_iter().filter(|grant| grant.revoked_at.is_none()).collect();
         self.0.bench.grant(valid);

@@ -39,13 +39,17 @@ impl Availability {
     }
 }
 
+/// Every agent that has a name: what is configured comes first, and takes the place of what is built in.
+pub fn agents(config: &Config) -> Vec<Agent> {
+    let path = search_path();
+    let names = config.agents.keys().map(String::as_str);
+    let others = KNOWN.iter().map(|known| known.name).filter(|name| !config.agents.contains_key(*name));
+    names.chain(others).chain([DEMO_AGENT]).filter_map(|name| find(config, name, &path)).collect()
+}
+
 impl Supervisor {
-    /// Every agent that has a name: what is configured comes first, and takes the place of what is built in.
     pub fn agents(&self) -> Vec<Agent> {
-        let (config, path) = (self.config(), search_path());
-        let names = config.agents.keys().map(String::as_str);
-        let others = KNOWN.iter().map(|known| known.name).filter(|name| !config.agents.contains_key(*name));
-        names.chain(others).chain([DEMO_AGENT]).filter_map(|name| find(&config, name, &path)).collect()
+        agents(&self.config())
     }
 
     /// The same with what one of each told last, unless its command line was another.

@@ -50,6 +50,7 @@ fn vigil(config: &Config, profile: &AgentProfile) -> Vigil {
         stopped_after: stall.stopped_after.0,
         verify: stall.verify.0,
         startup: profile.startup_timeout(&config.acp),
+        interrupt_quiet: profile.interrupt_quiet(&config.acp),
         remind_after: stall.remind_after.0,
         nudge_text: stall.nudge_text,
         reprompt_text: stall.reprompt_text,

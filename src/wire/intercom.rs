@@ -18,7 +18,7 @@ pub enum Inbound<'a> {
     StatusUpdate { params: &'a RawValue },
     PromptForward { id: RequestId, known: PromptForward<'a>, params: &'a RawValue },
     Heartbeat { progress: Vec<Step<'a>>, raw: Option<&'a RawValue>, params: Option<&'a RawValue> },
-    TurnEnd { stop_reason: Option<Cow<'a, str>>, params: Option<&'a RawValue> },
+    TurnEnd { stop_reason: Option<Cow<'a, str>>, turn: Option<Cow<'a, str>>, params: Option<&'a RawValue> },
     ToolUpdate { known: ToolUpdate<'a>, params: &'a RawValue },
     ServiceLimit { known: ServiceLimit<'a>, params: Option<&'a RawValue> },
     ClearanceOutcome { request: RequestId, outcome: Cow<'a, str>, params: &'a RawValue },
@@ -125,7 +125,9 @@ pub fn parse(text: &str) -> Result<Inbound<'_>, Bad> {
         "turn/end" => {
             let fields = Params::new("turn/end", id.as_ref(), params)?;
             let stop_reason = optional("turn/end", "stop_reason", fields.stop_reason, id.as_ref())?;
-            Ok(Inbound::TurnEnd { stop_reason, params })
+            // An agent may have a `turn` of its own from before we had one: only a string can be ours.
+            let turn = fields.turn.and_then(|raw| unquote(raw.get()));
+            Ok(Inbound::TurnEnd { stop_reason, turn, params })
         }
         "tool/update" => tool(id.as_ref(), params),
         "clearance/outcome" => outcome(id, params),
@@ -157,6 +159,8 @@ struct Params<'a> {
     progress: Option<&'a RawValue>,
     #[serde(borrow)]
     stop_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    turn: Option<&'a RawValue>,
     #[serde(borrow)]
     tool: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -354,7 +358,11 @@ pub enum Outbound<'a> {
     #[serde(rename = "clearance/response")]
     ClearanceResponse { status: &'static str, reason: Option<&'a str> },
     #[serde(rename = "prompt/send")]
-    PromptSend { text: &'a str },
+    PromptSend {
+        text: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        turn: Option<String>,
+    },
     #[serde(rename = "prompt/response")]
     PromptResponse { decision: &'static str, instruction: Option<&'a str> },
     #[serde(rename = "session/interrupt")]
@@ -363,6 +371,11 @@ pub enum Outbound<'a> {
     Nudge { message: &'a str },
     #[serde(rename = "error")]
     Error { code: &'static str, message: &'a str },
+}
+
+/// Whether only we send this, and nobody answers it: an agent that does repeats us.
+pub fn is_ours(method: &str) -> bool {
+    ["prompt/send", "session/interrupt", "nudge"].contains(&method)
 }
 
 /// One message as text, without framing.

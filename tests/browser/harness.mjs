@@ -91,7 +91,8 @@ export class Daemon {
 
   async close() {
     const sessions = await this.json("ls").catch(() => ({ items: [] }));
-    for (const session of sessions.items) await this.cli("kill", session.id).catch(() => {});
+    // One without a process ends with the daemon.
+    for (const session of sessions.items) if (session.pid) await this.cli("kill", session.id).catch(() => {});
     await this.end("SIGTERM");
     rmSync(this.dir, { recursive: true, force: true });
   }
@@ -156,6 +157,12 @@ export async function press(page, words, inside = "body") {
     words,
     inside,
   );
+  // As a person would, who cannot press what is behind the bar at the lower edge.
+  await handle.evaluate((element) => {
+    const { left, right, top, bottom } = element.getBoundingClientRect();
+    const hit = document.elementFromPoint((left + right) / 2, (top + bottom) / 2);
+    if (!element.contains(hit)) element.scrollIntoView({ block: "center" });
+  });
   await handle.click();
 }
 

@@ -163,6 +163,32 @@ test("a plan grows while nothing is said, and is not repeated", () => {
   assert.equal(fold(["heartbeat", {}], ["heartbeat", { progress: [] }]).length, 0);
 });
 
+test("a prompt that waited stands where it left the queue, wherever a page of the log ends", () => {
+  const prompt = (kind, more = {}) => [`prompt.${kind}`, { prompt: "prm_1", ...more }];
+  const events = [
+    ["status", { message: "one" }],
+    prompt("queued", { text: "do it", by: "ana" }),
+    ["status", { message: "two" }],
+    prompt("amended", { text: "do that" }),
+    ["status", { message: "three" }],
+    prompt("sending", { turn: "trn_1" }),
+    ["status", { message: "four" }],
+    prompt("delivered"),
+  ];
+  const told = (items) => items.map((item) => item.text).join(", ");
+  assert.equal(told(fold(...events)), "one, two, three, do that, four");
+  assert.equal(told(fold(...events.slice(0, 5))), "one, do that, two, three");
+  const facts = events.map(([kind, data], n) => ({ seq: n + 1, at: `2026-01-01T00:00:0${n}Z`, kind, data }));
+  for (let seam = 1; seam < facts.length; seam += 1) {
+    const line = timeline();
+    for (const event of facts.slice(seam)) add(line, event);
+    prepend(line, facts.slice(0, seam));
+    assert.equal(told(line.items), "one, two, three, do that, four", `with a seam at ${seam}`);
+    const item = line.items[3];
+    assert.deepEqual([item.data.by, item.at, item.events.length], ["ana", facts[5].at, 4], `with a seam at ${seam}`);
+  }
+});
+
 test("what came before is put in front as if it had been there", () => {
   const events = [
     chunk("one "),

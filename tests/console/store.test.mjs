@@ -76,6 +76,25 @@ test("a decision closes a clearance at once, and a late answer does not open it 
   assert.equal(store.waiting(known), 0);
 });
 
+test("a list leaves out what is long, and takes nothing away that is known", () => {
+  const known = state();
+  const whole = clearance("clr_1", { description: "why", diff: "+x" });
+  store.putBrief(known, clearance("clr_1", { description: null, diff: null }));
+  assert.equal(known.clearances.get("clr_1").brief, true);
+  store.putExplained(known, { clearance: whole, proposal: null, no_proposal: "critical", may_not_approve: null });
+  const now = () => known.clearances.get("clr_1");
+  assert.deepEqual([now().brief, now().diff, now().explained.no_proposal], [undefined, "+x", "critical"]);
+  store.putBrief(known, clearance("clr_1", { description: null, diff: null, approvals: ["ana"] }));
+  assert.deepEqual([now().brief, now().diff, now().description, now().approvals], [undefined, "+x", "why", ["ana"]]);
+  store.putClearance(known, { ...whole, status: "approved" });
+  assert.deepEqual([now().status, now().explained.no_proposal], ["approved", "critical"]);
+
+  store.putSession(known, session("ses_a", { processes: [], stderr_tail: "oh", controls: { mode: "ask" } }));
+  store.putSession(known, session("ses_a", { processes: null, stderr_tail: "", controls: null, phase: "idle" }));
+  const { processes, stderr_tail, controls, phase } = known.sessions.get("ses_a");
+  assert.deepEqual([processes, stderr_tail, controls.mode, phase], [[], "oh", "ask", "idle"]);
+});
+
 test("what waits comes first, the riskiest before the others", () => {
   const known = state();
   store.putSession(known, session("ses_b"));
@@ -146,4 +165,42 @@ test("a hundred thousand facts take no time to speak of", () => {
   const begin = performance.now();
   for (let n = 1; n <= 100000; n += 1) store.apply(known, event(n, "status", { message: "x" }));
   assert.ok(performance.now() - begin < 2000);
+});
+
+test("a session that failed comes first until somebody has seen it, also after its end", () => {
+  const failure = { kind: "turn", reason: "no log-in", at: "2026-01-01T00:00:00.000Z", hint: "log in" };
+  const state = store.empty();
+  store.putSession(state, session("ses_a", { phase: "idle" }));
+  store.putSession(state, session("ses_b", { phase: "ended", failed: failure }));
+  store.putSession(state, session("ses_c", { phase: "idle", failed: failure }));
+  store.putSession(state, session("ses_d", { phase: "ended", failed: null }));
+  assert.deepEqual(
+    store.fleet(state).map((row) => [row.session.id, row.group]),
+    [
+      ["ses_b", "failed"],
+      ["ses_c", "failed"],
+      ["ses_a", "idle"],
+    ],
+  );
+  assert.equal(store.failures(state), 2);
+  store.putSession(state, session("ses_c", { phase: "working", failed: failure }));
+  assert.equal(store.group(state.sessions.get("ses_c")), "working");
+  assert.equal(store.failures(state), 1);
+});
+
+test("a session whose agent is stuck, or whose process is stopped, is in the group of the stuck", () => {
+  for (const standing of ["stuck", "gone"])
+    assert.equal(store.group(session("ses_a", { standing: { state: standing } })), "stuck");
+  assert.equal(store.group(session("ses_a", { standing: { state: "quiet" } })), "working");
+});
+
+test("a row of the fleet shows what would run, of the riskiest and oldest", () => {
+  const known = state();
+  const put = (id, more) => store.putClearance(known, clearance(id, { risk: "high", title: "Trust me", ...more }));
+  put("clr_new", { action: "make", requested_at: at(3) });
+  put("clr_old", { action: "rm -rf build", requested_at: at(2) });
+  put("clr_low", { action: "ls", risk: "low", requested_at: at(1) });
+  const [row] = store.fleet(known);
+  assert.equal(row.waits.first, "rm -rf build “Trust me”");
+  assert.equal(row.waits.risk, "high");
 });

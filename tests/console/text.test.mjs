@@ -108,3 +108,18 @@ test("no line takes long to read", () => {
     assert.ok(performance.now() - begun < 500, `${line.slice(0, 10)}… took ${performance.now() - begun} ms`);
   }
 });
+
+test("what was used is said in turns, tokens and money, as far as an agent tells it", () => {
+  const spent = { turns: 2, input_tokens: 1000, output_tokens: 234, total_tokens: 0, cost: 0.42, currency: "USD" };
+  assert.equal(text.usage(spent), "2 turns, 1,234 tokens, 0.42 USD");
+  assert.equal(text.usage({ ...spent, turns: 1, total_tokens: 5, cost: 0.0018 }), "1 turn, 5 tokens, 0.0018 USD");
+  assert.equal(text.usage({ ...spent, input_tokens: 0, output_tokens: 0, cost: 0, currency: null }), "2 turns");
+  assert.equal(text.usage(null), "");
+});
+
+test("a clearance is one line: what would run or change, then the agent's title in quotes", () => {
+  assert.equal(text.line({ action: "rm -rf build", title: "Clean up" }), "rm -rf build “Clean up”");
+  assert.equal(text.line({ action: "rm -rf build", title: "`rm -rf build`" }), "rm -rf build");
+  assert.equal(text.line({ action: null, title: "Clean\nup" }), "“Clean⏎up”");
+  assert.equal(text.line({ action: "ls", title: "x” approved by “ana" }), "ls “x' approved by 'ana”");
+});

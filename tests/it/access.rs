@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, SERVE, command, home, http_over, refused, run};
+use crate::harness::{Daemon, SERVE, command, home, http_over, profile, refused, run};
 
 const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
 
@@ -59,6 +59,7 @@ const ENDPOINTS: &[(&str, &str, Option<&str>)] = &[
     ("GET", "/metrics", Some("viewer")),
     ("GET", "/api/v1/agents", Some("viewer")),
     ("POST", "/api/v1/backup", Some("admin")),
+    ("GET", "/api/v1/backup", Some("admin")),
     ("GET", "/api/v1/sessions", Some("viewer")),
     ("POST", "/api/v1/sessions", Some("admin")),
     ("GET", "/api/v1/sessions/none-such", Some("viewer")),
@@ -69,6 +70,7 @@ const ENDPOINTS: &[(&str, &str, Option<&str>)] = &[
     ("DELETE", "/api/v1/prompts/none-such", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/nudge", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/interrupt", Some("operator")),
+    ("POST", "/api/v1/sessions/none-such/seen", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/snooze", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/set", Some("operator")),
     ("POST", "/api/v1/sessions/none-such/list", Some("operator")),
@@ -147,6 +149,49 @@ fn every_role_may_do_what_it_may_and_nothing_else() {
 }
 
 #[test]
+fn an_approver_starts_agents_if_the_configuration_says_so() {
+    let agent = profile("coder", &["status:up", "serve"], "");
+    let (daemon, address) = with_port(&agent);
+    let tokens = ROLES.map(|role| token(&daemon, role, role));
+    let [_, operator, approver, admin] = &tokens;
+    let workspace = daemon.workspace();
+    let start = |token: &str, more: Value| {
+        let mut body = json!({ "agent": "coder", "workspace": workspace });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        call(&address, Some(token), "POST", "/api/v1/sessions", Some(&body))
+    };
+    let may_start = |token: &str| {
+        call(&address, Some(token), "GET", "/api/v1/health", None).1["you"]["may_start"].clone()
+    };
+    let told = refused(start(approver, json!({})), 403, "forbidden");
+    assert!(told["error"]["hint"].as_str().unwrap().contains("[access]"), "{told}");
+    assert_eq!((may_start(approver), may_start(admin)), (json!(false), json!(true)));
+
+    let config = daemon.dir.path().join("config.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{text}\n[access]\nstart = \"approver\"\n")).unwrap();
+    daemon.cli(&["reload"]).ok();
+    assert_eq!((may_start(operator), may_start(approver)), (json!(false), json!(true)));
+    refused(start(operator, json!({})), 403, "forbidden");
+    let (status, session) = start(approver, json!({ "prompt": "status:at it" }));
+    assert_eq!(status, 201, "{session}");
+    let id = session["id"].as_str().unwrap();
+    daemon.wait_status(id, "at it");
+    // What would let them run anything is still for admins.
+    let command = json!({ "agent": null, "command": "true" });
+    for beyond in [command, json!({ "env": { "A": "b" } }), json!({ "mcp_servers": [{ "name": "x" }] })] {
+        refused(start(approver, beyond.clone()), 403, "forbidden");
+    }
+    let post = |token: &str, verb: &str| {
+        call(&address, Some(token), "POST", &format!("/api/v1/sessions/{id}/{verb}"), Some(&json!({})))
+    };
+    refused(post(approver, "kill"), 403, "forbidden");
+    assert_eq!(post(approver, "stop").0, 200);
+    refused(post(operator, "resume"), 403, "forbidden");
+    assert_eq!(post(approver, "resume").0, 200);
+}
+
+#[test]
 fn a_token_lets_in_until_it_expires_or_is_revoked_and_is_kept_as_a_hash() {
     let (daemon, address) = with_port("");
     let health = |token: &str| call(&address, Some(token), "GET", "/api/v1/sessions", None);
@@ -200,6 +245,38 @@ fn a_token_lets_in_until_it_expires_or_is_revoked_and_is_kept_as_a_hash() {
     let (dir, _) = daemon.end(Signal::SIGKILL);
     let daemon = Daemon::start_in(dir, &[], &[]);
     refused(call(&self::address(&daemon), Some(&ana), "GET", "/api/v1/sessions", None), 401, "unauthorized");
+}
+
+#[test]
+fn a_token_is_revoked_by_the_name_it_was_made_for_if_that_has_only_one() {
+    let (daemon, address) = with_port("");
+    let enters = |token: &str| call(&address, Some(token), "GET", "/api/v1/sessions", None).0 == 200;
+    let (ana, bot) = (token(&daemon, "ana", "viewer"), token(&daemon, "ci bot", "viewer"));
+    daemon.cli(&["token", "revoke", "ci bot"]).ok();
+    assert!(enters(&ana) && !enters(&bot));
+    let again = daemon.cli(&["token", "revoke", "ci bot"]);
+    assert!(again.code == 1 && again.stderr.contains("revoked before"), "{again:?}");
+
+    // Of several, nobody guesses which: their ids are told.
+    let other = token(&daemon, "ana", "operator");
+    let ran = daemon.cli(&["token", "revoke", "ana"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let listed = daemon.cli(&["token", "list", "--json"]).ok().json();
+    let ids: Vec<&str> = listed["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|token| token["name"] == "ana")
+        .map(|token| token["id"].as_str().unwrap())
+        .collect();
+    assert!(ids.len() == 2 && ids.iter().all(|id| ran.stderr.contains(id)), "{ran:?}");
+    assert!(enters(&ana) && enters(&other));
+    // The one that is left is meant by the name.
+    daemon.cli(&["token", "revoke", ids[0]]).ok();
+    assert!(enters(&ana) && !enters(&other));
+    daemon.cli(&["token", "revoke", "ana"]).ok();
+    assert!(!enters(&ana));
+    assert_eq!(daemon.cli(&["token", "revoke", "nobody"]).code, 1);
 }
 
 #[test]
@@ -331,7 +408,7 @@ fn a_configured_operator_bounds_the_role_of_every_token_in_that_name() {
     refused(daemon.post("/api/v1/tokens", &body), 422, "above_role");
     let ana = token(&daemon, "ana", "viewer");
     let (_, health) = call(&address, Some(&ana), "GET", "/api/v1/health", None);
-    assert_eq!(health["you"], json!({ "name": "ana", "role": "viewer" }));
+    assert_eq!(health["you"], json!({ "name": "ana", "role": "viewer", "may_start": false }));
     // One made before they were bounded is bounded all the same, and a secret is not kept for a retry.
     let key = [("idempotency-key", "k"), ("accept", "application/json")];
     let ben = json!({ "name": "ben", "role": "admin" }).to_string();
@@ -736,7 +813,8 @@ fn the_environment_says_where_the_api_listens_and_who_is_let_in() {
     let daemon = Daemon::start_in(home("[api]\nlisten = \"off\"\n"), &[], &env);
     let address = address(&daemon);
     let (status, body) = call(&address, Some(token), "GET", "/api/v1/health", None);
-    assert_eq!((status, &body["you"]), (200, &json!({ "name": "environment", "role": "admin" })), "{body}");
+    let you = json!({ "name": "environment", "role": "admin", "may_start": true });
+    assert_eq!((status, &body["you"]), (200, &you), "{body}");
     assert_eq!(call(&address, Some("a secret of the environmenT"), "GET", "/api/v1/sessions", None).0, 401);
     // A session of its own does not get it.
     let session = daemon.run(&["whoami"]);

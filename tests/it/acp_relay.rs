@@ -234,7 +234,7 @@ fn messages_pass_unchanged_and_a_client_that_leaves_says_goodbye() {
     let stage = Stage::new();
     let mut seat = stage.seat(&["--agent", "my agent", "--attach", "a/b"]);
     let mut peer = stage.accept();
-    assert_eq!(peer.target, "/acp?relay=1&on_close=keep&agent=my%20agent&attach=a%2Fb");
+    assert_eq!(peer.target, "/acp?relay=1&agent=my%20agent&attach=a%2Fb");
     let odd = r#"{"id": 1.50 ,"future":{"a":[1e2]},  "method":"initialize","params":{"é":"\u00e9"}}"#;
     seat.write(&format!("{odd}\r\n\n"));
     assert_eq!(peer.hear_text(), odd);

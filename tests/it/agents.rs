@@ -106,7 +106,7 @@ fn the_doctor_tells_what_is_installed_and_what_is_missing() {
     let node = line(&ran, "node");
     assert!(node.starts_with("warning") && node.contains("v18.2.0"), "{node}");
     assert!(node.contains("too old for claude, codex"), "{node}");
-    assert!(ran.stdout.contains("hint: install Node.js 22 or later\n"), "{ran:?}");
+    assert!(ran.stdout.contains("hint: install Node.js 20 or later\n"), "{ran:?}");
     let claude = line(&ran, "agent claude");
     assert!(claude.starts_with("warning") && claude.ends_with("claude-agent-acp; no log-in was found"));
     assert!(ran.stdout.contains("hint: run `claude` and `/login` there"), "{ran:?}");

@@ -138,7 +138,7 @@ fn every_verb_has_a_help_that_works_without_a_daemon() {
 fn without_a_daemon_every_verb_says_how_to_start_one() {
     let dir = home("");
     for args in [
-        &["run", "--agent", "demo"][..],
+        &["run", "--no-start", "--agent", "demo"][..],
         &["ls"],
         &["show", "x"],
         &["logs", "x"],
@@ -158,7 +158,8 @@ fn without_a_daemon_every_verb_says_how_to_start_one() {
         &["stop", "x"],
         &["kill", "x"],
         &["resume", "x"],
-        &["agents"],
+        &["console"],
+        &["open"],
         &["backup", "x.db"],
     ] {
         let ran = run(command(dir.path()).args(args));
@@ -235,6 +236,9 @@ fn what_is_not_there_is_said_by_its_name() {
     );
     let ran = daemon.cli(&["run", "--", "./no-such-agent"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (1, "error: command not found: ./no-such-agent\n"));
+    // What could not be started is listed until somebody has looked at it.
+    let failed = daemon.cli(&["ls", "--json"]).ok().json()["items"][0]["id"].as_str().unwrap().to_owned();
+    daemon.cli(&["show", &failed]).ok();
     for (list, nothing) in [
         ("ls", "no live sessions; `intercom run` starts one\n"),
         ("clearances", "nothing waits for a decision\n"),
@@ -253,8 +257,8 @@ fn a_session_is_listed_and_shown_for_people() {
     daemon.question(&id);
     daemon.all_events(&start(&daemon, &[], &["exit:0"]));
     insta::assert_snapshot!(read(&daemon, &["ls"]), @r"
-    ID  NAME  AGENT  PHASE  AGE  WAITING  WORKSPACE  WHY
-    ses_ID  shop  -  waiting  AGE  1 clearance, 1 question  DIR/work  waiting for you: 1 clearance and 1 question
+    ID  NAME  AGENT  PHASE  AGE  WORKSPACE  TITLE  WHY
+    ses_ID  shop  -  waiting  AGE  DIR/work  Tidy up  1 clearance, 1 question
     ");
     assert_eq!(daemon.cli(&["ls", "--all"]).ok().stdout.lines().count(), 3);
     let shown = read(&daemon, &["show", "shop"]);
@@ -267,14 +271,14 @@ fn a_session_is_listed_and_shown_for_people() {
     workspace  DIR/work
     phase  waiting
     why  waiting for you: 1 clearance and 1 question
-    waiting  1 clearance, 1 question
+    waiting  1 clearance, 1 question: see `intercom clearances` and `intercom questions`
     turn  trn_ID, for AGE
     pid  PID
     generation 1
     started  DATE TIME UTC (AGE ago)
     processes
     stderr
-      a warning
+      │ a warning
     ");
     daemon.cli(&["kill", "shop"]).ok();
     insta::assert_snapshot!(read(&daemon, &["show", "shop"]), @r"
@@ -289,7 +293,7 @@ fn a_session_is_listed_and_shown_for_people() {
     ended  DATE TIME UTC (AGE ago)
     exit  signal 9 (killed by ME)
     stderr
-      a warning
+      │ a warning
     ");
 }
 
@@ -332,17 +336,17 @@ fn a_log_reads_like_a_story() {
     DATE TIME  agent is ready
     DATE TIME  turn started: prompt
     DATE TIME  prompt prm_ID leaves the queue
-    DATE TIME  on my way
-    DATE TIME  heartbeat: [x] look, [>] tidy
-    DATE TIME  asks for clearance clr_ID [low]: Edit main.rs (main.rs) +1 -1
-    DATE TIME  clearance clr_ID denied by ME: not today
-    DATE TIME  answered
-    DATE TIME  asks qst_ID: And the window?
+    DATE TIME  agent> on my way
+    DATE TIME  agent> heartbeat: [x] look, [>] tidy
+    DATE TIME  asks for clearance clr_ID [low]: main.rs +1 -1 “Edit main.rs”
+    DATE TIME  clearance clr_ID denied by ME: main.rs +1 -1 “Edit main.rs”; reason: not today
+    DATE TIME  agent> answered
+    DATE TIME  asks qst_ID: “And the window?”
     DATE TIME  question qst_ID answered by ME: refine: only from inside
-    DATE TIME  answered
+    DATE TIME  agent> answered
     DATE TIME  a line was rejected: malformed JSON: expected value at line 1 column 1 (4 bytes)
         │ oops
-    DATE TIME  unknown message {"method":"tea/brew","params":{}}
+    DATE TIME  unknown message tea/brew
     DATE TIME  turn ended: end_turn
     DATE TIME  agent exited with code 3
         │ bye
@@ -360,39 +364,39 @@ fn a_clearance_is_shown_in_full_before_it_is_decided_and_after() {
     let id = start(&daemon, &["--name", "shop"], &[&ask, "answer:c", "hang"]);
     let clearance = daemon.clearance(&id);
     insta::assert_snapshot!(read(&daemon, &["clearances"]), @r"
-    ID  SESSION  RISK  STATUS  AGE  TITLE  FILE
-    clr_ID  ses_ID  high  pending  AGE  Edit main.rs  main.rs
+    ID  SESSION  RISK  AGE  WHAT
+    clr_ID  shop  high  AGE  main.rs +1 -1 “Edit main.rs”
     ");
     insta::assert_snapshot!(read(&daemon, &["clearances", &clearance]), @r"
     id  clr_ID
-    session  ses_ID
-    title  Edit main.rs
+    session  shop (ses_ID)
     risk  high (the agent says harmless)
     file  main.rs
+    title  “Edit main.rs”
     policy  no rule matches
     asked  DATE TIME UTC (AGE ago)
     status  pending
 
-      It is old.
-      Very old.
+      │ It is old.
+      │ Very old.
 
     diff +1 -1
-    --- a/main.rs
-    +++ b/main.rs
-    @@ -1 +1 @@
-    -old
-    +new
+    │ --- a/main.rs
+    │ +++ b/main.rs
+    │ @@ -1 +1 @@
+    │ -old
+    │ +new
     ");
     let ran = read(&daemon, &["approve", &clearance[..9], "--reason", "fine"]);
-    assert_eq!(ran, "approved clr_ID: Edit main.rs (delivered)\n");
+    assert_eq!(ran, "approved clr_ID: main.rs +1 -1 “Edit main.rs” (delivered)\n");
     assert_eq!(daemon.wait_status(&id, "answered")["params"]["reason"], "fine");
     let shown = read(&daemon, &["clearances", &clearance]);
     insta::assert_snapshot!(shown.split("\n\n").next().unwrap(), @r"
     id  clr_ID
-    session  ses_ID
-    title  Edit main.rs
+    session  shop (ses_ID)
     risk  high (the agent says harmless)
     file  main.rs
+    title  “Edit main.rs”
     policy  no rule matches
     asked  DATE TIME UTC (AGE ago)
     status  approved
@@ -407,7 +411,7 @@ fn a_clearance_is_shown_in_full_before_it_is_decided_and_after() {
         "{late:?}"
     );
     assert_eq!(daemon.cli(&["clearances", "--all", "--session", "shop"]).ok().stdout.lines().count(), 2);
-    assert!(daemon.cli(&["clearances", "--all", "--diff"]).ok().stdout.contains("\n+new\n"));
+    assert!(daemon.cli(&["clearances", "--all", "--diff"]).ok().stdout.contains("\n│ +new\n"));
 }
 
 #[test]
@@ -509,9 +513,9 @@ fn following_a_log_ends_with_the_session() {
     let daemon = Daemon::start();
     let id = start(&daemon, &[], &["status:one", "expect:nudge", "status:two", "exit:0"]);
     let mut follow = Running::of(&daemon, &["logs", "-f", &id]);
-    follow.until("  one");
+    follow.until("  agent> one");
     daemon.cli(&["nudge", &id]).ok();
-    follow.until("  two");
+    follow.until("  agent> two");
     let (lines, ran) = follow.end();
     assert!(lines.last().unwrap().contains("session ended"), "{lines:?}");
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
@@ -621,9 +625,9 @@ fn questions_are_listed_in_full_and_answered() {
     insta::assert_snapshot!(read(&daemon, &["questions"]), @r"
     ID  SESSION  STATUS  AGE  TYPE  ANSWER
     qst_ID  ses_ID  pending  AGE  -
-      Shall I?
-
-      Really?
+      │ Shall I?
+      │
+      │ Really?
     ");
     assert_eq!(read(&daemon, &["questions", &question]), read(&daemon, &["questions", "--session", &id]));
     let other = start(&daemon, &["--name", "other"], &["hang"]);
@@ -899,7 +903,7 @@ fn odd_but_valid_json_is_kept_as_it_is_and_breaks_nothing() {
             ],
         );
         let mut follow = Running::of(&daemon, &["logs", "-f", &id]);
-        follow.until("  all said");
+        follow.until("  agent> all said");
         let ran = daemon.cli(&["logs", &id, "--json"]).ok();
         let kept = ran.stdout.lines().filter(|line| line.contains(&format!(r#""odd":{odd}"#))).count();
         assert_eq!(kept, 7, "{odd}: {}", ran.stdout);

@@ -110,6 +110,47 @@ fn an_approval_and_a_denial_reach_the_agent_with_their_reasons() {
 }
 
 #[test]
+fn several_are_decided_by_one_command_and_each_is_reported() {
+    let daemon = Daemon::quick("");
+    let asking: Vec<String> = (0..5).map(|_| daemon.run(&["clearance:1:Go?", "answer:1", "serve"])).collect();
+    let ids: Vec<String> = asking.iter().map(|session| daemon.clearance(session)).collect();
+    let [first, second, third, fourth, fifth] = ids.as_slice() else { unreachable!() };
+
+    let ran = daemon.cli(&["approve", first, second]).ok();
+    assert_eq!(ran.stdout.lines().filter(|line| line.starts_with("approved clr_")).count(), 2, "{ran:?}");
+    for session in &asking[..2] {
+        assert_eq!(daemon.wait_status(session, "answered")["status"], "approved");
+    }
+
+    // One that fails keeps the others from nothing, and is told by its id.
+    let ran = daemon.cli(&["deny", first, third, "--reason", "no"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stdout.starts_with("denied clr_") && ran.stdout.lines().count() == 1, "{ran:?}");
+    assert!(ran.stderr.contains(&format!("{first}: already approved by ")), "{ran:?}");
+    assert!(ran.stderr.contains("1 of 2 failed"), "{ran:?}");
+    assert_eq!(daemon.wait_status(&asking[2], "answered")["params"]["reason"], "no");
+
+    // One is answered as the daemon answers it, several as a list with one answer for each.
+    let one = daemon.cli(&["approve", fourth, "--json"]).ok().json();
+    assert_eq!((&one["id"], &one["status"]), (&json!(fourth), &json!("approved")));
+    let ran = daemon.cli(&["approve", "clr_nosuch", fifth, "--json"]);
+    let several = ran.json();
+    assert_eq!((ran.code, &several["next"]), (1, &Value::Null), "{ran:?}");
+    assert_eq!(several["items"].as_array().map(Vec::len), Some(2), "{several}");
+    assert_eq!(several["items"][0]["error"]["code"], "not_found", "{several}");
+    assert_eq!(
+        (&several["items"][1]["id"], &several["items"][1]["status"]),
+        (&json!(fifth), &json!("approved"))
+    );
+
+    for wrong in
+        [&["approve"][..], &["deny"], &["approve", first, second, "--always"], &["deny", first, "qst_1"]]
+    {
+        assert_eq!(daemon.cli(wrong).code, 2, "{wrong:?}");
+    }
+}
+
+#[test]
 fn a_second_decision_is_told_who_was_first() {
     let daemon = Daemon::quick("");
     let session = daemon.run(&["clearance:1:May I?", "echo:2"]);

@@ -74,6 +74,10 @@ fn the_demo_is_followed_from_start_to_end_by_typing_what_it_prints() {
 
     let clean_up = newcomer.nth("clearance.requested", 1);
     assert_eq!(clean_up["risk"], "high", "it shows that risks differ: {clean_up}");
+    assert_eq!(clean_up["command"], "rm -rf target/old-cache", "the card shows what would run");
+    let explained = newcomer.daemon.cli(&["policy", "explain", clean_up["clearance"].as_str().unwrap()]).ok();
+    let always = "exactly `rm -rf target/old-cache`";
+    assert!(explained.stdout.contains(always), "it can be allowed always: {}", explained.stdout);
     let typed = newcomer.types(&format!("deny {}", clean_up["clearance"].as_str().unwrap()));
     assert!(typed.stdout.starts_with("denied"), "{typed:?}");
 

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
+mod abandoned;
 mod access;
 mod acp;
 mod acp_answers;
 mod acp_calls;
+mod acp_details;
 mod acp_door;
 mod acp_fuzz;
 mod acp_peers_clients;
@@ -15,6 +17,7 @@ mod acp_seed_002;
 mod acp_seed_004;
 mod acp_together;
 mod agents;
+mod backup;
 mod cli;
 mod contract;
 mod decisions;
@@ -22,9 +25,13 @@ mod deferred;
 mod demo;
 mod errors;
 mod events;
+mod failures;
 mod faults;
+mod first_use;
 mod harness;
+mod interrupts;
 mod layers;
+mod lines;
 mod openapi;
 mod peers;
 mod policy;

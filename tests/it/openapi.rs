@@ -113,6 +113,7 @@ fn every_answer_is_as_described() {
     described.call("DELETE", "/prompts/{id}", prompt["id"].as_str().unwrap(), "", None);
     described.call("POST", "/sessions/{id}/nudge", &id, "", Some(&json!({})));
     described.call("POST", "/sessions/{id}/interrupt", &id, "", Some(&json!({})));
+    described.call("POST", "/sessions/{id}/seen", &id, "", Some(&json!({})));
     described.call("POST", "/sessions/{id}/snooze", &id, "", Some(&json!({ "for": "1m" })));
     described.call("POST", "/sessions/{id}/ladder", &id, "", Some(&json!({ "ladder": "off" })));
     let later =
@@ -138,6 +139,7 @@ fn every_answer_is_as_described() {
     described.tried.push("GET /sessions/{id}/log".to_owned()); // a file: tests/it/web.rs reads it
     let copy = daemon.dir.path().join("copy.db");
     described.call("POST", "/backup", "", "", Some(&json!({ "path": copy })));
+    described.call("GET", "/backup", "", "", None);
     described.call("POST", "/sessions/{id}/stop", &id, "", None);
     described.call("POST", "/sessions/{id}/resume", &id, "", None);
     described.call("DELETE", "/sessions/{id}", &id, "", None);

@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, profile, refused};
+use crate::harness::{Daemon, QUICK, home, of_kind, profile, refused, wait_turns};
 
 /// An agent that asks once, and reports its answer.
 fn asks(params: &Value) -> Vec<String> {
@@ -196,9 +196,230 @@ fn a_reload_reaches_running_sessions_and_a_bad_file_changes_nothing() {
     });
     let shown = daemon.cli(&["policy", "show"]).ok().stdout;
     assert_eq!(shown.trim(), "1. allow requests beginning with `cargo test`");
+    let pending = daemon.wait_kind(&session, "clearance.decided")["data"].clone();
+    assert_eq!(
+        (&pending["by"], &pending["via"]),
+        (&json!("rule 1"), &json!("policy")),
+        "what was pending is decided, too"
+    );
     let params = json!({ "title": "Test", "command": "cargo test", "risk_level": "low" });
     daemon.prompt(&session, &json!([format!("clearance:2:{params}")]).to_string());
     assert_eq!(daemon.wait_status(&session, "answered")["status"], "approved");
+}
+
+/// Has the session ask to run something.
+#[track_caller]
+fn asks_to_run(daemon: &Daemon, session: &str, id: &str, command: &str, risk: &str) -> String {
+    let params = json!({ "title": "Run", "command": command, "risk_level": risk });
+    daemon.prompt(session, &json!([format!("clearance:{id}:{params}")]).to_string());
+    let requested = daemon.wait_for(session, "the request", |event| {
+        event["kind"] == "clearance.requested" && event["data"]["request"]["id"] == id
+    });
+    requested["data"]["clearance"].as_str().unwrap().to_owned()
+}
+
+/// The decision on a clearance, once it is there.
+#[track_caller]
+fn decision(daemon: &Daemon, session: &str, clearance: &str) -> Value {
+    let about =
+        |event: &Value| event["kind"] == "clearance.decided" && event["data"]["clearance"] == clearance;
+    daemon.wait_for(session, "the decision", about)["data"].clone()
+}
+
+fn status(daemon: &Daemon, clearance: &str) -> Value {
+    daemon.get(&format!("/api/v1/clearances/{clearance}")).1["status"].clone()
+}
+
+/// Writes the configuration anew, with what a test's daemon needs.
+fn reconfigure(daemon: &Daemon, text: &str) {
+    let text = format!("[api]\nlisten = \"off\"\n{text}");
+    std::fs::write(daemon.dir.path().join("config.toml"), text).unwrap();
+    daemon.cli(&["reload"]).ok();
+}
+
+#[test]
+fn always_releases_its_twins_in_every_session_and_nothing_else() {
+    let agents = format!("{}{}", profile("coder", &["serve"], ""), profile("other", &["serve"], ""));
+    let daemon = Daemon::quick(&agents);
+    let (one, two, other) = (daemon.run_agent("coder"), daemon.run_agent("coder"), daemon.run_agent("other"));
+    let first = asks_to_run(&daemon, &one, "1", "cargo build --release", "low");
+    let same = asks_to_run(&daemon, &one, "2", "cargo build", "low");
+    let twin = asks_to_run(&daemon, &two, "1", "cargo build", "low");
+    let riskier = asks_to_run(&daemon, &two, "2", "cargo build", "high");
+    let more = asks_to_run(&daemon, &two, "3", "cargo build; true", "low");
+    let foreign = asks_to_run(&daemon, &other, "1", "cargo build", "low");
+    daemon.cli(&["approve", &first, "--always", "--yes", "--for", "1h"]).ok();
+    let grant = daemon.get("/api/v1/grants").1["items"][0]["id"].clone();
+    for (session, clearance) in [(&one, &same), (&two, &twin)] {
+        let decided = decision(&daemon, session, clearance);
+        assert_eq!((&decided["status"], &decided["via"]), (&json!("approved"), &json!("policy")));
+        assert_eq!(decided["by"], grant);
+        let shown = daemon.get(&format!("/api/v1/clearances/{clearance}")).1;
+        assert_eq!((&shown["decided_by"], &shown["ruling"]["outcome"]), (&grant, &json!("allow")), "{shown}");
+        assert!(shown["reason"].as_str().unwrap().starts_with("allowed always by "), "{shown}");
+    }
+    // The agent hears of each once, and of the others nothing.
+    let is_answer =
+        |event: &Value, id: &str| event["data"]["message"] == "answered" && event["data"]["id"] == id;
+    let answered = |session: &str| {
+        let events = daemon.so_far(session);
+        ["1", "2", "3"].map(|id| events.iter().filter(|event| is_answer(event, id)).count())
+    };
+    daemon.wait_for(&one, "the answer", |event| is_answer(event, "2"));
+    daemon.wait_for(&two, "the answer", |event| is_answer(event, "1"));
+    assert_eq!((answered(&one), answered(&two), answered(&other)), ([1, 1, 0], [1, 0, 0], [0, 0, 0]));
+    for left in [&riskier, &more, &foreign] {
+        assert_eq!(status(&daemon, left), "pending");
+    }
+}
+
+#[test]
+fn a_reload_decides_what_is_pending_by_allow_and_deny_rules_and_leaves_the_rest() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run(&["serve"]);
+    let tests = asks_to_run(&daemon, &session, "1", "cargo test", "low");
+    let push = asks_to_run(&daemon, &session, "2", "git push --force", "low");
+    let deploy = asks_to_run(&daemon, &session, "3", "./deploy", "low");
+    // An ACP agent is answered with the option that fits.
+    let acp = daemon.run_acp(&[]);
+    daemon.prompt(&acp, "permission:yes=allow_once,no=reject_once:run:cargo test");
+    let asked = daemon.clearance(&acp);
+    reconfigure(&daemon, RULES);
+    let decided = decision(&daemon, &session, &tests);
+    assert_eq!((&decided["status"], &decided["by"]), (&json!("approved"), &json!("tests")));
+    let decided = decision(&daemon, &session, &push);
+    assert_eq!((&decided["status"], &decided["by"]), (&json!("denied"), &json!("no force")));
+    assert_eq!(decided["reason"], "no force denies it: history is shared");
+    let decided = decision(&daemon, &acp, &asked);
+    assert_eq!((&decided["by"], &decided["option"]), (&json!("tests"), &json!("yes")));
+    wait_turns(&daemon, &acp, 1);
+    assert_eq!(status(&daemon, &deploy), "pending");
+    // What a rule decided later counts as that when other rules are tried.
+    let rules = daemon.dir.path().join("rules.toml");
+    std::fs::write(&rules, RULES).unwrap();
+    let tried = daemon.cli(&["policy", "test", "--rules", rules.to_str().unwrap(), "--json"]).ok().json();
+    let counts = ["allowed", "denied", "different"].map(|key| tried[key].as_u64().unwrap());
+    assert_eq!(counts, [2, 1, 0], "{tried}");
+}
+
+#[test]
+fn no_grant_releases_what_takes_several_people_or_the_machine_itself() {
+    let agent = format!("{QUICK}{}", profile("coder", &["serve"], ""));
+    let quorum = "[clearances]\nquorum = { high = 2 }\n";
+    let daemon = Daemon::with_config(&format!("{agent}{quorum}"));
+    let session = daemon.run_agent("coder");
+    let pending = asks_to_run(&daemon, &session, "1", "cargo build", "high");
+    // People were told that it takes two; that one of them allows its twin always does not change it.
+    reconfigure(&daemon, &agent);
+    let twin = asks_to_run(&daemon, &session, "2", "cargo build", "high");
+    let third = asks_to_run(&daemon, &session, "3", "cargo build", "high");
+    daemon.cli(&["approve", &twin, "--always", "--yes"]).ok();
+    decision(&daemon, &session, &third);
+    assert_eq!(status(&daemon, &pending), "pending");
+    // A rule of the configuration needs no quorum.
+    reconfigure(
+        &daemon,
+        &format!("{agent}[[rule]]\nname = 'build'\ncommand = 'cargo build'\nthen = 'allow'\n"),
+    );
+    assert_eq!(decision(&daemon, &session, &pending)["by"], "build");
+
+    let daemon = Daemon::with_config(&format!("{agent}[clearances]\nlocal_only_from = 'high'\n"));
+    let session = daemon.run_agent("coder");
+    let pending = asks_to_run(&daemon, &session, "1", "cargo build", "high");
+    let twin = asks_to_run(&daemon, &session, "2", "cargo build", "high");
+    daemon.cli(&["approve", &twin, "--always", "--yes"]).ok();
+    // A rule for something else shows when the change has come through.
+    let other = asks_to_run(&daemon, &session, "3", "cargo doc", "low");
+    let docs = "[[rule]]\ncommand = 'cargo doc'\nthen = 'allow'\n";
+    reconfigure(&daemon, &format!("{agent}[clearances]\nlocal_only_from = 'high'\n{docs}"));
+    decision(&daemon, &session, &other);
+    assert_eq!(status(&daemon, &pending), "pending");
+}
+
+#[test]
+fn a_daemon_that_dies_before_it_has_released_them_does_so_at_its_next_start() {
+    let agent = format!("{QUICK}{}", profile("coder", &["serve"], ""));
+    let failing = [("INTERCOM_FAILPOINT", "policy.ruled")];
+    let mut daemon = Daemon::start_in(home(&agent), &["--on-stop", "leave"], &failing);
+    let session = daemon.run_agent("coder");
+    let first = asks_to_run(&daemon, &session, "1", "cargo build", "low");
+    let twin = asks_to_run(&daemon, &session, "2", "cargo build", "low");
+    let other = asks_to_run(&daemon, &session, "3", "cargo doc", "low");
+    daemon.cli(&["approve", &first, "--always", "--yes"]); // it may die before it has answered
+    daemon.until("it dies", |daemon| daemon.ended().then_some(()));
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    // And by a rule that came while nobody was there.
+    let rule = "[[rule]]\nname = 'docs'\ncommand = 'cargo doc'\nthen = 'allow'\n";
+    let config = std::fs::read_to_string(dir.path().join("config.toml")).unwrap();
+    std::fs::write(dir.path().join("config.toml"), format!("{config}\n{rule}")).unwrap();
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    assert_eq!(decision(&daemon, &session, &twin)["via"], "policy");
+    assert_eq!(decision(&daemon, &session, &other)["by"], "docs");
+    daemon.wait_for(&session, "its answer", |event| {
+        event["data"]["message"] == "answered" && event["data"]["id"] == "3"
+    });
+    assert_eq!(of_kind(&daemon.so_far(&session), "clearance.decided").len(), 3);
+}
+
+/// When each rule ends, as the daemon has it.
+fn ends(daemon: &Daemon) -> Vec<Option<String>> {
+    serde_json::from_value(daemon.get("/api/v1/policy").1["ends_at"].clone()).unwrap()
+}
+
+#[test]
+fn a_rule_that_lasts_for_a_time_counts_from_when_it_was_first_seen() {
+    let rule = |name: &str| {
+        format!("[[rule]]\nname = '{name}'\ncommand = 'cargo test'\nfor = '8h'\nthen = 'allow'\n")
+    };
+    let daemon = Daemon::with_config(&rule("tests"));
+    let write = |daemon: &Daemon, rules: &str| {
+        let text = format!("[api]\nlisten = \"off\"\n{rules}");
+        std::fs::write(daemon.dir.path().join("config.toml"), text).unwrap();
+    };
+    let reload = |daemon: &Daemon, rules: &str| {
+        write(daemon, rules);
+        daemon.cli(&["reload"]).ok();
+    };
+    let first = ends(&daemon);
+    assert!(matches!(first.as_slice(), [Some(_)]), "{first:?}");
+    let shown = daemon.cli(&["policy", "show"]).ok().stdout;
+    assert!(shown.contains(", for 8h; it ends in 7h59m, at "), "{shown}");
+    // Beside others, taken out and put back, and with the next daemon it is the same rule.
+    reload(&daemon, &format!("[[rule]]\ncommand = 'rm'\nthen = 'deny'\n{}", rule("tests")));
+    assert_eq!(ends(&daemon), [None, first[0].clone()]);
+    reload(&daemon, "");
+    assert_eq!(ends(&daemon), []);
+    reload(&daemon, &rule("tests"));
+    assert_eq!(ends(&daemon), first);
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    assert_eq!(ends(&daemon), first);
+    // A changed rule is another one.
+    reload(&daemon, &rule("other tests"));
+    assert!(ends(&daemon)[0] > first[0], "{first:?}");
+    // One that is over stays over, and says so.
+    let (dir, _) = daemon.end(Signal::SIGTERM);
+    let nine_hours = 9 * 60 * 60 * 1000;
+    let database = rusqlite::Connection::open(dir.path().join("state/intercom.db")).unwrap();
+    database.execute("UPDATE rules_seen SET first_seen_at = first_seen_at - ?1", [nine_hours]).unwrap();
+    drop(database);
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    let shown = daemon.cli(&["policy", "show"]).ok().stdout;
+    assert!(shown.contains(", for 8h; it ended 1h"), "{shown}");
+    let (session, _) =
+        ask(&daemon, &json!({ "title": "Test", "command": "cargo test", "risk_level": "low" }));
+    assert_eq!(daemon.show(&session)["phase"], "waiting");
+    // What was taken out long ago is forgotten.
+    reload(&daemon, "");
+    let (dir, _) = daemon.end(Signal::SIGTERM);
+    let database = rusqlite::Connection::open(dir.path().join("state/intercom.db")).unwrap();
+    let month = 31_i64 * 24 * 60 * 60 * 1000;
+    database.execute("UPDATE rules_seen SET removed_at = removed_at - ?1", [month]).unwrap();
+    drop(database);
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    reload(&daemon, &rule("other tests"));
+    let shown = daemon.cli(&["policy", "show"]).ok().stdout;
+    assert!(shown.contains("it ends in 7h59m, at "), "{shown}");
 }
 
 #[test]

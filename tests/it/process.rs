@@ -319,7 +319,7 @@ fn two_hundred_megabytes_of_stderr_do_not_block_and_only_their_end_is_kept() {
         tail.ends_with("eee\nthe very end\n").then_some(tail)
     });
     assert!(tail.len() <= 16_384, "{} bytes", tail.len());
-    assert!(daemon.cli(&["show", &session]).ok().stdout.ends_with("e\n  the very end\n"));
+    assert!(daemon.cli(&["show", &session]).ok().stdout.ends_with("e\n  │ the very end\n"));
     daemon.end_session(&session, "stop");
     assert_eq!(exited(&daemon.all_events(&session))["stderr_tail"], tail);
     assert_eq!(daemon.show(&session)["stderr_tail"], tail, "it is kept after the end");

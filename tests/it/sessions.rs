@@ -199,7 +199,7 @@ fn a_prompt_begins_a_turn_or_joins_the_one_that_runs() {
 
 #[test]
 fn an_interrupt_ends_the_turn_and_leaves_the_clearance_open() {
-    let daemon = Daemon::quick("");
+    let daemon = Daemon::quick("[acp]\ninterrupt_quiet_seconds = 0.2\n");
     let session = daemon.run(&["clearance:1:May I?", "report:session/interrupt", "answer:1", "echo:1"]);
     let clearance = daemon.clearance(&session);
     assert!(phase(&daemon, &session, "waiting")["turn"].is_object());
@@ -289,7 +289,9 @@ fn a_prompt_arrives_as_it_was_typed_and_is_listed_as_delivered() {
     assert!(prompt["id"].as_str().is_some_and(|id| id.starts_with("prm_")) && prompt["at"].is_string());
     assert!(prompt["by"].as_str().is_some_and(|by| !by.is_empty()));
     let events = daemon.all_events(&session);
-    assert_eq!(received(&events), [json!({"method": "prompt/send", "params": {"text": text}})]);
+    let turn = &of_kind(&events, "turn.started")[0]["data"]["turn"];
+    let sent = json!({"method": "prompt/send", "params": {"text": text, "turn": turn}});
+    assert_eq!(received(&events), [sent]);
     assert_eq!(of_kind(&events, "prompt.delivered")[0]["data"]["prompt"], prompt["id"]);
     let path = format!("/api/v1/prompts/{}", prompt["id"].as_str().unwrap());
     refused(daemon.request("DELETE", &path, None, &[]), 409, "already_sent");

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::harness::{Daemon, home};
 use crate::slack::{APP_TOKEN, BOT_TOKEN, CHANNEL, FakeSlack, Message};
 
+mod aside;
 mod attack;
 mod cards;
 mod killed;

@@ -9,9 +9,8 @@ use serde_json::{Value, json};
 
 use crate::harness::{Daemon, QUICK, home, of_kind, profile, refused};
 
-/// A second for everything.
-const HASTY: &str =
-    "[stall]\nsilent_after = '1s'\nno_cpu_after = '1s'\nstopped_after = '1s'\nverify = '1s'\n";
+/// A second for everything, and less for an interrupt: its prompt must be written before the next step is due.
+const HASTY: &str = "[acp]\ninterrupt_quiet_seconds = 0.2\n[stall]\nsilent_after = '1s'\nno_cpu_after = '1s'\nstopped_after = '1s'\nverify = '1s'\n";
 const AGAIN: &str = "[restart]\nfirst_wait = '1s'\n";
 
 fn hasty(more: &str) -> Daemon {
@@ -64,7 +63,16 @@ fn a_sleeper_is_nudged_and_recovers() {
     assert_eq!(steps(&events), ["alert", "nudge 1"]);
     let received = daemon.wait_status(&session, "received");
     let line: Value = serde_json::from_str(received["line"].as_str().unwrap()).unwrap();
-    assert!(line["params"]["message"].as_str().unwrap().starts_with("Nothing has been heard"), "{line}");
+    assert!(
+        line["params"]["message"].as_str().unwrap().starts_with("You have been silent for a while."),
+        "{line}"
+    );
+    // Whoever nudges without words says the same.
+    daemon.cli(&["nudge", &session]).ok();
+    let said = daemon.wait_for(&session, "the nudge", |event| {
+        event["kind"] == "nudge" && event["data"]["by"] != "intercom"
+    });
+    assert_eq!(said["data"]["message"], line["params"]["message"]);
     assert_eq!(daemon.show(&session)["standing"]["state"], "idle");
     assert!(daemon.cli(&["logs", &session]).ok().stdout.contains("recovered after nudge 1, "));
 }
@@ -191,6 +199,69 @@ fn snooze_and_ladder_are_peoples_own() {
     daemon.end_session(&own, "kill");
     let path = format!("/api/v1/sessions/{own}/snooze");
     refused(daemon.post(&path, &json!({ "for": "1m" })), 409, "ended");
+}
+
+#[test]
+fn a_stuck_session_says_so_in_its_phase_column() {
+    let daemon = hasty("ladder = []\n");
+    let session = daemon.run(&["status:go", "hang"]);
+    let mut daemon = daemon;
+    daemon.until("it is stuck", |daemon| {
+        let shown = daemon.show(&session);
+        (shown["standing"]["state"] == "stuck").then(|| assert_eq!(shown["phase"], "working"))
+    });
+    let ls = daemon.cli(&["ls"]).ok().stdout;
+    let row = ls.lines().nth(1).unwrap();
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert!(words.contains(&"stuck") && !words.contains(&"working"), "{ls}");
+    assert!(daemon.cli(&["show", &session]).ok().stdout.contains("phase      stuck"));
+    assert_eq!(daemon.cli(&["ls", "--json"]).ok().json()["items"][0]["phase"], "working");
+}
+
+/// Steps that are checked for two seconds each.
+const PATIENT: &str = "[stall]\nsilent_after = '1s'\nno_cpu_after = '1s'\nverify = '2s'\nladder = ['nudge', 'nudge', 'escalate']\n";
+
+#[test]
+fn an_agent_that_only_reads_or_repeats_our_line_has_not_recovered() {
+    let daemon = Daemon::quick(PATIENT);
+    let run = |command: &str, args: &[&str]| {
+        let (status, session) =
+            daemon.ask_to_start(json!({ "command": command, "args": args, "prompt": "Go" }));
+        assert_eq!(status, 201, "{session}");
+        session["id"].as_str().unwrap().to_owned()
+    };
+    // Each line costs it some work, and nothing comes of it.
+    let script = "while read line; do i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; done";
+    let reads = run("sh", &["-c", script]);
+    let repeats = run("cat", &[]);
+    let chats = daemon.run_acp(&["script:user:Go on;hang"]);
+    daemon.prompt(&chats, "hang");
+    for session in [&reads, &repeats, &chats] {
+        wait_step(&daemon, session, "nudge 2");
+        let events = daemon.so_far(session);
+        assert!(of_kind(&events, "stall.recovered").is_empty(), "{events:#?}");
+    }
+}
+
+#[test]
+fn an_agent_that_goes_to_work_after_a_nudge_has_recovered_by_its_activity() {
+    let daemon = Daemon::quick(PATIENT);
+    let session = daemon.run(&["status:go", "expect:nudge", "spin:5000", "turn-end", "serve"]);
+    let recovered = daemon.wait_kind(&session, "stall.recovered")["data"].clone();
+    assert_eq!((&recovered["after"], &recovered["by"]), (&json!("nudge 1"), &json!("activity")));
+}
+
+#[test]
+fn a_nudge_without_words_says_what_the_profile_says() {
+    let text = "nudge_text = 'Hello?'\n";
+    let daemon = Daemon::quick(&profile(
+        "coder",
+        &["status:go", "report:nudge", "serve"],
+        &format!("[agents.coder.stall]\n{text}"),
+    ));
+    let session = daemon.run_agent("coder");
+    daemon.cli(&["nudge", &session]).ok();
+    assert_eq!(daemon.wait_kind(&session, "nudge")["data"]["message"], "Hello?");
 }
 
 #[test]

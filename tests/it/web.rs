@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use flate2::read::GzDecoder;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -14,6 +15,7 @@ const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
 struct Answer {
     status: u16,
     head: String,
+    /// Unpacked, if it came packed.
     body: String,
 }
 
@@ -60,10 +62,22 @@ impl Browser {
         let mut reader = BufReader::new(stream);
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap() > 0 {}
-        let mut body = String::new();
-        reader.read_to_string(&mut body).unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, head, body }
+        let mut answer = Answer { status, head, body: String::new() };
+        let body = &mut answer.body;
+        if answer.head.contains("content-encoding: gzip") {
+            GzDecoder::new(reader).read_to_string(body).unwrap();
+        } else {
+            reader.read_to_string(body).unwrap();
+        }
+        answer
+    }
+
+    /// As [`Self::get`], by a client that accepts gzip.
+    fn get_packed(&self, path: &str) -> Answer {
+        let answer = self.send("GET", path, "accept: application/json\r\naccept-encoding: br, gzip\r\n", "");
+        assert_eq!(answer.header("content-encoding"), Some("gzip"), "{path}");
+        answer
     }
 
     fn get(&self, path: &str) -> Answer {
@@ -305,4 +319,81 @@ fn the_log_is_a_file_and_a_page_from_its_end() {
     refused(told(&browser.get("/api/v1/events?before=1")), 400, "bad_request");
     let figures = browser.get(&format!("/api/v1/figures?session={session}&hours=1")).json();
     assert_eq!(figures["events"], json!(all.len()), "{figures}");
+}
+
+#[test]
+fn answers_are_compressed_for_clients_that_accept_it_and_streams_never() {
+    let daemon = Daemon::with_config(PORT);
+    let session = daemon.run(&["flood:40", "status:password=hunter2hunter2", "serve"]);
+    daemon.wait_status(&session, "password=hunter2hunter2");
+    let mut browser = Browser::of(&daemon);
+    browser.sign_in(&json!({ "code": code(&daemon) }));
+    let length = |answer: &Answer| answer.header("content-length").unwrap().parse::<usize>().unwrap();
+    for path in ["/api/v1/openapi.json", "/app.js", "/style.css"] {
+        let (plain, packed) = (browser.get(path), browser.get_packed(path));
+        assert_eq!(plain.header("content-encoding"), None, "{path}");
+        assert_eq!(plain.body, packed.body, "{path}");
+        assert!(length(&packed) * 2 < length(&plain), "{path}: {} of {}", length(&packed), length(&plain));
+        assert_eq!(
+            (plain.header("vary"), packed.header("vary")),
+            (Some("accept-encoding"), Some("accept-encoding"))
+        );
+    }
+    // Either form of a file is known again by its own tag.
+    let (plain, packed) = (browser.get("/app.js"), browser.get_packed("/app.js"));
+    let tag = packed.header("etag").unwrap();
+    assert_ne!(plain.header("etag"), Some(tag));
+    let again = format!("accept-encoding: gzip\r\nif-none-match: {tag}\r\n");
+    assert_eq!(browser.send("GET", "/app.js", &again, "").status, 304);
+
+    let page = format!("/api/v1/events?session={session}&limit=1000");
+    assert_eq!(browser.get(&page).json(), browser.get_packed(&page).json());
+    // What looks like a secret is hidden before anything is compressed.
+    let token = daemon.cli(&["token", "create", "--name", "vera", "--role", "viewer"]).ok().stdout;
+    let mut viewer = Browser::of(&daemon);
+    viewer.sign_in(&json!({ "token": token.trim() }));
+    let seen = viewer.get_packed(&page).body;
+    assert!(seen.contains("turn.started") && !seen.contains("hunter2"), "{seen}");
+
+    let mut stream = TcpStream::connect(&browser.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let (host, cookie) = (&browser.address, browser.cookie.as_ref().unwrap());
+    write!(
+        stream,
+        "GET /api/v1/events?after=0 HTTP/1.1\r\nhost: {host}\r\ncookie: {cookie}\r\naccept: text/event-stream\r\naccept-encoding: gzip\r\n\r\n"
+    )
+    .unwrap();
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    let head: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+    assert!(!head.iter().any(|line| line.contains("content-encoding")), "{head:?}");
+    assert!(lines.any(|line| line.starts_with("data: ") && line.contains("session.created")));
+}
+
+#[test]
+fn a_brief_list_leaves_out_what_is_long() {
+    let daemon = Daemon::with_config(&format!(
+        "{PORT}\n[[rule]]\nthen = \"ask\"\ncommand = \"deploy\"\nask = [\"bea\"]\n"
+    ));
+    let asked = json!({ "title": "Edit", "description": "why", "diff": "+x", "command": "deploy" });
+    let session = daemon.run(&["stderr:a word", &format!("clearance:1:{asked}"), "serve"]);
+    let id = daemon.clearance(&session);
+    let item = |path: &str| daemon.get(&format!("/api/v1{path}")).1["items"][0].clone();
+    let whole = item("/clearances");
+    assert_eq!((&whole["diff"], &whole["description"]), (&json!("+x"), &json!("why")));
+    let mut brief = item("/clearances?brief=true");
+    assert_eq!((&brief["diff"], &brief["description"]), (&Value::Null, &Value::Null));
+    (brief["diff"], brief["description"]) = (whole["diff"].clone(), whole["description"].clone());
+    assert_eq!(brief, whole);
+    assert_eq!(item("/sessions?brief=true")["stderr_tail"], "");
+    assert_eq!(item("/sessions")["stderr_tail"], daemon.show(&session)["stderr_tail"]);
+    // The explanation says that no rule can be made, and to whom the request is not addressed.
+    let explained = daemon.get(&format!("/api/v1/clearances/{id}/explanation")).1;
+    assert_eq!(explained["proposal"], Value::Null);
+    assert!(explained["no_proposal"].as_str().unwrap().contains("no profile"), "{explained}");
+    assert_eq!(explained["may_not_approve"], Value::Null);
+    let token = daemon.cli(&["token", "create", "--name", "ana", "--role", "approver"]).ok().stdout;
+    let mut ana = Browser::of(&daemon);
+    ana.sign_in(&json!({ "token": token.trim() }));
+    let explained = ana.get(&format!("/api/v1/clearances/{id}/explanation")).json();
+    assert_eq!(explained["may_not_approve"], "this one is for bea to approve");
 }

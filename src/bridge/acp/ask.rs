@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::speak;
+use crate::action::line;
 use crate::domain::{Event, Json, Role};
 use crate::wire::acp::method;
 
@@ -127,7 +128,7 @@ pub(super) fn call(data: &Value) -> Value {
         kind => kind,
     };
     json!({
-        "toolCallId": data["clearance"], "title": text("title").unwrap_or_default(), "kind": kind,
+        "toolCallId": data["clearance"], "title": line(text("action"), text("title").unwrap_or_default()), "kind": kind,
         "status": "pending", "content": content, "locations": locations,
         "rawInput": {
             "command": data["command"], "file_path": data["file_path"], "risk": data["risk"],

@@ -38,7 +38,10 @@ pub(super) struct Attached {
 
 impl Attached {
     fn new(acp: &Acp, session: SessionId) -> Self {
-        *acp.attached().entry(session).or_default() += 1;
+        let count = *acp.attached().entry(session).and_modify(|count| *count += 1).or_insert(1);
+        if count == 1 {
+            acp.note_change(session);
+        }
         Self { acp: acp.clone(), session }
     }
 }
@@ -50,6 +53,7 @@ impl Drop for Attached {
             *count -= 1;
             if *count == 0 {
                 attached.remove(&self.session);
+                self.acp.note_change(self.session);
             }
         }
     }
@@ -163,6 +167,11 @@ impl Client {
         drop(feeds);
         self.acp.0.tasks.spawn(feed.run(opening));
         to
+    }
+
+    /// It uses a session that it may not have started: that stays when the client that did leaves.
+    pub(super) async fn uses(&self, session: SessionId) {
+        self.acp.0.supervisor.keep_session(session, self.seat.name().to_owned()).await;
     }
 
     /// No feed outlives its client.

@@ -12,7 +12,7 @@ use super::refusal::Refusal;
 use super::seat::{Seat, Seen};
 use super::{Acp, Manner, ask, offer};
 use crate::bridge::api::Caller;
-use crate::domain::{RequestId, SessionId};
+use crate::domain::{OnClientLeft, RequestId, SessionId};
 use crate::wire::acp::asked::{Asked, Open};
 use crate::wire::acp::method;
 use crate::wire::jsonrpc::{self, Bad, METHOD_NOT_FOUND, Message};
@@ -42,7 +42,7 @@ pub(super) async fn converse(
         () = who.shown_out() => {}
         () = acp.0.closing.cancelled() => {}
     }
-    if client.manner().close {
+    if client.manner().on_close == Some(OnClientLeft::Close) {
         for session in client.sessions() {
             super::methods::close(&client, session).await.ok(); // nobody is there to be told
         }
@@ -237,9 +237,11 @@ impl Connection {
             Ok(seen) => seen,
             Err(refusal) => return self.refuse(&id, name, None, refusal).await,
         };
-        // The protocol does not ask for its name here; the Python SDK does, over HTTP.
         let mut result = super::methods::opened(&self.client, &seen).await;
-        result["sessionId"] = json!(seen.id.to_string());
+        // The protocol does not ask for its name here; the Python SDK does, over Streamable HTTP.
+        if self.client.manner().streamable {
+            result["sessionId"] = json!(seen.id.to_string());
+        }
         let about = About { session: Some(seen.id), answers: Some((id.clone(), name.to_owned())), seq: None };
         let answer = (jsonrpc::result(&id, &result), about);
         match self.client.feed(seen.id) {
@@ -248,6 +250,10 @@ impl Connection {
             Some(_) => self.say(answer.0, answer.1).await,
             None => {
                 let after = open.meta.and_then(|meta| meta.intercom).and_then(|ours| ours.after);
+                // Whoever knows where it was has been here before.
+                if after.is_none() {
+                    self.client.uses(seen.id).await;
+                }
                 let history = if replay { History::Before } else { History::Since(after) };
                 let options = result.get("configOptions").cloned();
                 self.client.attach(&seen, Opening { answer: Some(answer), history, options });
@@ -271,6 +277,7 @@ impl Connection {
             return Ok(feed);
         }
         let seen: Seen = self.client.seat().session(session).await?;
+        self.client.uses(seen.id).await;
         let opening = Opening { answer: None, history: History::Since(None), options: None };
         Ok(self.client.attach(&seen, opening))
     }
@@ -290,6 +297,10 @@ impl Connection {
     async fn end(&self, id: RequestId, name: &str, session: &str, delete: bool) {
         let seen = match self.client.seat().session(session).await {
             Ok(seen) => seen,
+            // Whoever deletes wants it gone, and it is.
+            Err(refusal) if delete && refusal.is_no_session() => {
+                return self.reply(&id, name, None, Ok(json!({}))).await;
+            }
             Err(refusal) => return self.refuse(&id, name, None, refusal).await,
         };
         let done = if delete {
@@ -297,8 +308,11 @@ impl Connection {
         } else {
             super::methods::close(&self.client, seen.id).await
         };
-        if let Err(refusal) = done {
-            return self.refuse(&id, name, Some(seen.id), refusal).await;
+        match done {
+            Err(refusal) if !(delete && refusal.is_no_session()) => {
+                return self.refuse(&id, name, Some(seen.id), refusal).await;
+            }
+            _ => {}
         }
         let about = About { session: Some(seen.id), answers: Some((id.clone(), name.to_owned())), seq: None };
         let answer = (jsonrpc::result(&id, &json!({})), about);

@@ -32,7 +32,7 @@ use super::{Acp, Manner, Outlet};
 use crate::bridge::api::{ApiError, Caller};
 use crate::bridge::condition::Conditions;
 use crate::config::Seats;
-use crate::domain::Role;
+use crate::domain::{OnClientLeft, Role};
 use hub::Hub;
 
 /// The names of a connection and of one of its sessions, in requests and answers.
@@ -165,17 +165,10 @@ impl Drop for Seat {
 struct Wishes {
     agent: Option<String>,
     attach: Option<String>,
-    on_close: Option<OnClose>,
+    on_close: Option<OnClientLeft>,
     relay: Option<u8>,
     /// For two of the addresses.
     client_id: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum OnClose {
-    Keep,
-    Close,
 }
 
 impl Wishes {
@@ -193,8 +186,8 @@ impl Wishes {
             Some(1) => true,
             Some(_) => return Err(ApiError::bad_request("relay must be 0 or 1")),
         };
-        let close = self.on_close == Some(OnClose::Close);
-        Ok(Manner { agent: self.agent, attach: self.attach, close, relay, connectionless: false })
+        let Self { agent, attach, on_close, .. } = self;
+        Ok(Manner { agent, attach, on_close, relay, ..Manner::default() })
     }
 }
 

@@ -39,6 +39,8 @@ const BATCH: usize = 256;
 pub(super) const ORDERS: usize = 64;
 /// Of what was asked and is still open.
 const MANY: usize = 1000;
+/// Of what a turn began with.
+const FEW: usize = 8;
 /// Without any news, while a prompt waits for its answer.
 const LOOK: Duration = Duration::from_secs(3);
 /// After the log could not be read.
@@ -218,6 +220,7 @@ impl Feed {
         }
         self.after = if history == History::After { newest } else { told };
         if history != History::News {
+            self.find_turn().await;
             self.find_open().await;
         }
         Ok(())
@@ -246,8 +249,9 @@ impl Feed {
                 }
                 let event = self.fit(event);
                 let mut lines = voice.tell(&event);
-                if event.kind == "prompt.sending" {
-                    lines.extend(self.asked_of_agent(&event).await);
+                if let Some(content) = self.sent_to_agent(&event).await {
+                    lines.extend(voice.was_asked(&content));
+                    voice.prompted(&content);
                 }
                 let last = lines.len().saturating_sub(1);
                 for (n, line) in lines.into_iter().enumerate() {
@@ -319,10 +323,12 @@ impl Feed {
         match event.kind.as_str() {
             "prompt.sending" => {
                 let id = speak::value(event)["prompt"].as_str().unwrap_or_default().to_owned();
-                if !self.prompts.has(&id) {
-                    for line in self.asked_of_agent(event).await {
+                let theirs = !self.prompts.has(&id);
+                if let Some(content) = self.sent_to_agent(event).await {
+                    for line in self.voice.was_asked(&content).into_iter().filter(|_| theirs) {
                         self.say(line);
                     }
+                    self.voice.prompted(&content);
                 }
             }
             "session.preset" | "agent.ready" | "session.agent" => self.tell_controls(event).await,
@@ -384,15 +390,29 @@ impl Feed {
         }
     }
 
-    /// What somebody else, or we ourselves, asked of the agent.
-    async fn asked_of_agent(&self, event: &Event) -> Vec<String> {
-        let id = speak::value(event)["prompt"].as_str().and_then(|id| id.parse::<PromptId>().ok());
-        let Some(id) = id else { return Vec::new() };
+    /// The content of the prompt that leaves with this event, if one does.
+    async fn sent_to_agent(&self, event: &Event) -> Option<Json> {
+        if event.kind != "prompt.sending" {
+            return None;
+        }
+        let id: PromptId = speak::value(event)["prompt"].as_str()?.parse().ok()?;
         let store = self.client.acp().0.supervisor.store();
-        let Ok(Found::One(prompt)) = store.prompt(id.to_string()).await else { return Vec::new() };
-        let words = Json::of(&json!([{ "type": "text", "text": prompt.text }]));
+        let Ok(Found::One(prompt)) = store.prompt(id.to_string()).await else { return None };
         let content = store.content(id).await.ok().flatten();
-        self.voice.was_asked(content.as_ref().map_or(&words, |content| content.as_json()))
+        let words = || Json::of(&json!([{ "type": "text", "text": prompt.text }]));
+        Some(content.map_or_else(words, |content| content.as_json().clone()))
+    }
+
+    /// The turn that runs by now, for whoever joins in the middle of it.
+    async fn find_turn(&mut self) {
+        const KINDS: &[&str] = &["turn.started", "turn.ended", "prompt.sending"];
+        let store = self.client.acp().0.supervisor.store().clone();
+        for event in store.events_of(self.session, KINDS, self.after, FEW).await.unwrap_or_default() {
+            self.voice.tell(&event);
+            if let Some(content) = self.sent_to_agent(&event).await {
+                self.voice.prompted(&content);
+            }
+        }
     }
 
     /// Modes and options, after something about them has changed.

@@ -9,9 +9,9 @@ use super::client::Client;
 use super::feed::{self, History};
 use super::offer;
 use super::refusal::Refusal;
-use super::seat::{List, Profile, Seen};
+use super::seat::{List, Profile, Seen, SeenFailure};
 use crate::bridge::api::inside::quoted;
-use crate::domain::SessionId;
+use crate::domain::{OnClientLeft, SessionId};
 use crate::wire::acp::asked::{self, New, SetMode, SetModel, SetOption};
 
 /// Of `session/list`.
@@ -34,7 +34,9 @@ pub(super) async fn begin(client: &Client, new: &New) -> Result<(Seen, Value, Hi
     let (seen, history) = match &client.manner().attach {
         Some(typed) => {
             let path = format!("/sessions/{}", quoted(typed));
-            (client.seat().get::<Seen>(&path).await?, History::After)
+            let seen = client.seat().get::<Seen>(&path).await?;
+            client.uses(seen.id).await;
+            (seen, History::After)
         }
         None => (start(client, new).await?, History::News),
     };
@@ -51,12 +53,22 @@ async fn start(client: &Client, new: &New) -> Result<Seen, Refusal> {
     let profile = pick(client, asked, &new.cwd, &profiles)?;
     // Where nothing has to be found out first, a process is worth having when there is something to do.
     let defer = profile.protocol != "acp" || profile.known.is_some();
+    let name = ours.and_then(|ours| ours.name.clone());
     let body = json!({
         "agent": profile.name, "workspace": new.cwd, "mcp_servers": new.mcp_servers, "defer": defer,
-        "name": ours.and_then(|ours| ours.name.clone()),
+        "on_client_left": on_client_left(client, name.as_deref()), "name": name,
     });
     let seen: Seen = seat.post("/sessions", &body).await?;
     if defer { Ok(seen) } else { ready(client, seen.id).await }
+}
+
+/// The fate of a new session when this client has left. A session with a name stays, unless the client itself chose otherwise.
+fn on_client_left(client: &Client, name: Option<&str>) -> OnClientLeft {
+    let manner = client.manner();
+    let wanted = manner.on_close.unwrap_or(client.acp().0.supervisor.config().seats.on_close);
+    // Each request of a client without a connection is the last one.
+    let stays = manner.connectionless || (name.is_some() && manner.on_close.is_none());
+    if stays { OnClientLeft::Keep } else { wanted }
 }
 
 /// Which profile: by name, or the only one that it can be.
@@ -92,7 +104,10 @@ async fn ready(client: &Client, id: SessionId) -> Result<Seen, Refusal> {
     loop {
         let seen = client.seat().session(&id.to_string()).await?;
         if !seen.is_live() {
-            let reason = seen.exit.and_then(|exit| exit.reason).unwrap_or(seen.why);
+            let reason = match seen.failed {
+                Some(SeenFailure { reason, hint }) => format!("{reason}; {hint}"),
+                None => seen.why,
+            };
             let data = json!({ "sessionId": id.to_string() });
             return Err(Refusal::internal(format!("the agent did not start: {reason}")).with(&data));
         }

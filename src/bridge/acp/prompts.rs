@@ -71,6 +71,7 @@ struct Data {
     code: Option<i64>,
     signal: Option<i64>,
     by: Option<String>,
+    why: Option<String>,
 }
 
 impl Prompts {
@@ -125,7 +126,7 @@ impl Prompts {
             self.stopping = data.by.as_deref() != Some("intercom");
         }
         if event.kind == "agent.spawned" {
-            self.stopping = false;
+            (self.stopping, self.exit) = (false, None);
         }
         if self.is_empty() && event.kind != "agent.exited" {
             return Vec::new();
@@ -142,8 +143,9 @@ impl Prompts {
             }
             "agent.exited" => {
                 self.exit = match data() {
-                    Data { code: Some(code), .. } => Some(format!(" (exit code {code})")),
-                    Data { signal: Some(signal), .. } => Some(format!(" (signal {signal})")),
+                    Data { why: Some(why), .. } => Some(why),
+                    Data { code: Some(code), .. } => Some(format!("exit code {code}")),
+                    Data { signal: Some(signal), .. } => Some(format!("signal {signal}")),
                     _ => None,
                 };
                 Vec::new()
@@ -151,7 +153,7 @@ impl Prompts {
             "turn.ended" => {
                 let data = data();
                 let ended = data.turn.as_ref().and_then(|turn| self.turns.remove(turn)).unwrap_or_default();
-                let outcome = outcome(&data, self.stopping, self.exit.as_deref().unwrap_or_default());
+                let outcome = outcome(&data, self.stopping, self.exit.as_deref());
                 ended.into_iter().map(|(_, waits)| waits.answered(&outcome, event.at)).collect()
             }
             "prompt.withdrawn" => self.over(&data().prompt, &cancelled(), event.at),
@@ -163,7 +165,7 @@ impl Prompts {
                 self.over(&prompt, &outcome, event.at)
             }
             "session.ended" | "session.parked" => {
-                let reason = data().reason.unwrap_or_else(|| "it ended".to_owned());
+                let reason = self.exit.clone().or(data().reason).unwrap_or_else(|| "it ended".to_owned());
                 let gone = Refusal::internal(format!("the session has ended: {reason}"));
                 self.all(&if self.stopping { cancelled() } else { Err(gone) }, event.at)
             }
@@ -201,19 +203,36 @@ pub(super) fn cancelled() -> Outcome {
 }
 
 /// What the end of a turn means to whoever asked for it.
-fn outcome(data: &Data, stopping: bool, exit: &str) -> Outcome {
+fn outcome(data: &Data, stopping: bool, exit: Option<&str>) -> Outcome {
     let stopped = |reason: &str| Ok(Json::of(&json!({ "stopReason": reason })));
     match (&data.params, data.stop_reason.as_str()) {
         (Some(_), "cancelled") if data.failed => cancelled(),
+        // Our own protocol has an error in its reason.
+        (Some(params), reason) if data.failed && reason.starts_with("error") && !is_error(params) => {
+            Err(Refusal::internal(format!("the turn ended with {reason}")))
+        }
         (Some(error), _) if data.failed => Err(Refusal::of_agent(error)),
         // What an agent that speaks the protocol answered, all of it.
         (Some(params), _) if params.as_str().contains("\"stopReason\"") => Ok(params.clone()),
         (_, "exited") if stopping => cancelled(),
-        (_, "exited") => Err(Refusal::internal(format!("the agent ended before its turn did{exit}"))),
+        (_, "exited") => {
+            let exit = exit.map(|exit| format!(": {exit}")).unwrap_or_default();
+            Err(Refusal::internal(format!("the agent ended before its turn did{exit}")))
+        }
         (_, reason) if reason.starts_with("interrupted") || reason.starts_with("cancelled") => cancelled(),
         (_, known @ ("max_tokens" | "max_turn_requests" | "refusal")) => stopped(known),
         _ => stopped("end_turn"),
     }
+}
+
+/// Whether an agent answered with an error of JSON-RPC.
+fn is_error(params: &Json) -> bool {
+    #[derive(Deserialize)]
+    struct Coded {
+        #[serde(rename = "code")]
+        _code: i64,
+    }
+    serde_json::from_str::<Coded>(params.as_str()).is_ok()
 }
 
 #[cfg(test)]

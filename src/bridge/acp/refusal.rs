@@ -43,6 +43,10 @@ impl Refusal {
         Self::new(RESOURCE_NOT_FOUND, format!("no session is `{id}`")).with(&json!({ "sessionId": id }))
     }
 
+    pub(super) fn is_no_session(&self) -> bool {
+        self.code == RESOURCE_NOT_FOUND
+    }
+
     /// What an agent of ours answered with, as it came.
     pub(super) fn of_agent(error: &Json) -> Self {
         let Ok(read) = serde_json::from_str::<Value>(error.as_str()) else {

@@ -7,11 +7,8 @@ use serde_json::Value;
 use super::content::Takes;
 use super::refusal::Refusal;
 use crate::bridge::api::inside::{Answer, Inside};
-use crate::bridge::api::{Caller, Person};
+use crate::bridge::api::{ACP_CLIENT, Caller, Person};
 use crate::domain::{Role, SessionId};
-
-/// What the record says.
-const VIA: &str = "acp";
 
 #[derive(Debug, Clone)]
 pub(super) struct Seat {
@@ -31,7 +28,8 @@ pub(super) struct Seen {
     pub(super) queue: u32,
     pub(super) pending: SeenPending,
     pub(super) controls: Option<Value>,
-    pub(super) exit: Option<SeenExit>,
+    #[serde(default)]
+    pub(super) failed: Option<SeenFailure>,
     pub(super) why: String,
     #[serde(default)]
     pub(super) title: Option<String>,
@@ -57,8 +55,9 @@ pub(super) struct SeenPending {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct SeenExit {
-    pub(super) reason: Option<String>,
+pub(super) struct SeenFailure {
+    pub(super) reason: String,
+    pub(super) hint: String,
 }
 
 impl Seen {
@@ -103,8 +102,12 @@ pub(super) struct List<T> {
 
 impl Seat {
     pub(super) fn new(inside: Inside, who: &Caller) -> Self {
-        let person = Person { name: who.name.clone(), role: who.role, via: VIA, local: who.local };
+        let person = Person { name: who.name.clone(), role: who.role, via: ACP_CLIENT, local: who.local };
         Self { inside, person }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.person.name
     }
 
     pub(super) fn role(&self) -> Role {

@@ -11,6 +11,10 @@ use serde_json::{Value, json};
 use crate::domain::{Event, Json};
 use crate::wire::acp::{method, tell};
 
+mod turn;
+
+use turn::TurnFilter;
+
 /// Tool calls whose beginning was told; a later one is told as a beginning again.
 const MAX_CALLS: usize = 1000;
 
@@ -19,6 +23,7 @@ pub(super) struct Voice {
     session: String,
     hosted: bool,
     calls: VecDeque<String>,
+    turn: TurnFilter,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -65,7 +70,7 @@ struct Said {
 
 impl Voice {
     pub(super) fn new(session: String, hosted: bool) -> Self {
-        Self { session, hosted, calls: VecDeque::new() }
+        Self { session, hosted, calls: VecDeque::new(), turn: TurnFilter::default() }
     }
 
     pub(super) fn session(&self) -> &str {
@@ -74,7 +79,10 @@ impl Voice {
 
     /// What a client is told of an event, besides requests and answers.
     pub(super) fn tell(&mut self, event: &Event) -> Vec<String> {
+        self.turn.hear(event);
         match event.kind.as_str() {
+            "update" if self.hosted && self.turn.drops(event) => Vec::new(),
+            "status" | "heartbeat" | "update" if !self.hosted && self.turn.is_abandoned() => Vec::new(),
             "update" if self.hosted => {
                 vec![tell::passed_on(method::SESSION_UPDATE, &event.data, &self.session)]
             }
@@ -126,6 +134,11 @@ impl Voice {
             tell::update(&self.session, &Chunk { session_update: "user_message_chunk", content })
         };
         blocks.iter().map(chunk).collect()
+    }
+
+    /// The agent is sent this prompt. If it says it back, that is not told.
+    pub(super) fn prompted(&mut self, content: &Json) {
+        self.turn.asked(content);
     }
 
     pub(super) fn mode_is(&self, mode: &str) -> String {

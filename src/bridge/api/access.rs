@@ -28,7 +28,8 @@ use super::Api;
 use super::error::ApiError;
 use super::guard;
 use super::web::Shown;
-use crate::domain::{Audited, Json, Role, SessionId, Time, WebSessionId};
+use crate::config::Access;
+use crate::domain::{AGENT_OF, Audited, Json, Role, SessionId, Time, WebSessionId};
 use crate::redact::redact_json;
 use crate::supervisor::Belongs;
 
@@ -65,6 +66,9 @@ impl From<&Person> for Caller {
         Self { name, role, via: via.to_owned(), local, gone: Arc::default(), until: None, web: None }
     }
 }
+
+/// From where ACP clients act, in words for the record.
+pub(in crate::bridge) const ACP_CLIENT: &str = "acp";
 
 /// Set once a connection was found to be a person's: looking at every process for every request would be too much.
 pub type Known = Arc<AtomicBool>;
@@ -105,6 +109,10 @@ impl Caller {
     /// A browser showed who they are, as it does for every page that calls us.
     pub(in crate::bridge) fn is_by_cookie(&self) -> bool {
         self.web.is_some()
+    }
+
+    pub(super) fn is_acp_client(&self) -> bool {
+        self.via == ACP_CLIENT
     }
 
     pub(in crate::bridge) fn is_out(&self) -> bool {
@@ -168,13 +176,43 @@ pub(super) async fn identify(
     next.run(request).await
 }
 
+/// The least role that an endpoint takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Least {
+    Role(Role),
+    /// The role that may start agents, by the configuration.
+    ToStart,
+}
+
+impl Least {
+    /// Unless the configuration says otherwise.
+    pub(super) fn usual(self) -> Role {
+        match self {
+            Self::Role(role) => role,
+            Self::ToStart => Access::default().start(),
+        }
+    }
+}
+
 /// Lets through who has at least this role.
-pub(super) async fn require(State(least): State<Role>, request: Request, next: Next) -> Response {
+pub(super) async fn require(
+    State((api, least)): State<(Api, Least)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let role = match least {
+        Least::Role(role) => role,
+        Least::ToStart => api.supervisor().config().access.start(),
+    };
     match request.extensions().get::<Caller>() {
         None => unknown().into_response(),
-        Some(caller) if caller.role < least => {
-            let message = format!("this needs the role {least}; {} is {}", caller.name, caller.role);
-            ApiError::new(StatusCode::FORBIDDEN, "forbidden", message).into_response()
+        Some(caller) if caller.role < role => {
+            let message = format!("this needs the role {role}; {} is {}", caller.name, caller.role);
+            let error = ApiError::new(StatusCode::FORBIDDEN, "forbidden", message);
+            let hint =
+                "`start = \"approver\"` below [access] in the configuration lets approvers start agents";
+            let hints = least == Least::ToStart && role > Role::Approver && caller.role == Role::Approver;
+            if hints { error.hint(hint) } else { error }.into_response()
         }
         Some(caller) if caller.role == Role::Viewer => without_secrets(next.run(request).await).await,
         Some(_) => next.run(request).await,
@@ -325,7 +363,7 @@ impl Api {
         // Once in a while: an agent in a loop must not fill what is never removed.
         if self.0.agents_refused.is_news(session, Time::now()) {
             let data = Json::of(&json!({ "session": session, "via": via }));
-            self.record("access.from_agent", &format!("agent of {session}"), Some(session), data).await;
+            self.record("access.from_agent", &format!("{AGENT_OF}{session}"), Some(session), data).await;
         }
         ApiError::new(StatusCode::FORBIDDEN, "from_agent", "a process of a session may not use this API")
             .hint("agents ask through their own protocol; people decide")

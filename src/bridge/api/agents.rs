@@ -9,8 +9,8 @@ use super::Api;
 use super::error::ApiError;
 use super::extract::{Query, ShortList, limit};
 use super::view::List;
-use crate::config::DEMO_AGENT;
-use crate::supervisor::Agent;
+use crate::config::{Config, DEMO_AGENT};
+use crate::supervisor::{self, Agent};
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct AgentView {
@@ -41,13 +41,22 @@ pub(super) async fn list(
 ) -> Result<Json<List<AgentView>>, ApiError> {
     limit(query.limit)?;
     let agents = api.supervisor().known_agents().await?;
-    let agents = agents.into_iter().map(|(Agent { name, profile, availability }, told)| AgentView {
+    Ok(Json(List::whole(agents.into_iter().map(|(agent, told)| view(agent, told.as_ref())).collect())))
+}
+
+/// The same list as JSON, as a daemon with this configuration would give it that has seen none of them run.
+pub fn agents_of(config: &Config) -> serde_json::Value {
+    let agents = supervisor::agents(config).into_iter().map(|agent| view(agent, None));
+    serde_json::json!(List::whole(agents.collect()))
+}
+
+fn view(Agent { name, profile, availability }: Agent, told: Option<&crate::domain::Json>) -> AgentView {
+    AgentView {
         command: if name == DEMO_AGENT { "(built in)".to_owned() } else { profile.command },
         name,
         description: profile.description,
         protocol: profile.protocol.as_str(),
         availability: availability.as_str(),
         known: told.and_then(|told| serde_json::from_str(told.as_str()).ok()),
-    });
-    Ok(Json(List::whole(agents.collect())))
+    }
 }

@@ -24,6 +24,9 @@ pub(super) struct ListQuery {
     #[schemars(with = "Option<String>")]
     status: Option<ClearanceStatus>,
     session: Option<String>,
+    /// Leaves out each `description` and `diff`, which may be long; `GET /clearances/{id}` has them.
+    #[serde(default)]
+    brief: bool,
     limit: Option<usize>,
     cursor: Option<i64>,
 }
@@ -39,7 +42,10 @@ pub(super) async fn list(
     };
     let filter = ClearanceFilter { status: query.status, session };
     let page = api.store().clearances(filter, query.cursor, limit(query.limit)?).await?;
-    Ok(Json(List::of(page, |clearance| view::clearance_for(caller.role, clearance))))
+    Ok(Json(List::of(page, |clearance| {
+        let view = view::clearance_for(caller.role, clearance);
+        if query.brief { view.in_brief() } else { view }
+    })))
 }
 
 pub(super) async fn show(
@@ -148,7 +154,7 @@ fn already(clearance: Clearance) -> ApiError {
 
 impl Api {
     /// What the role alone does not say: whom the rule wants asked, and from where.
-    fn may_approve(&self, caller: &Caller, clearance: &Clearance) -> Result<(), ApiError> {
+    pub(super) fn may_approve(&self, caller: &Caller, clearance: &Clearance) -> Result<(), ApiError> {
         let forbidden = |code, message: String| Err(ApiError::new(StatusCode::FORBIDDEN, code, message));
         if self.supervisor().config().clearances.is_local_only(clearance.risk) && !caller.local {
             let message = format!(

@@ -55,6 +55,10 @@ impl ApiError {
         self.status == StatusCode::TOO_MANY_REQUESTS
     }
 
+    pub(super) fn into_message(self) -> String {
+        self.message
+    }
+
     #[cfg(test)]
     pub(super) fn code(&self) -> &'static str {
         self.code

@@ -1,22 +1,19 @@
-//! How the daemon is, and a copy of all it knows.
+//! How the daemon is.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::Serialize;
 
 use super::Api;
-use super::access::{By, Caller};
+use super::access::Caller;
 use super::error::ApiError;
-use super::extract::{Body, Nothing, Query};
-use crate::domain::Json as Raw;
+use super::extract::{Nothing, Query};
 use crate::store::{ClearanceFilter, QuestionFilter};
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -46,6 +43,8 @@ struct Sessions {
 struct You {
     name: String,
     role: String,
+    /// Whether you may start and resume agents.
+    may_start: bool,
 }
 
 pub(super) async fn health(
@@ -61,7 +60,11 @@ pub(super) async fn health(
                 sessions: Sessions { live, total },
                 bridges: bridges(&api),
                 last_seq: api.bell().listen().newest(),
-                you: You { name: caller.name, role: caller.role.to_string() },
+                you: You {
+                    name: caller.name,
+                    role: caller.role.to_string(),
+                    may_start: caller.role >= api.supervisor().config().access.start(),
+                },
             })
         }
     };
@@ -72,38 +75,6 @@ fn bridges(api: &Api) -> BTreeMap<String, String> {
     let others =
         api.0.conditions.all().into_iter().map(|(name, condition)| (name.to_owned(), condition.words));
     [("api".to_owned(), "ok".to_owned())].into_iter().chain(others).collect()
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct BackupRequest {
-    path: PathBuf,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct BackedUp {
-    path: PathBuf,
-    bytes: u64,
-}
-
-pub(super) async fn backup(
-    State(api): State<Api>,
-    By(by): By,
-    Body(request): Body<BackupRequest>,
-) -> Result<Json<BackedUp>, ApiError> {
-    let path = request.path;
-    if !path.is_absolute() {
-        return Err(ApiError::bad_request("path must be absolute"));
-    }
-    if path.exists() {
-        return Err(ApiError::conflict("exists", format!("{} exists already", path.display())));
-    }
-    let bytes = api.store().backup(&path).await.map_err(|error| {
-        let message = format!("{} could not be written: {error}", path.display());
-        ApiError::unprocessable("backup_failed", message)
-    })?;
-    api.record("backup", &by, None, Raw::of(&json!({ "path": path }))).await;
-    Ok(Json(BackedUp { path, bytes }))
 }
 
 /// Prometheus text.

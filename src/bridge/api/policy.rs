@@ -14,9 +14,11 @@ use super::access::{Caller, audited};
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, ShortList, limit, the};
 use super::view::{self, ClearanceView, List, RulingView};
+use crate::action::action;
 use crate::config::{self, Config, ConfigError};
 use crate::domain::{Clearance, Grant, GrantId, Json as Raw, Outcome, Time, parse_duration};
 use crate::policy::{Explained, Rule, Rules};
+use crate::store::StoreError;
 use crate::supervisor::policy::{Difference, Explanation};
 
 /// Reads the configuration again.
@@ -27,6 +29,8 @@ pub(super) struct PolicyView {
     loaded_at: String,
     /// As they stand in the configuration, in order.
     rules: Vec<Value>,
+    /// When each of them ends by `until` or `for`, in the same order; null for one without an end.
+    ends_at: Vec<Option<String>>,
     grants: usize,
 }
 
@@ -37,7 +41,8 @@ pub(super) async fn show(
     let force = api.supervisor().in_force();
     let grants = api.store().grants().await?.into_iter().filter(|grant| grant.is_valid(Time::now())).count();
     let rules = force.config.rules.iter().map(|rule| json!(rule)).collect();
-    Ok(Json(PolicyView { loaded_at: force.loaded_at.to_string(), rules, grants }))
+    let ends_at = force.rules().ends().map(|ends| ends.map(|at| at.to_string())).collect();
+    Ok(Json(PolicyView { loaded_at: force.loaded_at.to_string(), rules, ends_at, grants }))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -53,15 +58,27 @@ pub(super) async fn reload(
     caller: Caller,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<Reloaded>, ApiError> {
-    let reloaded = api.reload(&caller.name, &caller.via).await.map_err(|error| {
-        ApiError::unprocessable("bad_config", error.to_string()).hint("what was in force stays in force")
+    let reloaded = api.reload(&caller.name, &caller.via).await.map_err(|error| match error {
+        ReloadError::Config(error) => {
+            ApiError::unprocessable("bad_config", error.to_string()).hint("what was in force stays in force")
+        }
+        ReloadError::Store(error) => error.into(),
     })?;
     Ok(Json(reloaded))
 }
 
+/// Why what was in force stays in force.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReloadError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 impl Api {
     /// Reads the configuration again and puts it in force; a bad one changes nothing.
-    pub(super) async fn reload(&self, by: &str, via: &str) -> Result<Reloaded, ConfigError> {
+    pub(super) async fn reload(&self, by: &str, via: &str) -> Result<Reloaded, ReloadError> {
         let read = Arc::clone(&self.0.read_config);
         let read = tokio::task::spawn_blocking(move || read()).await;
         let new = read.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
@@ -74,7 +91,7 @@ impl Api {
         ];
         let needs_restart: Vec<String> =
             restart.into_iter().filter(|(_, changed)| *changed).map(|(what, _)| what.to_owned()).collect();
-        self.supervisor().reload(new);
+        self.supervisor().reload(new).await?;
         let reloaded = Reloaded { needs_restart, ..self.unchanged() };
         tracing::info!(rules = reloaded.rules, by, "the configuration was read again");
         let digest = self.supervisor().in_force().digest();
@@ -119,6 +136,8 @@ pub(super) struct ExplanationView {
     proposal: Option<Value>,
     /// Why there is none.
     no_proposal: Option<String>,
+    /// Why the caller may not approve it; `null` if nothing is in the way.
+    may_not_approve: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -147,12 +166,14 @@ pub(super) async fn explain(
         Ok(rule) => (Some(json!(rule)), None),
         Err(why) => (None, Some(why)),
     };
+    let may_not_approve = api.may_approve(&caller, &clearance).err().map(ApiError::into_message);
     Ok(Json(ExplanationView {
         clearance: view::clearance_for(caller.role, clearance),
         now: view::ruling(ruling),
         rules: rules.into_iter().map(explained).collect(),
         proposal,
         no_proposal,
+        may_not_approve,
     }))
 }
 
@@ -314,6 +335,7 @@ pub(super) struct TestedView {
 struct DifferenceView {
     clearance: String,
     session: String,
+    action: Option<String>,
     title: String,
     file_path: Option<String>,
     command: Option<String>,
@@ -333,7 +355,7 @@ pub(super) async fn test(
     let file = asked.file.unwrap_or_else(|| "rules".to_owned());
     let config = config::parse(&asked.rules, std::path::Path::new(&file))
         .map_err(|error| ApiError::unprocessable("bad_config", error.to_string()))?;
-    let rules = Rules::compile(config.rules, Time::now())
+    let rules = Rules::compile(config.rules, |_| Time::now())
         .map_err(|error| ApiError::unprocessable("bad_config", error.to_string()))?;
     let since = match &asked.since {
         None => Time::from_millis(0),
@@ -362,6 +384,7 @@ fn difference(found: Difference) -> DifferenceView {
     DifferenceView {
         clearance: c.id.to_string(),
         session: c.session.to_string(),
+        action: action((&c).into()),
         title: c.title,
         file_path: c.file_path,
         command: c.command,

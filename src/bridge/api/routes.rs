@@ -12,12 +12,12 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use super::access::require;
+use super::access::{Least, require};
 use super::extract::ShortList;
 use super::view::{ClearanceView, EventPage, List, PromptView, QuestionView, SessionView, TokenView};
 use super::{
-    Api, agents, audit, clearances, events, figures, health, idempotency, policy, prompts, questions,
-    sessions, set, tokens, watch, web,
+    Api, agents, audit, backup, clearances, events, figures, health, idempotency, kept, policy, prompts,
+    questions, sessions, set, tokens, watch, web,
 };
 use crate::domain::Role;
 
@@ -26,7 +26,7 @@ pub(super) struct Endpoint {
     method: Method,
     path: &'static str,
     /// The least role that may use it; nobody is asked if there is none.
-    role: Option<Role>,
+    least: Option<Least>,
     about: &'static str,
     route: MethodRouter<Api>,
     query: Option<Describe>,
@@ -57,11 +57,11 @@ impl Endpoint {
         T: 'static,
     {
         let filter = MethodFilter::try_from(method.clone()).expect("a usual method");
-        let (route, role) = (on(filter, handler), role.into());
+        let (route, least) = (on(filter, handler), role.into().map(Least::Role));
         Self {
             method,
             path,
-            role,
+            least,
             about,
             route,
             query: None,
@@ -70,6 +70,12 @@ impl Endpoint {
             streams: false,
             file: false,
         }
+    }
+
+    /// It starts an agent: the configuration says who may.
+    fn starts(mut self) -> Self {
+        self.least = Some(Least::ToStart);
+        self
     }
 
     fn query<T: JsonSchema>(mut self) -> Self {
@@ -115,9 +121,10 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&get), "/health", None, "How the daemon is; more with a role", health::health).answers::<health::Health>(200),
         Endpoint::new(of(&get), "/openapi.json", None, "This description", openapi).answers::<Value>(200),
         Endpoint::new(of(&get), "/agents", Viewer, "Which agents can be started", agents::list).query::<ShortList>().answers::<List<agents::AgentView>>(200),
-        Endpoint::new(of(&post), "/backup", Admin, "A copy of the database", health::backup).body::<health::BackupRequest>().answers::<health::BackedUp>(200),
+        Endpoint::new(of(&post), "/backup", Admin, "A copy of the database", backup::backup).body::<backup::BackupRequest>().answers::<backup::BackedUp>(200),
+        Endpoint::new(of(&get), "/backup", Admin, "How far the backup is that is being made", backup::progress).answers::<backup::BackupState>(200),
         Endpoint::new(of(&get), "/sessions", Viewer, "Sessions, newest first", sessions::list).query::<sessions::ListQuery>().answers::<List<SessionView>>(200),
-        Endpoint::new(of(&post), "/sessions", Admin, "Starts an agent", sessions::start).body::<sessions::Start>().answers::<SessionView>(201),
+        Endpoint::new(of(&post), "/sessions", Admin, "Starts an agent", sessions::start).starts().body::<sessions::Start>().answers::<SessionView>(201),
         Endpoint::new(of(&get), "/sessions/{id}", Viewer, "One session", sessions::show).answers::<SessionView>(200),
         Endpoint::new(of(&delete), "/sessions/{id}", Admin, "Removes a session that has ended, with its log", sessions::remove).answers_nothing(204),
         Endpoint::new(of(&get), "/sessions/{id}/prompts", Viewer, "Its prompts, newest first", prompts::list).query::<prompts::ListQuery>().answers::<List<PromptView>>(200),
@@ -126,14 +133,15 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&delete), "/prompts/{id}", Operator, "Takes a waiting prompt back", prompts::take_back).answers_nothing(204),
         Endpoint::new(of(&post), "/sessions/{id}/nudge", Operator, "Reminds an agent that seems stuck", sessions::nudge).body::<sessions::Nudge>().answers::<sessions::Nudged>(202),
         Endpoint::new(of(&post), "/sessions/{id}/interrupt", Operator, "Ends the agent's turn", sessions::interrupt).body::<sessions::Interrupt>().answers::<sessions::Interrupted>(202),
+        Endpoint::new(of(&post), "/sessions/{id}/seen", Operator, "Says that an operator has seen its failure", sessions::seen).body::<sessions::SeenBody>().answers::<SessionView>(200),
         Endpoint::new(of(&post), "/sessions/{id}/snooze", Operator, "No steps about a stall for a while", watch::snooze).body::<watch::Snooze>().answers::<SessionView>(200),
         Endpoint::new(of(&post), "/sessions/{id}/list", Operator, "The sessions that the agent itself remembers", set::list).answers::<Value>(200),
         Endpoint::new(of(&post), "/sessions/{id}/set", Operator, "Sets the agent's mode, model or an option", set::set).body::<set::SetBody>().answers::<set::SetView>(202).answers::<set::SetAnswer>(200),
         Endpoint::new(of(&post), "/sessions/{id}/ladder", Operator, "What is done when it is stuck", watch::ladder).body::<watch::Ladder>().answers::<SessionView>(200),
         Endpoint::new(of(&post), "/sessions/{id}/stop", Operator, "Stops the agent, gently first; answers when its tree is gone", sessions::stop).answers::<sessions::Ended>(200),
         Endpoint::new(of(&post), "/sessions/{id}/kill", Admin, "Ends the agent at once; answers when its tree is gone", sessions::kill).answers::<sessions::Ended>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/resume", Admin, "Starts an ended session again", sessions::resume).answers::<SessionView>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/agent", Admin, "Another agent for a deferred session that has had no process", sessions::agent).body::<sessions::Agent>().answers::<SessionView>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/resume", Admin, "Starts an ended session again", sessions::resume).starts().answers::<SessionView>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/agent", Admin, "Another agent for a deferred session that has had no process", sessions::agent).starts().body::<sessions::Agent>().answers::<SessionView>(200),
         Endpoint::new(of(&post), "/sessions/{id}/preset", Operator, "What it may do at most; for more than it may now, an approver", sessions::preset).body::<sessions::PresetBody>().answers::<SessionView>(200),
         Endpoint::new(of(&get), "/clearances", Viewer, "Clearances, newest first", clearances::list).query::<clearances::ListQuery>().answers::<List<ClearanceView>>(200),
         Endpoint::new(of(&get), "/clearances/{id}", Viewer, "One clearance", clearances::show).answers::<ClearanceView>(200),
@@ -165,13 +173,16 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 /// The router below `/api/v1`: each endpoint behind its role, each POST remembered by its `Idempotency-Key`.
 pub(super) fn router(api: &Api) -> Router<Api> {
     endpoints().into_iter().fold(Router::new(), |router, endpoint| {
-        let Endpoint { method, path, role, mut route, .. } = endpoint;
+        let Endpoint { method, path, least, mut route, .. } = endpoint;
+        if let Some(named) = kept::Named::by(&method, path) {
+            route = route.layer(from_fn_with_state((api.clone(), named), kept::keep));
+        }
         // A secret that is shown once is not kept to be shown again.
         if method == Method::POST && !["/tokens", "/web/codes", "/web/sessions"].contains(&path) {
             route = route.layer(from_fn_with_state(api.clone(), idempotency::honour));
         }
-        let route = match role {
-            Some(role) => route.layer(from_fn_with_state(role, require)),
+        let route = match least {
+            Some(least) => route.layer(from_fn_with_state((api.clone(), least), require)),
             None => route,
         };
         router.route(path, route)
@@ -269,10 +280,13 @@ fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> Value {
     responses.insert("default".to_owned(), json!({ "description": "Refused or failed", "content": error }));
     let mut operation =
         json!({ "summary": endpoint.about, "parameters": parameters, "responses": responses });
-    match endpoint.role {
-        Some(role) => {
+    match endpoint.least {
+        Some(least) => {
             operation["security"] = json!([{ "token": [] }]);
-            operation["x-least-role"] = json!(role.as_str());
+            operation["x-least-role"] = json!(least.usual().as_str());
+            if least == Least::ToStart {
+                operation["x-least-role-setting"] = json!("access.start");
+            }
         }
         None => operation["security"] = json!([]),
     }

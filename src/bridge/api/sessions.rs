@@ -15,19 +15,26 @@ use super::extract::{Body, Nothing, Query, limit, the};
 use super::view::{self, List, SessionView};
 use super::watch::parse_ladder;
 use crate::config::Protocol;
-use crate::domain::{Delivery, Json as Raw, Phase, Preset, Role, SessionId, SessionRecord};
+use crate::domain::{
+    Delivery, Json as Raw, OnClientLeft, Phase, Preset, Role, SessionId, SessionRecord, Time,
+};
 use crate::session::{How, Input};
+use crate::store::Scope;
 use crate::supervisor::StartRequest;
-
-const NUDGE: &str = "You seem to have stopped. Please go on with the current task from where you left it.";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     #[serde(default)]
     all: bool,
+    /// Also those that have ended and failed, until an operator has seen that.
+    #[serde(default)]
+    failed: bool,
     /// Only those of this workspace: its path, exactly.
     workspace: Option<String>,
+    /// Leaves out each `stderr_tail` and `controls`, which may be long; `GET /sessions/{id}` has them.
+    #[serde(default)]
+    brief: bool,
     limit: Option<usize>,
     cursor: Option<i64>,
 }
@@ -37,8 +44,16 @@ pub(super) async fn list(
     Query(query): Query<ListQuery>,
 ) -> Result<Json<List<SessionView>>, ApiError> {
     let most = limit(query.limit)?;
-    let page = api.store().sessions(query.all, query.workspace, query.cursor, most).await?;
+    let scope = match query {
+        ListQuery { all: true, .. } => Scope::All,
+        ListQuery { failed: true, .. } => Scope::Noticed,
+        ListQuery { .. } => Scope::NotEnded,
+    };
+    let page = api.store().sessions(scope, query.workspace, query.cursor, most).await?;
     Ok(Json(List::of(page, |record| {
+        if query.brief {
+            return view::session_in_brief(record);
+        }
         let observer = api.supervisor().observer(record.id);
         view::session_in_list(record, observer.as_ref())
     })))
@@ -68,15 +83,38 @@ pub(super) struct Start {
     /// its later processes.
     #[schemars(with = "Option<Vec<serde_json::Map<String, serde_json::Value>>>")]
     mcp_servers: Option<Raw>,
+    /// For a session that an ACP client starts: `close` ends it a while after that client has left, unless somebody else uses it; `keep` does
+    /// not.
+    on_client_left: Option<String>,
     /// What it may do at most: `full` if nothing is said, `read-only`, `safe` or `sandbox`.
     preset: Option<String>,
 }
 
+/// What lets whoever starts an agent run anything is for admins: they have chosen the commands of the profiles.
+fn may_start(caller: &Caller, start: &Start) -> Result<(), ApiError> {
+    let servers =
+        start.mcp_servers.as_ref().and_then(Raw::objects).is_some_and(|servers| !servers.is_empty());
+    let beyond = [
+        ("a command of one's own", start.command.is_some()),
+        ("`env`", !start.env.is_empty()),
+        ("`mcp_servers`", servers),
+    ];
+    match beyond.into_iter().find(|(_, is_asked)| *is_asked && caller.role < Role::Admin) {
+        Some((what, _)) => {
+            let message = format!("{what} needs the role admin; {} is {}", caller.name, caller.role);
+            Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message)
+                .hint("start an agent that has a profile"))
+        }
+        None => Ok(()),
+    }
+}
+
 pub(super) async fn start(
     State(api): State<Api>,
-    By(by): By,
+    caller: Caller,
     Body(start): Body<Start>,
 ) -> Result<(StatusCode, Json<SessionView>), ApiError> {
+    may_start(&caller, &start)?;
     if start.agent.is_some() && start.protocol.is_some() {
         return Err(ApiError::bad_request("`protocol` goes with `command`; a profile has its own"));
     }
@@ -100,7 +138,8 @@ pub(super) async fn start(
         ladder: start.ladder.as_deref().map(parse_ladder).transpose()?.unwrap_or_default(),
         defer: start.defer,
         preset: start.preset.as_deref().map(parse_preset).transpose()?.unwrap_or_default(),
-        by,
+        on_client_left: start.on_client_left.as_deref().map(parse_on_client_left).transpose()?,
+        by: caller.name,
     };
     let id = api.supervisor().start(request).await?;
     Ok((StatusCode::CREATED, Json(api.view(id).await?)))
@@ -127,7 +166,31 @@ pub(super) async fn show(
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+pub(super) struct SeenBody {
+    /// The `failed.at` that was shown: a failure that came later stays. Without it, whichever there is.
+    at: Option<String>,
+}
+
+/// Reading a session is no acknowledgement: scripts read, too. Whoever shows it to an operator says so here.
+pub(super) async fn seen(
+    State(api): State<Api>,
+    By(by): By,
+    Path(id): Path<String>,
+    Body(seen): Body<SeenBody>,
+) -> Result<Json<SessionView>, ApiError> {
+    let record = api.session(&id).await?;
+    let at = seen.at.map(|at| Time::parse(&at).ok_or_else(|| ApiError::bad_request("at: must be a time")));
+    let at = at.transpose()?;
+    if record.failed.is_some() {
+        api.supervisor().mark_seen(record.id, at, by).await?;
+    }
+    Ok(Json(api.view(record.id).await?))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Nudge {
+    /// The configured `nudge_text` of its agent if nothing is said.
     message: Option<String>,
 }
 
@@ -147,7 +210,8 @@ pub(super) async fn nudge(
     Body(nudge): Body<Nudge>,
 ) -> Result<(StatusCode, Json<Nudged>), ApiError> {
     let record = api.session(&id).await?;
-    let message = nudge.message.unwrap_or_else(|| NUDGE.to_owned());
+    let message =
+        nudge.message.unwrap_or_else(|| api.supervisor().in_force().nudge_text(record.agent.as_deref()));
     let done = api.supervisor().command(record.id, Input::Nudge { message: message.clone(), by }).await?;
     let (delivery, delivery_cause) = told(done.arrival.outcome().await);
     let answer = Nudged { session: record.id.to_string(), message, delivery, delivery_cause };
@@ -271,6 +335,10 @@ pub(super) async fn preset(
     let preset = parse_preset(&wanted.preset)?;
     api.supervisor().set_preset(id, preset, caller.role >= Role::Approver, caller.name).await?;
     Ok(Json(api.view(id).await?))
+}
+
+fn parse_on_client_left(text: &str) -> Result<OnClientLeft, ApiError> {
+    text.parse().map_err(|error| ApiError::bad_request(format!("on_client_left: {error}")))
 }
 
 fn parse_preset(text: &str) -> Result<Preset, ApiError> {

@@ -142,7 +142,12 @@ pub(super) fn hash(secret: &str) -> Vec<u8> {
 
 /// 256 random bits as text.
 pub(super) fn random_secret() -> Result<String, ApiError> {
-    let mut secret = [0; 32];
+    random_hex::<32>()
+}
+
+/// Random bytes in hexadecimal digits.
+pub(super) fn random_hex<const BYTES: usize>() -> Result<String, ApiError> {
+    let mut secret = [0; BYTES];
     SystemRandom::new().fill(&mut secret).map_err(|_| ApiError::internal("the system has no randomness"))?;
     Ok(hex(&secret))
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::set::{self, ControlsView, SpentView};
 use super::watch::{self, StandingView};
+use crate::action::action;
 use crate::domain::{
     AuditRow, Choice, Clearance, Event, Phase, Prompt, PromptState, Question, Role, Ruling, SessionRecord,
     Step, Takes, Time, Token,
@@ -12,6 +13,7 @@ use crate::domain::{
 use crate::host::{Observer, Seen};
 use crate::redact::{Redacted, redact, redact_json};
 use crate::store::Page;
+use crate::text::short;
 
 fn stamp(time: Option<Time>) -> Option<String> {
     time.map(|time| time.to_string())
@@ -42,6 +44,8 @@ pub(super) struct SessionView {
     name: Option<String>,
     /// What its agent calls it, else its name, else the beginning of what it was asked first.
     title: Option<String>,
+    /// The beginning of what it was asked first.
+    first_prompt: Option<String>,
     agent: Option<String>,
     protocol: String,
     workspace: String,
@@ -67,6 +71,8 @@ pub(super) struct SessionView {
     /// The time of its newest event.
     updated_at: Option<String>,
     exit: Option<ExitView>,
+    /// Its last failure, until an operator has seen it or a turn succeeds; `null` otherwise.
+    failed: Option<FailedView>,
     /// Why policy cannot be shown to bind its agent; `null` while it can.
     unenforced: Option<String>,
     /// How its agent stands; `null` without one that runs.
@@ -115,6 +121,16 @@ struct ExitView {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
+struct FailedView {
+    /// `turn`, `log_in`, `start` or `exit`.
+    kind: &'static str,
+    reason: String,
+    at: String,
+    /// What to do about it now.
+    hint: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
 struct ProcessView {
     pid: i32,
     parent: i32,
@@ -137,6 +153,11 @@ pub(super) fn session(record: SessionRecord, live: Option<&Observer>) -> Session
     SessionView { processes, ..session_in_list(record, live) }
 }
 
+/// As [`session_in_list`], without what may be long.
+pub(super) fn session_in_brief(record: SessionRecord) -> SessionView {
+    SessionView { stderr_tail: String::new(), controls: None, ..session_in_list(record, None) }
+}
+
 /// As [`session`], without what takes a while to find out.
 pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) -> SessionView {
     // What was kept on disk goes a moment before the one who looks at it.
@@ -144,13 +165,20 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
     let now = Time::now();
     let (why, standing) = (watch::why(&record, now), watch::standing(&record, now));
     let (controls, spent) = (set::controls(&record.told), set::spent(&record.told));
+    let failed = record.failed.map(|failed| FailedView {
+        hint: failed.hint(record.phase, record.name.as_deref().unwrap_or(&short(&record.id.to_string()))),
+        kind: failed.kind.as_str(),
+        reason: failed.reason,
+        at: failed.at.to_string(),
+    });
     let exit = record.end_reason.map(|reason| {
         let exit = record.exit.unwrap_or_default();
         ExitView { code: exit.code, signal: exit.signal, reason: Some(reason) }
     });
     SessionView {
         id: record.id.to_string(),
-        title: record.told.title.or_else(|| record.name.clone()).or(record.told.first_prompt),
+        title: record.told.title.or_else(|| record.name.clone()).or_else(|| record.told.first_prompt.clone()),
+        first_prompt: record.told.first_prompt,
         name: record.name,
         agent: record.agent,
         protocol: record.protocol,
@@ -187,6 +215,7 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
         ended_at: stamp(record.ended_at),
         updated_at: stamp(record.updated_at),
         exit,
+        failed,
         unenforced: record.unenforced,
     }
 }
@@ -195,6 +224,10 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
 pub(super) struct ClearanceView {
     id: String,
     session: String,
+    session_name: Option<String>,
+    /// What it would run or change, on one line and without secrets: the command, else the files with the size of the
+    /// diff. `null` if the agent names neither. To be shown before the title wherever there is one line.
+    action: Option<String>,
     title: String,
     description: Option<String>,
     diff: Option<String>,
@@ -227,6 +260,13 @@ pub(super) struct ClearanceView {
     outcome: Option<String>,
     /// What was hidden from you; empty if nothing was.
     hidden: Vec<String>,
+}
+
+impl ClearanceView {
+    /// Without what may be long.
+    pub(super) fn in_brief(self) -> Self {
+        Self { description: None, diff: None, ..self }
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -298,6 +338,8 @@ pub(super) fn clearance(c: Clearance) -> ClearanceView {
     ClearanceView {
         id: c.id.to_string(),
         session: c.session.to_string(),
+        action: action((&c).into()),
+        session_name: c.session_name,
         title: c.title,
         description: c.description,
         diff: c.diff,
@@ -333,6 +375,7 @@ pub(super) fn clearance(c: Clearance) -> ClearanceView {
 pub(super) struct QuestionView {
     id: String,
     session: String,
+    session_name: Option<String>,
     text: String,
     r#type: Option<String>,
     status: &'static str,
@@ -351,6 +394,7 @@ pub(super) fn question(q: Question) -> QuestionView {
     QuestionView {
         id: q.id.to_string(),
         session: q.session.to_string(),
+        session_name: q.session_name,
         text: q.text,
         r#type: q.sort,
         status: q.status.as_str(),
@@ -475,6 +519,8 @@ pub(super) struct AuditView {
     at: String,
     action: String,
     by: String,
+    /// `person`, `rule`, `agent`, `intercom` or `nobody`.
+    actor: &'static str,
     session: Option<String>,
     #[schemars(with = "serde_json::Value")]
     data: crate::domain::Json,
@@ -483,6 +529,7 @@ pub(super) struct AuditView {
 
 pub(super) fn audit(row: AuditRow) -> AuditView {
     AuditView {
+        actor: row.actor().as_str(),
         n: row.n,
         at: row.at.to_string(),
         action: row.action,

@@ -54,6 +54,19 @@ fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     })
 }
 
+/// Why there is no console, and how to get one.
+#[derive(Debug, Clone)]
+pub struct NoConsole {
+    pub why: String,
+    pub remedy: String,
+}
+
+impl std::fmt::Display for NoConsole {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.\nTo get one, {}", self.why, self.remedy)
+    }
+}
+
 /// A session that a browser shows, and until when its token lets it in.
 pub(super) struct Shown {
     pub(super) session: WebSession,
@@ -89,6 +102,11 @@ impl Api {
         self.0.web.url.set(url).ok(); // there is one port
     }
 
+    /// Why the console is nowhere. Said once, instead.
+    pub fn is_nowhere(&self, missing: NoConsole) {
+        self.0.web.missing.set(missing).ok(); // there is one port
+    }
+
     /// A link that signs the daemon's own user in, once; `None` without a port.
     pub fn first_link(&self) -> Option<String> {
         let url = self.0.web.url.get()?;
@@ -122,8 +140,14 @@ pub(super) async fn code(
         return Err(ApiError::unprocessable("not_local", message));
     }
     let Some(url) = api.0.web.url.get() else {
-        let message = "the console is on the daemon's port, and this daemon has none";
-        return Err(ApiError::conflict("no_port", message).hint("see [api] listen in the configuration"));
+        let none = "this daemon has no console";
+        return Err(match api.0.web.missing.get() {
+            Some(missing) => {
+                ApiError::conflict("no_port", format!("{none}: {}", missing.why)).hint(missing.remedy.clone())
+            }
+            None => ApiError::conflict("no_port", format!("{none}, because it listens on no port"))
+                .hint("see [api] listen in the configuration, or `intercom serve --listen`"),
+        });
     };
     let now = Time::now();
     let code = api.0.web.mint(&caller.name, caller.role, now)?;

@@ -55,12 +55,22 @@ struct Inner {
     outbox: Arc<Notify>,
     /// Strangers who were told so; held for the moment of a look.
     told: Mutex<HashMap<String, Instant>>,
-    /// Who has looked at their home lately; likewise.
-    homes: Mutex<HashMap<String, Instant>>,
+    /// Homes that are looked at or being shown; likewise.
+    homes: Mutex<HashMap<String, Home>>,
     /// Private answers and forms that are on their way.
     asides: Arc<Semaphore>,
     tasks: TaskTracker,
     closing: CancellationToken,
+}
+
+/// The home of one person.
+#[derive(Debug, Default)]
+struct Home {
+    /// When it was last opened by an operator.
+    looked_at: Option<Instant>,
+    /// Somebody is about to show it, and does so again while it is out of date.
+    showing: bool,
+    stale: bool,
 }
 
 /// Where a private answer goes.
@@ -138,10 +148,9 @@ impl Actor {
             }
             Deed::HomeOpened { user } => {
                 if self.seat().operator(user).is_some() {
-                    let mut homes = self.0.homes.lock().unwrap_or_else(PoisonError::into_inner);
-                    homes.insert(user.clone(), Instant::now());
+                    self.homes().entry(user.clone()).or_default().looked_at = Some(Instant::now());
                 }
-                self.publish_home(user).await;
+                self.show_home(user);
                 return Ok(());
             }
             Deed::Unknown { what } => {
@@ -224,24 +233,27 @@ impl Actor {
         self.aside(async move { this.tell_now(&desk, body).await });
     }
 
-    /// Does something that changes nothing here. With too much of it on the way, it is not done.
-    fn aside(&self, what: impl Future<Output = ()> + Send + 'static) {
+    /// Does something that changes nothing here. With too much of it on the way, it is not done, and this is `false`.
+    fn aside(&self, what: impl Future<Output = ()> + Send + 'static) -> bool {
         let Ok(permit) = Arc::clone(&self.0.asides).try_acquire_owned() else {
             tracing::warn!("too many private answers are on their way: one is not given");
-            return;
+            return false;
         };
         let closing = self.0.closing.clone();
         self.0.tasks.spawn(async move {
             closing.run_until_cancelled(what).await;
             drop(permit);
         });
+        true
     }
 
     /// A few attempts, and then it is not said: what was done is in the thread anyway.
-    async fn tell_now(&self, desk: &Desk, mut body: Value) {
+    async fn tell_now(&self, desk: &Desk, body: Value) {
         let mut wait = FIRST_WAIT;
         let mut url = desk.url.clone();
         for _ in 0..TRIES {
+            // Each way has arguments of its own: none of them may be left over for the next one.
+            let mut body = body.clone();
             let told = match (&url, &desk.channel) {
                 (Some(url), _) => {
                     body["response_type"] = json!("ephemeral");
@@ -264,7 +276,9 @@ impl Actor {
             match told {
                 Ok(()) => return,
                 // An address for answers is good for half an hour and five answers.
-                Err(Trouble::Refused(_) | Trouble::Setup(_)) if url.is_some() => url = None,
+                Err(Trouble::Refused(_) | Trouble::Setup(_) | Trouble::Unknown(_)) if url.is_some() => {
+                    url = None;
+                }
                 Err(Trouble::Unsure(why)) if url.is_some() && !why.starts_with("no answer") => url = None,
                 Err(trouble @ (Trouble::Refused(_) | Trouble::Setup(_))) => {
                     tracing::warn!(%trouble, "a private answer was not taken");
@@ -363,6 +377,43 @@ impl Actor {
         self.open(desk, trigger, &view, not_opened(instead)).await;
     }
 
+    fn homes(&self) -> std::sync::MutexGuard<'_, HashMap<String, Home>> {
+        self.0.homes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows a home as it is now. Nobody waits for it: a call that hangs delays only the next picture of the same home.
+    fn show_home(&self, user: &str) {
+        {
+            let mut homes = self.homes();
+            let home = homes.entry(user.to_owned()).or_default();
+            home.stale = true;
+            if std::mem::replace(&mut home.showing, true) {
+                return;
+            }
+        }
+        let (this, whose) = (self.clone(), user.to_owned());
+        let begun = self.aside(async move {
+            while this.is_home_stale(&whose) {
+                this.publish_home(&whose).await;
+            }
+        });
+        if !begun && let Some(home) = self.homes().get_mut(user) {
+            home.showing = false; // the next one who wants it shown begins again
+        }
+    }
+
+    /// Takes the mark; without one, nobody shows this home any more.
+    fn is_home_stale(&self, user: &str) -> bool {
+        let mut homes = self.homes();
+        let Some(home) = homes.get_mut(user) else { return false };
+        home.showing = std::mem::take(&mut home.stale);
+        let showing = home.showing;
+        if !showing && home.looked_at.is_none() {
+            homes.remove(user);
+        }
+        showing
+    }
+
     async fn publish_home(&self, user: &str) {
         let who = self.seat().operator(user);
         let view = match &who {
@@ -393,14 +444,15 @@ impl Actor {
     }
 
     /// Shows the newest to those who have looked lately.
-    pub(super) async fn refresh_homes(&self) {
+    pub(super) fn refresh_homes(&self) {
         let users: Vec<String> = {
-            let mut homes = self.0.homes.lock().unwrap_or_else(PoisonError::into_inner);
-            homes.retain(|_, at| at.elapsed() < LOOKED_FOR);
-            homes.keys().cloned().collect()
+            let mut homes = self.homes();
+            let lately = |home: &Home| home.looked_at.is_some_and(|at| at.elapsed() < LOOKED_FOR);
+            homes.retain(|_, home| home.showing || lately(home));
+            homes.iter().filter(|(_, home)| lately(home)).map(|(user, _)| user.clone()).collect()
         };
         for user in users {
-            self.publish_home(&user).await;
+            self.show_home(&user);
         }
     }
 

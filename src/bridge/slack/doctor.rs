@@ -28,7 +28,7 @@ fn wrong(name: &str, detail: impl Into<String>, hint: impl Into<String>) -> Find
 fn troubled(name: &str, trouble: &Trouble) -> Finding {
     let hint = match trouble {
         Trouble::Setup(_) => trouble.advice().unwrap_or("see docs/SLACK.md"),
-        Trouble::Refused(_) => "see docs/SLACK.md",
+        Trouble::Refused(_) | Trouble::Unknown(_) => "see docs/SLACK.md",
         _ => "can this machine reach Slack?",
     };
     wrong(name, trouble.to_string(), hint)

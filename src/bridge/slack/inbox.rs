@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -15,8 +15,10 @@ use super::act::Actor;
 use super::deed::{self, Deed};
 use crate::store::Store;
 
-/// Threads that are worked on at the same time; the others wait in the store.
-const LANES: usize = 64;
+/// Things that are being done at the same time; the others wait for their turn.
+const AT_ONCE: usize = 64;
+/// Threads in which something is to be done; the others wait in the store.
+const LANES: usize = 1024;
 /// After something that the store could not do.
 const BREATHER: Duration = Duration::from_secs(1);
 /// How often something is tried that our own store keeps us from.
@@ -45,6 +47,7 @@ impl Inbox {
     async fn work(&self) {
         let mut lanes = Lanes::default();
         let mut tasks: JoinSet<(String, String)> = JoinSet::new();
+        let turns = Arc::new(Semaphore::new(AT_ONCE));
         loop {
             let frames = match self.store.slack_received().await {
                 Ok(frames) => frames,
@@ -64,7 +67,7 @@ impl Inbox {
                     queue.push_back((key.clone(), deed));
                 } else if lanes.waiting.len() < LANES {
                     lanes.waiting.insert(lane.clone(), VecDeque::new());
-                    self.begin(&mut tasks, lane, key.clone(), deed);
+                    self.begin(&mut tasks, &turns, lane, key.clone(), deed);
                 } else {
                     continue;
                 }
@@ -76,7 +79,7 @@ impl Inbox {
                     let Ok((lane, key)) = done else { continue }; // nothing in it panics or is cancelled
                     lanes.known.remove(&key);
                     match lanes.waiting.get_mut(&lane).and_then(VecDeque::pop_front) {
-                        Some((key, deed)) => self.begin(&mut tasks, lane, key, deed),
+                        Some((key, deed)) => self.begin(&mut tasks, &turns, lane, key, deed),
                         None => {
                             lanes.waiting.remove(&lane);
                         }
@@ -86,13 +89,25 @@ impl Inbox {
         }
     }
 
-    fn begin(&self, tasks: &mut JoinSet<(String, String)>, lane: String, key: String, deed: Deed) {
-        let (store, actor) = (self.store.clone(), self.actor.clone());
+    fn begin(
+        &self,
+        tasks: &mut JoinSet<(String, String)>,
+        turns: &Arc<Semaphore>,
+        lane: String,
+        key: String,
+        deed: Deed,
+    ) {
+        let (store, actor, turns) = (self.store.clone(), self.actor.clone(), Arc::clone(turns));
         tasks.spawn(async move {
             for attempt in 1..=TRIES {
                 // The same key as before: what was done already is not done again.
                 let acting = AssertUnwindSafe(actor.act(&key, &deed, attempt == TRIES)).catch_unwind();
-                match acting.await {
+                // Held only while something is done: talk in threads that may or may not be ours waits for a long time, and
+                // must not take the place of decisions.
+                let turn = turns.acquire().await.expect("it is never closed");
+                let done = acting.await;
+                drop(turn);
+                match done {
                     Ok(Err(_)) => {}
                     Ok(Ok(())) => break,
                     // A bug: what sets it off must not set it off again, nor keep its thread for ever.

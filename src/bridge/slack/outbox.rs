@@ -1,11 +1,16 @@
 //! Which message may be sent next: pure, with time as a number.
 //!
 //! ```text
-//!   posts   in order within a thread, threads beside each other; a bucket of tokens per channel
-//!   edits   each message for itself, only its latest state; one bucket, of which cards that wait get the last tokens
-//!   trouble a row waits (longer each time); three in a row without a success, and everything waits
+//!   posts    in order within a thread, threads beside each other; a bucket of tokens per channel
+//!   edits    each message for itself, only its latest state; one bucket, of which cards that wait get the last tokens
+//!   failing  a row that fails waits (longer each time). It keeps its place in its thread for a second; then the others pass
+//!   outage   three rows of a channel fail and none succeeds: one failed row at a time is tried, less and less often; a row
+//!            that was never tried goes out all the same, one per second. The first success ends it. So a few rows that
+//!            Slack cannot take never hold up the others, and a Slack that is down is not asked all the time. A row that
+//!            fails while others succeed does not count: that is its own fault
 //! ```
-//! The rows are the store's; what is kept here is only who is on the way and who has to wait, and may be lost.
+//! Channels know nothing of each other. The rows are the store's; what is kept here is only who is on the way and who has to
+//! wait, and may be lost.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -16,6 +21,8 @@ const POSTS: Rate = Rate { burst: 20.0, per_second: 1.0 };
 const EDITS: Rate = Rate { burst: 30.0, per_second: 0.8 };
 /// Tokens that status cards leave to cards that wait for somebody.
 const RESERVE: f64 = 8.0;
+/// Tokens of a channel that posts which failed again and again leave to the others.
+const RETRY_RESERVE: f64 = 5.0;
 /// A status card is not edited more often.
 const STATUS_EVERY: Duration = Duration::from_secs(2);
 /// For how long it is known when a status card was edited, so that others have their turn.
@@ -24,9 +31,20 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// Until a person has set something right.
 const SETUP_WAIT: Duration = Duration::from_secs(15);
-/// Failures without a success between them after which nothing but one attempt at a time is made.
-const DOWN: u32 = 3;
+/// For how long the posts of a thread wait for one that fails or hangs.
+const KEEPS_PLACE: Duration = Duration::from_secs(1);
+/// Failures of a post after which a plain line stands in for it: the thread and the people need something to hold on to.
+const STAND_IN_AFTER: u32 = 3;
+/// Failures of a thread's root, stand-ins included, after which cards that wait for somebody are posted beside the thread.
+const ROOTLESS_AFTER: u32 = 5;
+/// So many different rows of a channel fail, and none succeeds between them: an outage.
+const OUTAGE: usize = 3;
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
+/// During an outage, how often a row goes out that was not tried before.
+const FRESH_EVERY: Duration = Duration::from_secs(1);
+/// A row that fails within this time of a success of others fails by itself. After a longer outage, those that failed in it
+/// are tried at once.
+const SAME_TIME: Duration = Duration::from_secs(5);
 /// At most so many calls at the same time.
 const AT_ONCE: usize = 64;
 
@@ -69,15 +87,22 @@ impl Row {
     fn is_status(&self) -> bool {
         self.sort == Sort::Status
     }
+
+    /// A clearance or a question that somebody has to see.
+    pub(super) fn is_pending_card(&self) -> bool {
+        self.open && ["clr_", "qst_"].iter().any(|prefix| self.key.starts_with(prefix))
+    }
 }
 
 /// What became of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Done,
+    /// A plain line is there in its place; the message itself is still to come.
+    StoodIn,
     /// Slack is too busy for us.
     Slow(Duration),
-    /// A fault that passes.
+    /// A fault that may pass.
     Failed,
     /// A fault that a person must mend.
     Setup,
@@ -109,30 +134,75 @@ impl Bucket {
             self.tokens -= 1.0;
             return Ok(());
         }
-        Err(now + Duration::from_secs_f64((needed - self.tokens) / rate.per_second))
+        // Not so short that it is no time at all.
+        let wait = Duration::from_secs_f64((needed - self.tokens) / rate.per_second);
+        Err(now + wait.max(Duration::from_millis(1)))
     }
+}
+
+/// A row on its way.
+#[derive(Debug)]
+struct Flight {
+    row: Row,
+    since: Instant,
+    /// It failed before, and is tried to see whether an outage is over.
+    is_probe: bool,
+}
+
+/// A row that failed.
+#[derive(Debug)]
+struct Setback {
+    channel: String,
+    /// When its thread began to wait for it; `None` if it keeps its place until somebody has mended something.
+    since: Option<Instant>,
+    /// When it is tried again, and how long that was.
+    until: Instant,
+    wait: Duration,
+    failures: u32,
+    failed_at: Instant,
+    /// It failed while others succeeded.
+    own_fault: bool,
+}
+
+/// A channel in which nothing succeeds.
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    pause: Duration,
+    /// When a row that failed may be tried, and when one that did not.
+    probe_at: Instant,
+    fresh_at: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Channel {
+    posts: Option<Bucket>,
+    /// Rows that failed since something succeeded. At most [`OUTAGE`] are counted.
+    failed: HashSet<i64>,
+    outage: Option<Outage>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    /// On their way.
-    flying: HashSet<i64>,
-    /// Threads with a post on its way.
-    posting: HashSet<String>,
-    /// Who has to wait, until when, and for how long the next time.
-    waits: HashMap<i64, (Instant, Duration)>,
+    flying: HashMap<i64, Flight>,
+    setbacks: HashMap<i64, Setback>,
     status_at: HashMap<i64, Instant>,
-    posts: HashMap<String, Bucket>,
+    channels: HashMap<String, Channel>,
     edits: Option<Bucket>,
-    /// Failures since the last success.
-    failures: u32,
-    paused_until: Option<Instant>,
+}
+
+/// A row to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Attempt {
+    pub(super) row: Row,
+    /// As a plain line, because the message itself has failed again and again.
+    pub(super) stand_in: bool,
 }
 
 /// What to send now, and when to look again if nothing happens before.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    pub(super) send: Vec<Row>,
+    pub(super) send: Vec<Attempt>,
     pub(super) look_again: Option<Instant>,
 }
 
@@ -146,113 +216,256 @@ impl Outbox {
     /// Takes what it plans as being on its way.
     pub(super) fn plan(&mut self, rows: &[Row], now: Instant) -> Plan {
         let mut plan = Plan::default();
-        if let Some(until) = self.paused_until.filter(|until| *until > now) {
-            plan.later(until);
-            return plan;
-        }
-        let alone = self.failures >= DOWN;
-        let mut heads: HashMap<&str, i64> = HashMap::new();
-        for row in rows.iter().filter(|row| row.is_post()) {
-            let head = heads.entry(&row.lane).or_insert(row.place);
-            *head = row.place.min(*head);
-        }
+        let heads = self.heads(rows, now, &mut plan);
         let mut order: Vec<&Row> = rows.iter().collect();
-        // Status cards take turns: there may be more to show than Slack takes, and none may be left out for ever.
-        let shown_at = |row: &Row| self.status_at.get(&row.place).copied().filter(|_| row.is_status());
-        order.sort_by_key(|row| (!row.open || row.is_status(), row.is_status(), shown_at(row), row.place));
+        order.sort_by_key(|row| self.rank(row));
         for row in order {
-            if self.flying.len() >= AT_ONCE || (alone && !self.flying.is_empty()) {
+            if self.flying.len() >= AT_ONCE {
                 break;
             }
-            let its_turn = !row.is_post() || (row.rooted && heads.get(row.lane.as_str()) == Some(&row.place));
-            let busy = self.flying.contains(&row.place)
-                || (row.is_post() && self.posting.contains(row.lane.as_str()));
-            if !its_turn || busy {
+            let its_turn = !row.is_post() || heads.contains(&row.place);
+            if !its_turn || self.flying.contains_key(&row.place) {
                 continue;
             }
             match self.admit(row, now) {
-                Ok(()) => {
-                    self.flying.insert(row.place);
-                    if row.is_post() {
-                        self.posting.insert(row.lane.clone());
-                    }
-                    plan.send.push(row.clone());
+                Ok(is_probe) => {
+                    self.flying.insert(row.place, Flight { row: row.clone(), since: now, is_probe });
+                    let failures = self.setbacks.get(&row.place).map_or(0, |setback| setback.failures);
+                    let stand_in = row.is_post() && failures >= STAND_IN_AFTER;
+                    plan.send.push(Attempt { row: row.clone(), stand_in });
                 }
-                Err(at) => plan.later(at),
+                Err(Some(at)) => plan.later(at),
+                Err(None) => {}
             }
         }
         plan
     }
 
-    fn admit(&mut self, row: &Row, now: Instant) -> Result<(), Instant> {
-        if let Some((until, _)) = self.waits.get(&row.place).filter(|(until, _)| *until > now) {
-            return Err(*until);
+    /// The posts whose turn it is: the first of each thread, and those that were passed.
+    fn heads(&self, rows: &[Row], now: Instant, plan: &mut Plan) -> HashSet<i64> {
+        let failures = |row: &Row| self.setbacks.get(&row.place).map_or(0, |setback| setback.failures);
+        let dead_roots: HashSet<&str> = rows
+            .iter()
+            .filter(|row| row.is_post() && row.key == row.lane && failures(row) >= ROOTLESS_AFTER)
+            .map(|row| row.lane.as_str())
+            .collect();
+        let can_go = |row: &&Row| {
+            row.is_post() && (row.rooted || (row.is_pending_card() && dead_roots.contains(row.lane.as_str())))
+        };
+        let is_passed = |row: &&Row| self.keeps_place_until(row.place).is_some_and(|until| until <= now);
+        let posts: Vec<&Row> = rows.iter().filter(can_go).collect();
+        let mut heads: HashSet<i64> = posts.iter().copied().filter(is_passed).map(|row| row.place).collect();
+        // A thread waits once: where one was passed already, the next one that fails is passed at once.
+        let waited: HashSet<&str> =
+            posts.iter().filter(|row| heads.contains(&row.place)).map(|row| row.lane.as_str()).collect();
+        heads.extend(
+            posts
+                .iter()
+                .filter(|row| waited.contains(row.lane.as_str()) && failures(row) > 0)
+                .map(|row| row.place),
+        );
+        let mut first = HashMap::<&str, &Row>::new();
+        for row in posts.iter().copied().filter(|row| !heads.contains(&row.place)) {
+            let head = first.entry(&row.lane).or_insert(row);
+            // A post on its way is not overtaken, also if an older one has appeared since.
+            let rank = |row: &Row| (!self.flying.contains_key(&row.place), row.place);
+            if rank(row) < rank(head) {
+                *head = row;
+            }
+        }
+        for row in posts.iter().filter(|row| !heads.contains(&row.place)) {
+            let head = first[row.lane.as_str()];
+            if head.place != row.place
+                && let Some(until) = self.keeps_place_until(head.place)
+            {
+                plan.later(until);
+            }
+        }
+        heads.extend(first.values().map(|row| row.place));
+        heads
+    }
+
+    /// When the posts behind a row may pass it, if it has failed or is on its way.
+    fn keeps_place_until(&self, place: i64) -> Option<Instant> {
+        let since = match self.setbacks.get(&place) {
+            Some(setback) => setback.since,
+            None => self.flying.get(&place).map(|flight| flight.since),
+        };
+        since.map(|since| since + KEEPS_PLACE)
+    }
+
+    /// The order in which rows are looked at. What waits for somebody goes first; among equals, what has not failed. Status
+    /// cards take turns: there may be more to show than Slack takes, and none may be left out for ever. During an outage
+    /// failed rows take turns as well: the first of them may be the one that Slack cannot take.
+    fn rank(&self, row: &Row) -> (u8, Option<Instant>, Option<Instant>, i64) {
+        let tried_again = self.setbacks.get(&row.place).map(|setback| setback.until);
+        let outage = self.channels.get(&row.channel).is_some_and(|channel| channel.outage.is_some());
+        let sort = match row {
+            _ if outage && tried_again.is_some() => 3,
+            row if row.is_status() => 2,
+            row => u8::from(!row.open),
+        };
+        let shown_at = self.status_at.get(&row.place).copied().filter(|_| row.is_status());
+        (sort, tried_again, shown_at, row.place)
+    }
+
+    /// Says whether it is a probe, or when it may go; `None` is when another one has landed.
+    fn admit(&mut self, row: &Row, now: Instant) -> Result<bool, Option<Instant>> {
+        let until = self.setbacks.get(&row.place).map(|setback| setback.until);
+        let failures = self.setbacks.get(&row.place).map_or(0, |setback| setback.failures);
+        let failed = until.is_some();
+        let probing = self.flying.values().any(|flight| flight.is_probe && flight.row.channel == row.channel);
+        let channel = self.channels.entry(row.channel.clone()).or_default();
+        let outage = channel.outage.as_ref();
+        let gate = outage.map(|outage| if failed { outage.probe_at } else { outage.fresh_at });
+        if let Some(at) = until.max(gate).filter(|at| *at > now) {
+            return Err(Some(at));
+        }
+        if outage.is_some() && failed && probing {
+            return Err(None);
         }
         if row.is_post() {
-            let bucket = self.posts.entry(row.channel.clone()).or_insert_with(|| Bucket::full(&POSTS, now));
-            return bucket.take(&POSTS, 0.0, now);
+            let often = failures >= if row.open { ROOTLESS_AFTER } else { 2 };
+            let keep = if often { RETRY_RESERVE } else { 0.0 };
+            channel.posts.get_or_insert_with(|| Bucket::full(&POSTS, now)).take(&POSTS, keep, now)?;
+        } else {
+            let status = row.is_status();
+            let shown_at = self.status_at.get(&row.place).map(|at| *at + STATUS_EVERY);
+            if let Some(at) = shown_at.filter(|at| status && *at > now) {
+                return Err(Some(at));
+            }
+            let keep = if status { RESERVE } else { 0.0 };
+            self.edits.get_or_insert_with(|| Bucket::full(&EDITS, now)).take(&EDITS, keep, now)?;
+            if status {
+                self.status_at.insert(row.place, now);
+            }
         }
-        let status = row.is_status();
-        if let Some(at) =
-            self.status_at.get(&row.place).map(|at| *at + STATUS_EVERY).filter(|at| status && *at > now)
-        {
-            return Err(at);
+        match &mut channel.outage {
+            Some(outage) if !failed => outage.fresh_at = now + FRESH_EVERY,
+            _ => {}
         }
-        let keep = if status { RESERVE } else { 0.0 };
-        self.edits.get_or_insert_with(|| Bucket::full(&EDITS, now)).take(&EDITS, keep, now)?;
-        if status {
-            self.status_at.insert(row.place, now);
-        }
-        Ok(())
+        Ok(failed && channel.outage.is_some())
     }
 
     /// An attempt is over. `jitter` is between 0 and 1.
     pub(super) fn landed(&mut self, row: &Row, fate: Fate, now: Instant, jitter: f64) {
-        self.flying.remove(&row.place);
-        if row.is_post() {
-            self.posting.remove(row.lane.as_str());
-        }
+        let flight = self.flying.remove(&row.place);
+        let since = flight.as_ref().map_or(now, |flight| flight.since);
+        let is_probe = flight.is_some_and(|flight| flight.is_probe);
         match fate {
             Fate::Done => {
-                self.failures = 0;
-                self.waits.remove(&row.place);
+                self.setbacks.remove(&row.place);
+                self.succeeded(&row.channel, now);
+            }
+            Fate::StoodIn => {
+                // What it stands for is an edit from now on, and may well succeed as such.
+                self.setbacks.remove(&row.place);
+                self.succeeded(&row.channel, now);
+                self.set_back(row, since, now, jitter, false);
             }
             Fate::Slow(wait) => {
                 let until = Some(now + wait);
-                if !row.is_post() {
+                if row.is_post() {
+                    let channel = self.channels.entry(row.channel.clone()).or_default();
+                    channel.posts.get_or_insert_with(|| Bucket::full(&POSTS, now)).closed_until = until;
+                } else {
                     self.edits.get_or_insert_with(|| Bucket::full(&EDITS, now)).closed_until = until;
-                } else if let Some(bucket) = self.posts.get_mut(&row.channel) {
-                    bucket.closed_until = until;
                 }
             }
             Fate::Failed => {
-                let wait =
-                    self.waits.get(&row.place).map_or(FIRST_WAIT, |(_, wait)| (*wait * 2).min(LONGEST_WAIT));
-                self.waits.insert(row.place, (now + wait.mul_f64(0.5 + 0.5 * jitter), wait));
-                self.failures += 1;
-                if self.failures >= DOWN {
-                    let doublings = (self.failures - DOWN).min(6);
-                    let pause = (FIRST_WAIT * (1 << doublings)).min(LONGEST_PAUSE);
-                    self.paused_until = Some(now + pause.mul_f64(0.5 + 0.5 * jitter));
-                }
+                let out = self.failed(row, is_probe, now, jitter);
+                self.set_back(row, since, now, jitter, out);
             }
             Fate::Setup => {
-                self.waits.insert(row.place, (now + SETUP_WAIT, FIRST_WAIT));
+                let setback = Setback {
+                    channel: row.channel.clone(),
+                    since: None,
+                    until: now + SETUP_WAIT,
+                    wait: FIRST_WAIT,
+                    failures: 0,
+                    failed_at: now,
+                    own_fault: false,
+                };
+                self.setbacks.insert(row.place, setback);
             }
         }
     }
 
+    fn succeeded(&mut self, name: &str, now: Instant) {
+        let Some(channel) = self.channels.get_mut(name) else { return };
+        channel.failed.clear();
+        let age = |since: Instant| now.saturating_duration_since(since);
+        let outage = channel.outage.take().filter(|outage| age(outage.since) >= SAME_TIME);
+        for setback in self.setbacks.values_mut().filter(|setback| setback.channel == name) {
+            if outage.is_none() {
+                setback.own_fault |= setback.failures > 0 && age(setback.failed_at) < SAME_TIME;
+                continue;
+            }
+            // Nothing can be said about them: they have their places again, and their threads another chance to begin.
+            setback.until = now;
+            if !setback.own_fault {
+                setback.since = setback.since.map(|_| now);
+                setback.failures = setback.failures.min(STAND_IN_AFTER);
+            }
+        }
+    }
+
+    /// Counts a failure of the channel; says whether it was a probe, which an outage explains.
+    fn failed(&mut self, row: &Row, is_probe: bool, now: Instant, jitter: f64) -> bool {
+        let own_fault = self.setbacks.get(&row.place).is_some_and(|setback| setback.own_fault);
+        let channel = self.channels.entry(row.channel.clone()).or_default();
+        let paused = |pause: Duration| now + pause.mul_f64(0.5 + 0.5 * jitter);
+        if let Some(outage) = &mut channel.outage {
+            if is_probe {
+                outage.pause = (outage.pause * 2).min(LONGEST_PAUSE);
+                outage.probe_at = paused(outage.pause);
+            }
+            return is_probe && !own_fault;
+        }
+        if own_fault {
+            return false;
+        }
+        channel.failed.insert(row.place);
+        if channel.failed.len() >= OUTAGE {
+            let probe_at = paused(FIRST_WAIT);
+            channel.outage = Some(Outage { since: now, pause: FIRST_WAIT, probe_at, fresh_at: now });
+        }
+        false
+    }
+
+    /// The row waits: twice as long as before, unless it was tried only to see whether an outage is over.
+    fn set_back(&mut self, row: &Row, since: Instant, now: Instant, jitter: f64, out: bool) {
+        let before = self.setbacks.get(&row.place);
+        let wait = match before {
+            None => FIRST_WAIT,
+            Some(before) if out => before.wait,
+            Some(before) => (before.wait * 2).min(LONGEST_WAIT),
+        };
+        let setback = Setback {
+            channel: row.channel.clone(),
+            since: before.and_then(|before| before.since).or(Some(since)),
+            until: now + wait.mul_f64(0.5 + 0.5 * jitter),
+            wait,
+            failures: before.map_or(0, |before| before.failures).saturating_add(1),
+            failed_at: now,
+            own_fault: before.is_some_and(|before| before.own_fault),
+        };
+        self.setbacks.insert(row.place, setback);
+    }
+
     /// Slack was heard of: no need to wait any longer.
     pub(super) fn awake(&mut self) {
-        self.failures = 0;
-        self.paused_until = None;
-        self.waits.clear();
+        self.setbacks.clear();
+        for channel in self.channels.values_mut() {
+            channel.failed.clear();
+            channel.outage = None;
+        }
     }
 
     /// What is not among the unsent is not remembered.
     pub(super) fn forget(&mut self, rows: &[Row]) {
         let known: HashSet<i64> = rows.iter().map(|row| row.place).collect();
-        self.waits.retain(|place, _| known.contains(place));
+        self.setbacks.retain(|place, _| known.contains(place));
         self.status_at.retain(|_, at| at.elapsed() < TURNS);
     }
 }

@@ -98,17 +98,25 @@ impl Seat {
         self.list(&format!("/sessions?all=true&limit={RECENT}")).await
     }
 
+    /// The riskiest first, of these the oldest.
     pub(super) async fn pending_clearances(
         &self,
         session: Option<&str>,
     ) -> Result<Vec<Clearance>, StoreError> {
         let of = session.map(|id| format!("&session={}", quoted(id))).unwrap_or_default();
-        self.list(&format!("/clearances?status=pending&limit={ALL}{of}")).await
+        let mut pending: Vec<Clearance> =
+            self.list(&format!("/clearances?status=pending&limit={ALL}{of}")).await?;
+        Clearance::sort(&mut pending);
+        Ok(pending)
     }
 
+    /// The oldest first.
     pub(super) async fn pending_questions(&self, session: Option<&str>) -> Result<Vec<Question>, StoreError> {
         let of = session.map(|id| format!("&session={}", quoted(id))).unwrap_or_default();
-        self.list(&format!("/questions?status=pending&limit={ALL}{of}")).await
+        let mut pending: Vec<Question> =
+            self.list(&format!("/questions?status=pending&limit={ALL}{of}")).await?;
+        Question::sort(&mut pending);
+        Ok(pending)
     }
 
     pub(super) async fn get(&self, who: &Person, path: &str) -> Answer {

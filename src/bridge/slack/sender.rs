@@ -13,16 +13,14 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::link::Link;
-use super::outbox::{Fate, Outbox, Row, Sort};
+use super::link::{Link, Unsent};
+use super::outbox::{Attempt, Fate, Outbox, Row, Sort};
 use super::seat::Seat;
 use super::web::{Trouble, Upload, Web};
 use crate::domain::Time;
-use crate::store::{SlackMessage, SlackSent, Store, StoreError};
+use crate::store::{SLACK_SKEW_MILLIS, SlackMessage, SlackSent, Store, StoreError};
 use crate::text::{clean, visible};
 
-/// Our clock and Slack's may differ by this much.
-const SKEW: Duration = Duration::from_mins(5);
 /// A message that was posted just now is not further back.
 const PAGES: usize = 5;
 const BREATHER: Duration = Duration::from_secs(1);
@@ -62,6 +60,8 @@ pub(super) struct Sender {
 /// How an attempt ended, for the store.
 enum Ended {
     Sent(Option<String>),
+    /// A plain line is there in its place.
+    StoodIn(Option<String>),
     Trouble(Trouble),
     /// As before, nobody knows whether it is there.
     InDoubt(Trouble),
@@ -88,16 +88,18 @@ impl Sender {
                     continue;
                 }
             };
-            self.link.backlog(self.store.slack_backlog().await.unwrap_or_default());
             let rows: Vec<Row> = rows.into_iter().map(Row::from).collect();
+            let count = self.store.slack_backlog().await.unwrap_or_default();
+            let seen = rows.iter().map(|row| (row.key.as_str(), row.is_pending_card())).collect();
+            self.link.unsent(&Unsent { count, rows: seen });
             outbox.forget(&rows);
             let plan = outbox.plan(&rows, Instant::now());
-            for row in plan.send {
+            for attempt in plan.send {
                 let this = Arc::clone(self);
                 tasks.spawn(async move {
                     // A bug in one message must not keep its thread for ever.
-                    let fate = AssertUnwindSafe(this.attempt(&row.key)).catch_unwind().await;
-                    (row, fate.unwrap_or(Fate::Failed))
+                    let fate = AssertUnwindSafe(this.attempt(&attempt)).catch_unwind().await;
+                    (attempt.row, fate.unwrap_or(Fate::Failed))
                 });
             }
             let look_again = async {
@@ -123,14 +125,20 @@ impl Sender {
         }
     }
 
-    async fn attempt(&self, key: &str) -> Fate {
+    async fn attempt(&self, attempt: &Attempt) -> Fate {
+        let Attempt { row: Row { key, rooted, .. }, stand_in } = attempt;
         let message = match self.store.slack_message(key.to_owned()).await {
             Ok(Some(message)) => message,
             Ok(None) => return Fate::Done, // retention was faster
             Err(error) => return not_stored(&error),
         };
         let version = message.version;
-        let ended = match self.send(&message).await {
+        let sent = if *stand_in {
+            self.stand_in(&message, *rooted).await
+        } else {
+            self.send(&message, *rooted).await
+        };
+        let ended = match sent {
             Ended::Trouble(Trouble::Refused(why)) => self.refused(&message, &why).await,
             ended => ended,
         };
@@ -139,6 +147,7 @@ impl Sender {
                 self.link.sent(key);
                 (Fate::Done, SlackSent::Done { version, ts })
             }
+            Ended::StoodIn(ts) => (Fate::StoodIn, SlackSent::Done { version: 0, ts }),
             Ended::Store(error) => return not_stored(&error),
             Ended::InDoubt(trouble) => {
                 tracing::warn!(key, %trouble, "a message cannot be looked for yet");
@@ -154,8 +163,10 @@ impl Sender {
                 match trouble {
                     Trouble::Unsure(_) => return Fate::Failed,
                     Trouble::Slow(wait) => (Fate::Slow(wait), SlackSent::Untried),
-                    Trouble::Later(_) => (Fate::Failed, SlackSent::Untried),
-                    Trouble::Setup(_) | Trouble::Refused(_) => (Fate::Setup, SlackSent::Untried),
+                    Trouble::Setup(_) => (Fate::Setup, SlackSent::Untried),
+                    Trouble::Later(_) | Trouble::Unknown(_) | Trouble::Refused(_) => {
+                        (Fate::Failed, SlackSent::Untried)
+                    }
                 }
             }
         };
@@ -166,18 +177,25 @@ impl Sender {
         }
     }
 
-    async fn send(&self, message: &SlackMessage) -> Ended {
+    /// The name of the thread that a message belongs to. Without `rooted` it may go beside a thread that has no root.
+    async fn root_of(&self, message: &SlackMessage, rooted: bool) -> Result<Option<String>, Ended> {
+        let Some(key) = &message.thread else { return Ok(None) };
+        match self.store.slack_message(key.clone()).await {
+            Ok(Some(SlackMessage { ts: Some(ts), .. })) => Ok(Some(ts)),
+            Ok(_) if !rooted => Ok(None),
+            Ok(_) => Err(Ended::Trouble(Trouble::Later("its thread is not there".to_owned()))),
+            Err(error) => Err(Ended::Store(error)),
+        }
+    }
+
+    async fn send(&self, message: &SlackMessage, rooted: bool) -> Ended {
         let Ok(wanted) = serde_json::from_str::<Wanted>(&message.wanted) else {
             tracing::error!(key = message.key, "it cannot be read and is not sent");
             return Ended::Sent(None);
         };
-        let root = match &message.thread {
-            None => None,
-            Some(key) => match self.store.slack_message(key.clone()).await {
-                Ok(Some(SlackMessage { ts: Some(ts), .. })) => Some(ts),
-                Ok(_) => return Ended::Trouble(Trouble::Later("its thread is not there".to_owned())),
-                Err(error) => return Ended::Store(error),
-            },
+        let root = match self.root_of(message, rooted).await {
+            Ok(root) => root,
+            Err(ended) => return ended,
         };
         let root = root.as_deref();
         match (wanted, &message.ts) {
@@ -187,6 +205,28 @@ impl Sender {
             (Wanted::Reaction { of, name, instead_of }, _) => {
                 self.react(message, &of, &name, instead_of).await
             }
+        }
+    }
+
+    /// A message that Slack did not take several times: its one-line text is posted, and the message follows as an edit.
+    async fn stand_in(&self, message: &SlackMessage, rooted: bool) -> Ended {
+        let body = match serde_json::from_str(&message.wanted) {
+            Ok(Wanted::Message(body)) if body.get("blocks").is_some() => body,
+            _ => return self.send(message, rooted).await,
+        };
+        let root = match self.root_of(message, rooted).await {
+            Ok(root) => root,
+            Err(ended) => return ended,
+        };
+        // With the id by which it is found again.
+        let line = json!({
+            "type": "section", "block_id": message.key,
+            "text": { "type": "mrkdwn", "verbatim": true, "text": body["text"] },
+        });
+        let plain = json!({ "text": body["text"], "blocks": [line] });
+        match self.post(message, plain, root.as_deref()).await {
+            Ended::Sent(ts) => Ended::StoodIn(ts),
+            ended => ended,
         }
     }
 
@@ -214,8 +254,8 @@ impl Sender {
                     return self.edit(message, body, &ts).await;
                 }
                 Ok(None) => {}
-                // Without the right to look, it is posted again: twice is better than never.
-                Err(trouble @ (Trouble::Setup(_) | Trouble::Refused(_))) => {
+                // If we may not look, it is posted again: twice is better than never.
+                Err(trouble @ (Trouble::Setup(_) | Trouble::Refused(_) | Trouble::Unknown(_))) => {
                     tracing::warn!(key = message.key, %trouble, "it may be there twice: it could not be looked for");
                 }
                 Err(trouble) => return Ended::InDoubt(trouble),
@@ -251,8 +291,7 @@ impl Sender {
         tried: Time,
         root: Option<&str>,
     ) -> Result<Option<String>, Trouble> {
-        let millis = i64::try_from(SKEW.as_millis()).unwrap_or(i64::MAX);
-        let oldest = tried.minus_millis(millis).millis() / 1000;
+        let oldest = tried.minus_millis(SLACK_SKEW_MILLIS).millis() / 1000;
         let mut params = vec![
             ("channel", message.channel.clone()),
             ("oldest", format!("{}.000000", oldest.max(0))),
@@ -342,10 +381,22 @@ impl Sender {
             return Ended::Sent(None);
         }
         let Ok(Wanted::Message(body)) = serde_json::from_str(&message.wanted) else {
-            return Ended::Sent(None);
+            return self.give_up(message, why);
         };
-        if body.get("blocks").is_none() || why.starts_with("cant_update_message") {
-            return Ended::Sent(None);
+        if ["cant_update_message", "edit_window_closed"].iter().any(|code| why.starts_with(code)) {
+            if !message.open || message.thread.is_none() {
+                return Ended::Sent(None); // it stays as it is
+            }
+            // Somebody waits for what it shows. Another app may have posted it; ours can post it again.
+            return match self.store.slack_lost(message.key.clone()).await {
+                Ok(()) => {
+                    Ended::Trouble(Trouble::Later("it cannot be edited and is posted again".to_owned()))
+                }
+                Err(error) => Ended::Store(error),
+            };
+        }
+        if body.get("blocks").is_none() {
+            return self.give_up(message, why);
         }
         // Better a plain line than nothing at all.
         let plain = json!({ "text": body["text"] });
@@ -353,20 +404,24 @@ impl Sender {
             Some(key) => self.store.slack_message(key.clone()).await.ok().flatten().and_then(|root| root.ts),
             None => None,
         };
-        match &message.ts {
+        let sent = match &message.ts {
             Some(ts) => self.edit(message, plain, ts).await,
             None => self.post(message, plain, root.as_deref()).await,
+        };
+        match sent {
+            Ended::Trouble(Trouble::Refused(why)) => self.give_up(message, &why),
+            sent => sent,
         }
-        .or_give_up()
     }
-}
 
-impl Ended {
-    fn or_give_up(self) -> Self {
-        match self {
-            Self::Trouble(Trouble::Refused(_)) => Self::Sent(None),
-            other => other,
+    /// Slack refuses it in every form. What somebody waits for is tried again all the same, and said; the rest is counted.
+    fn give_up(&self, message: &SlackMessage, why: &str) -> Ended {
+        if message.open {
+            return Ended::Trouble(Trouble::Refused(why.to_owned()));
         }
+        tracing::error!(key = message.key, why, "Slack refuses a message in every form; it is given up");
+        self.link.gave_up();
+        Ended::Sent(None)
     }
 }
 

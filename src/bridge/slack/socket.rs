@@ -63,7 +63,6 @@ impl Socket {
                 begun = tokio::time::Instant::now();
                 continue;
             };
-            self.link.tell();
             if lost >= ASK_AFTER && asked.elapsed() >= ASK_EVERY {
                 asked = tokio::time::Instant::now();
                 closing.run_until_cancelled(self.ask()).await;

@@ -30,6 +30,9 @@ const BOT_TOKEN: &str = "INTERCOM_SLACK_BOT_TOKEN";
 const CONNECT: Duration = Duration::from_secs(10);
 /// If Slack says that we are too fast and not for how long.
 const SLOW: Duration = Duration::from_secs(30);
+const MISSING_SCOPE: &str = "missing_scope";
+/// The same, for the app's token: it has one scope.
+const LACKS_CONNECTIONS: &str = "missing_scope: connections:write";
 /// Of the answer that we only look at for its heads.
 const MAX_ANSWER: usize = 256 * 1024;
 
@@ -56,6 +59,8 @@ pub(super) enum Trouble {
     Slow(Duration),
     /// Nothing has happened; later it may.
     Later(String),
+    /// The same, in a word of Slack's that is not known here.
+    Unknown(String),
     /// Nobody knows whether it has happened.
     Unsure(String),
 }
@@ -63,7 +68,11 @@ pub(super) enum Trouble {
 impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Refused(why) | Self::Setup(why) | Self::Later(why) | Self::Unsure(why) => f.write_str(why),
+            Self::Refused(why)
+            | Self::Setup(why)
+            | Self::Later(why)
+            | Self::Unknown(why)
+            | Self::Unsure(why) => f.write_str(why),
             Self::Slow(wait) => write!(f, "rate limited for {} s", wait.as_secs()),
         }
     }
@@ -179,7 +188,12 @@ impl Web {
             &nothing,
             context(Some(&self.app), &span),
         );
-        self.within(open).await.and_then(Self::is_answer).map(drop)
+        match self.within(open).await.and_then(Self::is_answer) {
+            Err(Trouble::Setup(code)) if code == MISSING_SCOPE => {
+                Err(Trouble::Setup(LACKS_CONNECTIONS.to_owned()))
+            }
+            opened => opened.map(drop),
+        }
     }
 
     /// A private answer, to where an envelope says.
@@ -337,12 +351,12 @@ fn refused(code: &str, more: Option<&[String]>) -> Trouble {
         "fatal_error" | "internal_error" | "service_unavailable" | "request_timeout" => {
             Trouble::Unsure(code.to_owned())
         }
-        "invalid_auth"
+        MISSING_SCOPE
+        | "invalid_auth"
         | "not_authed"
         | "account_inactive"
         | "token_revoked"
         | "token_expired"
-        | "missing_scope"
         | "not_allowed_token_type"
         | "channel_not_found"
         | "not_in_channel"
@@ -356,16 +370,66 @@ fn refused(code: &str, more: Option<&[String]>) -> Trouble {
         | "invalid_app_id" => Trouble::Setup(code.to_owned()),
         _ => {
             let more = more.filter(|more| !more.is_empty()).map(|more| format!(": {}", more.join("; ")));
-            Trouble::Refused(format!("{code}{}", more.unwrap_or_default()))
+            let why = format!("{code}{}", more.unwrap_or_default());
+            if is_final(code) { Trouble::Refused(why) } else { Trouble::Unknown(why) }
         }
     }
+}
+
+/// Whether a word of Slack's means that the same call will never succeed. Any other word may mean that, or not.
+fn is_final(code: &str) -> bool {
+    code.starts_with("invalid_")
+        || code.starts_with("missing_")
+        || code.starts_with("cant_")
+        || matches!(
+            code,
+            // Messages
+            "no_text"
+                | "msg_too_long"
+                | "msg_blocks_too_long"
+                | "too_many_attachments"
+                | "metadata_too_large"
+                | "message_not_found"
+                | "thread_not_found"
+                | "cannot_reply_to_message"
+                | "edit_window_closed"
+                | "block_mismatch"
+                | "user_not_in_channel"
+                | "user_not_found"
+                // Reactions
+                | "already_reacted"
+                | "no_reaction"
+                | "not_reactable"
+                | "bad_timestamp"
+                | "too_many_reactions"
+                | "too_many_emoji"
+                // Views
+                | "expired_trigger_id"
+                | "exchanged_trigger_id"
+                | "trigger_expired"
+                | "trigger_exchanged"
+                | "view_too_large"
+                | "hash_conflict"
+                | "not_found"
+                // Addresses for answers
+                | "used_url"
+                | "expired_url"
+                | "no_active_hooks"
+        )
 }
 
 impl Trouble {
     /// What a person can do about a word of Slack's.
     pub(super) fn advice(&self) -> Option<&'static str> {
-        let Self::Setup(code) = self else { return None };
+        let code = match self {
+            Self::Setup(code) => code,
+            Self::Unknown(_) => return Some("unknown error code; the message will be sent again"),
+            _ => return None,
+        };
         Some(match code.as_str() {
+            LACKS_CONNECTIONS => {
+                "generate a token with the scope connections:write: \"Basic Information\" → \"App-Level Tokens\""
+            }
             "invalid_auth" | "not_authed" | "token_revoked" | "token_expired" => {
                 "the token is not valid: copy it again from the app's pages, see docs/SLACK.md"
             }
@@ -373,11 +437,24 @@ impl Trouble {
                 "the two tokens may be mixed up: xapp-… is the app's, xoxb-… the bot's"
             }
             "account_inactive" => "the app was removed from the workspace: install it again",
-            "missing_scope" => "the app lacks a scope: `intercom slack doctor` says which",
+            MISSING_SCOPE => "the app lacks a scope: `intercom slack doctor` says which",
             "channel_not_found" => "the channel does not exist, or is private and the app is not in it",
             "not_in_channel" => "invite the app to the channel: /invite @intercom",
             "is_archived" => "the channel is archived: choose another one",
             _ => "ask an administrator of the Slack workspace",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_not_known_is_no_refusal() {
+        assert_eq!(refused("invalid_blocks", None), Trouble::Refused("invalid_blocks".to_owned()));
+        assert_eq!(refused("brand_new", None), Trouble::Unknown("brand_new".to_owned()));
+        assert_eq!(refused("internal_error", None), Trouble::Unsure("internal_error".to_owned()));
+        assert_eq!(refused("not_in_channel", None), Trouble::Setup("not_in_channel".to_owned()));
     }
 }

@@ -128,11 +128,16 @@ pub(super) fn slash(text: &str) -> Slash {
         }
         (session, rest) => Ok((session.to_owned(), rest.to_owned())),
     };
+    // What is left over was meant to say something: better nothing than something else.
+    let alone = |alone: Slash, left: &str| match left {
+        "" => Ok(alone),
+        left => Err(Slash::Wrong(format!("“{verb}” does not take “{left}”, so nothing was done"))),
+    };
     let parsed = match verb.to_ascii_lowercase().as_str() {
         "" | "help" => Ok(Slash::Help),
-        "ls" | "list" => Ok(Slash::Ls),
+        "ls" | "list" => alone(Slash::Ls, rest),
         "start" => start(rest),
-        "stop" => session(rest).map(|(session, _)| Slash::Stop(session)),
+        "stop" => session(rest).and_then(|(session, left)| alone(Slash::Stop(session), &left)),
         "nudge" => session(rest).map(|(session, message)| Slash::Nudge {
             session,
             message: Some(message).filter(|text| !text.is_empty()),
@@ -143,10 +148,11 @@ pub(super) fn slash(text: &str) -> Slash {
             }
             Ok(Slash::Send { session, text })
         }),
-        "status" => Ok(Slash::Status(session(rest).ok().map(|(session, _)| session))),
-        "clearances" => Ok(Slash::Clearances),
-        "policy" => Ok(Slash::Policy),
-        "whoami" => Ok(Slash::Whoami),
+        "status" if rest.is_empty() => Ok(Slash::Status(None)),
+        "status" => session(rest).and_then(|(session, left)| alone(Slash::Status(Some(session)), &left)),
+        "clearances" => alone(Slash::Clearances, rest),
+        "policy" => alone(Slash::Policy, rest),
+        "whoami" => alone(Slash::Whoami, rest),
         other => Err(Slash::Wrong(format!("“{other}” is not known; /intercom help lists what is"))),
     };
     parsed.unwrap_or_else(|wrong| wrong)
@@ -278,6 +284,17 @@ mod tests {
         assert_eq!(slash(""), Slash::Help);
         assert!(matches!(slash("send api"), Slash::Wrong(_)) && matches!(slash("dance"), Slash::Wrong(_)));
         assert_eq!(slash("status"), Slash::Status(None));
+    }
+
+    #[test]
+    fn what_is_left_over_is_not_passed_over() {
+        for text in
+            ["ls all of them", "stop api now", "status api web", "clearances x", "policy x", "whoami x"]
+        {
+            let Slash::Wrong(why) = slash(text) else { panic!("{text}") };
+            assert!(why.ends_with("so nothing was done"), "{why}");
+        }
+        assert_eq!(slash("stop api"), Slash::Stop("api".to_owned()));
     }
 
     #[test]

@@ -14,8 +14,8 @@ use tokio_tungstenite::tungstenite::handshake::client::Response;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, Message};
 
-use super::start::Starter;
 use crate::cli::failure::{Failure, Refusal};
+use crate::cli::start::Starter;
 use crate::cli::transport::Transport;
 use crate::remote::Stream;
 

@@ -1,11 +1,13 @@
 //! The agents that everybody knows: which are installed, whether Node is new enough for them, and who has logged in.
 //! Of variables and files only that they are there is looked at.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::{Check, find};
+use super::{Check, Status, find};
+use crate::cli::daemon_info::DaemonInfo;
 use crate::config::{Config, FETCHER, KNOWN, Known};
 
 /// Asking for its version takes it a fraction of a second.
@@ -27,19 +29,27 @@ struct Node {
 }
 
 impl Node {
-    fn major(&self) -> Option<u32> {
-        self.version.as_deref()?.strip_prefix('v')?.split('.').next()?.parse().ok()
+    /// Major and minor.
+    fn number(&self) -> Option<(u32, u32)> {
+        let mut parts = self.version.as_deref()?.strip_prefix('v')?.split('.');
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
     }
 }
 
-pub(in crate::cli) async fn known(config: &Config) -> Vec<Check> {
+/// Variables count where the daemon was started: those of this shell only if there is no daemon.
+pub(in crate::cli) async fn known(config: &Config, daemon: Option<&DaemonInfo>) -> Vec<Check> {
     let path = std::env::var_os("PATH");
     let program = |name: &str| find(Path::new(name), path.as_deref());
     let node = match program("node") {
         Some(program) => Some(Node { version: version(&program).await, program }),
         None => None,
     };
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let variables = daemon.and_then(DaemonInfo::environment);
+    let value = |name: &str| match &variables {
+        Some(variables) => variables.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone()),
+        None => std::env::var_os(name),
+    };
+    let is_set = |name: &str| value(name).is_some_and(|value| !value.is_empty());
     let home = std::env::var_os("HOME").map(PathBuf::from);
     report(config, &Machine { program: &program, node, is_set: &is_set, home })
 }
@@ -53,87 +63,141 @@ async fn version(node: &Path) -> Option<String> {
 
 fn report(config: &Config, machine: &Machine) -> Vec<Check> {
     // A profile of the same name has a check of its own.
-    let ours = KNOWN.iter().filter(|known| !config.agents.contains_key(known.name));
-    let (installed, others): (Vec<_>, Vec<_>) =
-        ours.map(|known| (known, (machine.program)(known.command))).partition(|(_, found)| found.is_some());
-    let mut checks: Vec<Check> = Vec::new();
-    let names: Vec<&Known> = installed.iter().map(|(known, _)| *known).collect();
-    checks.push(node(machine, &names));
-    for (known, found) in installed {
-        let found = found.unwrap_or_default().display().to_string();
-        checks.push(login(known, &found, machine));
+    let ours: Vec<&Known> = KNOWN.iter().filter(|known| !config.agents.contains_key(known.name)).collect();
+    let can_fetch = (machine.program)(FETCHER).is_some();
+    let (mut agents, mut missing, mut strangers) = (Vec::new(), Vec::new(), Vec::new());
+    let mut on_node = Vec::new();
+    for known in ours {
+        let installed = (machine.program)(known.command);
+        let place = match &installed {
+            Some(program) => program.display().to_string(),
+            None if can_fetch && known.package.is_some() => format!("fetched by {FETCHER} when started"),
+            None => {
+                missing.push(known.name);
+                continue;
+            }
+        };
+        if installed.as_deref().is_none_or(is_for_node) && known.node.is_some() {
+            on_node.push(known);
+        }
+        match login(known, machine) {
+            Login::Found(how) => agents.push(Check::ok(&of(known), format!("{place}; {how}"))),
+            Login::Unseen => agents.push(Check::ok(
+                &of(known),
+                format!("{place}; whether it is logged in is not seen from here: {}", known.login),
+            )),
+            Login::Partly(why) => {
+                agents.push(Check::warning(&of(known), format!("{place}; {why}"), known.login));
+            }
+            Login::None if installed.is_some() => {
+                let detail = format!("{place}; no log-in was found");
+                agents.push(Check::warning(&of(known), detail, known.login));
+            }
+            Login::None => strangers.push(known),
+        }
     }
-    let others: Vec<&Known> = others.into_iter().map(|(known, _)| known).collect();
-    checks.extend(absent(&others, (machine.program)(FETCHER).is_some()));
+    let ready = agents.iter().any(|check| check.status == Status::Ok);
+    let mut checks = vec![node(machine, &on_node)];
+    checks.extend(agents);
+    checks.extend(others(&strangers, &missing, ready));
     checks
 }
 
-/// A warning only if an agent that is installed cannot run.
-fn node(machine: &Machine, installed: &[&Known]) -> Check {
-    let wants = |known: &&&Known| known.node.is_some();
+fn of(known: &Known) -> String {
+    format!("agent {}", known.name)
+}
+
+/// A script runs on Node, by itself or through a version manager; a binary brings what it needs.
+fn is_for_node(program: &Path) -> bool {
+    let mut begin = [0; 2];
+    let read = std::fs::File::open(program).and_then(|mut file| file.read_exact(&mut begin));
+    read.is_err() || begin == *b"#!"
+}
+
+/// A warning if an agent that can be started cannot run.
+fn node(machine: &Machine, agents: &[&Known]) -> Check {
+    let names = |agents: &[&Known]| agents.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
     let Some(node) = &machine.node else {
-        let stuck: Vec<&str> = installed.iter().filter(wants).map(|known| known.name).collect();
-        return if stuck.is_empty() {
+        return if agents.is_empty() {
             Check::ok("node", "none; some agents need it")
         } else {
-            Check::warning("node", format!("none, and {} cannot run", stuck.join(", ")), "install Node.js")
+            Check::warning("node", format!("none, and {} cannot run", names(agents)), "install Node.js")
         };
     };
     let place = node.program.display();
-    let Some(major) = node.major() else {
+    let Some(number) = node.number() else {
         return Check::warning("node", format!("{place} does not say its version"), "try `node --version`");
     };
     let detail = format!("{}, {place}", node.version.as_deref().unwrap_or_default());
-    let newer: Vec<&Known> =
-        KNOWN.iter().filter(|known| known.node.is_some_and(|least| least > major)).collect();
-    let Some(least) = newer.iter().filter_map(|known| known.node).max() else {
+    let is_newer = |known: &&Known| known.node.is_some_and(|least| least > number);
+    let newer: Vec<&Known> = KNOWN.iter().filter(is_newer).collect();
+    let detail = if newer.is_empty() { detail } else { format!("{detail}; too old for {}", names(&newer)) };
+    let Some((major, minor)) = agents.iter().copied().filter(is_newer).filter_map(|known| known.node).max()
+    else {
         return Check::ok("node", detail);
     };
-    let names: Vec<&str> = newer.iter().map(|known| known.name).collect();
-    let detail = format!("{detail}; too old for {}", names.join(", "));
-    if newer.iter().any(|known| installed.iter().any(|other| other.name == known.name)) {
-        Check::warning("node", detail, format!("install Node.js {least} or later"))
-    } else {
-        Check::ok("node", detail)
-    }
+    let least = if minor == 0 { major.to_string() } else { format!("{major}.{minor}") };
+    Check::warning("node", detail, format!("install Node.js {least} or later"))
 }
 
-fn login(known: &Known, found: &str, machine: &Machine) -> Check {
-    let name = format!("agent {}", known.name);
-    let key = known.keys.iter().find(|key| (machine.is_set)(key)).map(|key| format!("{key} is set"));
-    let file = || {
-        let home = machine.home.as_ref()?;
-        let file = known.credentials.iter().find(|file| home.join(file).exists())?;
-        Some(format!("~/{file} is there"))
-    };
-    match key.or_else(file) {
-        Some(how) => Check::ok(&name, format!("{found}; {how}")),
-        None if known.credentials.is_empty() => Check::ok(
-            &name,
-            format!("{found}; whether it is logged in is not seen from here: {}", known.login),
-        ),
-        None => Check::warning(&name, format!("{found}; no log-in was found"), known.login),
-    }
+/// What is seen of a log-in.
+enum Login {
+    Found(String),
+    /// Some variables that belong together are there, and others are not.
+    Partly(String),
+    None,
+    /// It leaves nothing that we could look for.
+    Unseen,
 }
 
-/// One quiet line for all of them.
-fn absent(others: &[&Known], can_fetch: bool) -> Option<Check> {
-    let (fetched, missing): (Vec<&Known>, Vec<&Known>) =
-        others.iter().partition(|known| can_fetch && known.package.is_some());
-    let list = |agents: &[&Known]| agents.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
+fn login(known: &Known, machine: &Machine) -> Login {
+    let set = |name: &&str| (machine.is_set)(name);
+    if let Some(key) = known.keys.iter().find(|key| key.iter().all(&set)) {
+        return Login::Found(format!("{} {} set", key.join(", "), if key.len() == 1 { "is" } else { "are" }));
+    }
+    let file = machine.home.as_ref().and_then(|home| {
+        known
+            .credentials
+            .iter()
+            .find(|file| home.join(file).exists())
+            .map(|file| format!("~/{file} is there"))
+    });
+    if let Some(file) = file {
+        return Login::Found(file);
+    }
+    let partly = known.keys.iter().map(|key| key.iter().copied().partition::<Vec<&str>, _>(set));
+    if let Some((there, missing)) = partly.into_iter().find(|(there, _)| !there.is_empty()) {
+        return Login::Partly(format!("{} set, but not {}", there.join(", "), missing.join(", ")));
+    }
+    if known.credentials.is_empty() { Login::Unseen } else { Login::None }
+}
+
+/// One line for all that nobody has logged in to, and for all that are not there. A warning as long as no agent is ready.
+fn others(strangers: &[&Known], missing: &[&str], ready: bool) -> Option<Check> {
+    const NAME: &str = "other agents";
     let mut parts = Vec::new();
-    if !fetched.is_empty() {
-        parts.push(format!("fetched by {FETCHER} when started: {}", list(&fetched)));
+    if !strangers.is_empty() {
+        let names: Vec<&str> = strangers.iter().map(|known| known.name).collect();
+        parts.push(format!("fetched by {FETCHER} when started, no log-in was found: {}", names.join(", ")));
     }
     if !missing.is_empty() {
-        parts.push(format!("not installed: {}", list(&missing)));
+        parts.push(format!("not installed: {}", missing.join(", ")));
     }
-    (!parts.is_empty()).then(|| Check::ok("other agents", parts.join("; ")))
+    if parts.is_empty() {
+        return None;
+    }
+    let ways: Vec<String> =
+        strangers.iter().map(|known| format!("{}: {}", known.name, known.login)).collect();
+    let check = Check::ok(NAME, parts.join("; "));
+    Some(match ways.is_empty() {
+        true => check,
+        false if ready => Check { hint: Some(ways.join("\n")), ..check },
+        false => Check::warning(NAME, check.detail, ways.join("\n")),
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Status;
     use super::*;
 
     fn checks(programs: &[&str], node: Option<&str>, set: &[&str], home: Option<&Path>) -> Vec<Check> {
@@ -165,19 +229,38 @@ mod tests {
 
     #[test]
     fn an_agent_that_nobody_logged_in_to_is_a_warning_with_what_to_do() {
-        let found = checks(&["claude-agent-acp", "npx"], Some("v22.3.0"), &[], None);
+        let found = checks(&["claude-agent-acp", "npx"], Some("v22.20.0"), &[], None);
         assert_eq!(
             lines(&found),
             [
-                "Ok node: v22.3.0, /bin/node",
+                "Ok node: v22.20.0, /bin/node",
                 "Warning agent claude: /bin/claude-agent-acp; no log-in was found",
-                "Ok other agents: fetched by npx when started: codex, copilot, gemini, opencode, qwen; \
-                 not installed: cursor, goose, kimi, vibe",
+                "Warning other agents: fetched by npx when started, no log-in was found: codex, copilot, gemini, kimi, \
+                 opencode, qwen; not installed: cursor, goose, vibe",
             ]
         );
         assert!(found[1].hint.as_ref().unwrap().contains("ANTHROPIC_API_KEY"));
-        let with_key = checks(&["claude-agent-acp"], Some("v22.3.0"), &["ANTHROPIC_API_KEY"], None);
-        assert_eq!(lines(&with_key)[1], "Ok agent claude: /bin/claude-agent-acp; ANTHROPIC_API_KEY is set");
+        assert!(found[2].hint.as_ref().unwrap().contains("\ncopilot: run `copilot login`, or set"));
+        let with_key = checks(&["npx"], Some("v22.20.0"), &["ANTHROPIC_API_KEY"], None);
+        let found = lines(&with_key);
+        assert_eq!(found[1], "Ok agent claude: fetched by npx when started; ANTHROPIC_API_KEY is set");
+        assert!(found.last().unwrap().starts_with("Ok other agents: fetched"), "{found:?}");
+    }
+
+    #[test]
+    fn variables_that_belong_together_are_a_log_in_only_together() {
+        let some = checks(&["qwen"], Some("v22.20.0"), &["OPENAI_API_KEY"], None);
+        assert_eq!(
+            lines(&some)[1],
+            "Warning agent qwen: /bin/qwen; OPENAI_API_KEY set, but not OPENAI_BASE_URL, OPENAI_MODEL"
+        );
+        let all = ["OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"];
+        assert_eq!(
+            lines(&checks(&["qwen"], Some("v22.20.0"), &all, None))[1],
+            "Ok agent qwen: /bin/qwen; OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL are set"
+        );
+        let own = ["COPILOT_PROVIDER_BASE_URL", "COPILOT_MODEL"];
+        assert!(lines(&checks(&["copilot"], Some("v20.1.0"), &own, None))[1].starts_with("Ok agent copilot"));
     }
 
     #[test]
@@ -190,15 +273,41 @@ mod tests {
     }
 
     #[test]
-    fn an_old_node_is_a_warning_only_if_somebody_needs_a_newer_one() {
-        let old = "node: v20.1.0, /bin/node; too old for claude, copilot, qwen";
-        assert_eq!(lines(&checks(&[], Some("v20.1.0"), &[], None))[0], format!("Ok {old}"));
-        let needed = checks(&["claude-agent-acp"], Some("v20.1.0"), &[], None);
-        assert_eq!(lines(&needed)[0], format!("Warning {old}"));
-        assert_eq!(needed[0].hint.as_deref(), Some("install Node.js 22 or later"));
-        let none = checks(&["claude-agent-acp"], None, &[], None);
-        assert_eq!(lines(&none)[0], "Warning node: none, and claude cannot run");
-        let odd = checks(&[], Some("deno"), &[], None);
-        assert_eq!(lines(&odd)[0], "Warning node: /bin/node does not say its version");
+    fn an_old_node_is_a_warning_wherever_an_agent_would_run_on_it() {
+        let node = |programs: &[&str], version| {
+            let mut found = checks(programs, version, &[], None);
+            (lines(&found)[0].clone(), found.remove(0).hint)
+        };
+        let hint = |text: &str| Some(text.to_owned());
+        let of = |status: &str, version: &str, names: &str| {
+            format!("{status} node: {version}, /bin/node; too old for {names}")
+        };
+        let old = "v20.1.0";
+        assert_eq!(node(&["claude-agent-acp"], Some(old)), (of("Ok", old, "kimi"), None));
+        assert_eq!(
+            node(&["npx"], Some(old)),
+            (of("Warning", old, "kimi"), hint("install Node.js 22.19 or later"))
+        );
+        let all = "claude, codex, copilot, gemini, kimi, qwen";
+        assert_eq!(
+            node(&["claude-agent-acp"], Some("v18.1.0")),
+            (of("Warning", "v18.1.0", all), hint("install Node.js 20 or later"))
+        );
+        let without = "Warning node: none, and claude cannot run".to_owned();
+        assert_eq!(node(&["claude-agent-acp"], None), (without, hint("install Node.js")));
+        assert_eq!(node(&[], Some("v18.1.0")).0, of("Ok", "v18.1.0", all), "nobody would run on it");
+        assert_eq!(node(&[], Some("deno")).0, "Warning node: /bin/node does not say its version");
+    }
+
+    #[test]
+    fn a_program_that_is_no_script_needs_no_node() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("kimi");
+        for (begin, expected) in
+            [("#!/usr/bin/env node\nx", true), ("#!/bin/sh\n", true), ("\x7fELF node", false)]
+        {
+            std::fs::write(&file, begin).unwrap();
+            assert_eq!(is_for_node(&file), expected, "{begin:?}");
+        }
     }
 }

@@ -6,13 +6,16 @@ use crate::cli::terminal::Style;
 pub(super) fn event(kind: &str, data: &Data) -> Option<Shown> {
     let bytes = data.part(" (", "bytes", " bytes)");
     Some(match kind {
-        "file.read" => Shown::new(Style::Dim, format!("read {} for the agent{bytes}", data.get("path")?)),
+        "file.read" => Shown::new(Style::Dim, format!("read{} for the agent{bytes}", data.said(" ", "path"))),
         "file.written" => {
-            Shown::new(Style::Plain, format!("wrote {} for the agent{bytes}", data.get("path")?))
+            Shown::new(Style::Plain, format!("wrote{} for the agent{bytes}", data.said(" ", "path")))
         }
         "terminal.started" => {
             let pid = data.part(", pid ", "pid", "");
-            Shown::new(Style::Plain, format!("{} runs {}{pid}", data.get("terminal")?, data.get("command")?))
+            Shown::new(
+                Style::Plain,
+                format!("{} runs{}{pid}", data.get("terminal")?, data.said(" ", "command")),
+            )
         }
         "terminal.output" => Shown::new(Style::Dim, format!("{} was read{bytes}", data.get("terminal")?)),
         "terminal.killed" => {

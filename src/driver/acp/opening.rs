@@ -5,10 +5,10 @@ use serde_json::value::RawValue;
 
 use super::{Acp, Pending};
 use crate::domain::{Json, Said, Takes};
-use crate::wire::acp::VERSION;
 use crate::wire::acp::answer::{Can, Initialized, SessionStarted};
 use crate::wire::acp::send;
-use crate::wire::acp::trouble::{Failure, Trouble};
+use crate::wire::acp::trouble::{Failure, Trouble, ways_in};
+use crate::wire::acp::{VERSION, method};
 
 impl Acp {
     pub(super) fn initialized(&mut self, result: &RawValue, said: &mut Vec<Said>) {
@@ -98,7 +98,33 @@ impl Acp {
     }
 
     pub(super) fn unusable(&mut self, error: &RawValue, said: &mut Vec<Said>) {
-        let reason = Failure::read(error).advice(&self.setup.agent, &self.mind.auth);
+        let failure = Failure::read(error);
+        self.wants_login(&failure, said);
+        let reason = failure.advice(&self.setup.agent, &self.mind.auth);
         said.push(Said::Unusable { reason });
+    }
+
+    /// Says how to log in, if a log-in is what is missing.
+    pub(super) fn wants_login(&self, failure: &Failure, said: &mut Vec<Said>) {
+        if failure.trouble == Trouble::Auth {
+            let how = match &self.setup.login {
+                Some(known) => format!("log in: {known}"),
+                None => format!("log in{}", ways_in(&self.mind.auth)),
+            };
+            said.push(Said::LogInNeeded { reason: failure.login_reason(&self.setup.agent), how });
+        }
+    }
+
+    /// The request that the agent has not answered yet: the oldest of the handshake, or its prompt.
+    pub(in crate::driver) fn unanswered(&self) -> Option<&'static str> {
+        self.mind.pending.values().find_map(|pending| match pending {
+            Pending::Initialize => Some(method::INITIALIZE),
+            Pending::Authenticate => Some(method::AUTHENTICATE),
+            Pending::New => Some(method::SESSION_NEW),
+            Pending::Load => Some(method::SESSION_LOAD),
+            Pending::Resume => Some(method::SESSION_RESUME),
+            Pending::Prompt => Some(method::SESSION_PROMPT),
+            Pending::Set | Pending::List | Pending::Steer | Pending::Other => None,
+        })
     }
 }

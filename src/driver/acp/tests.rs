@@ -43,6 +43,10 @@ impl Talk {
     }
 }
 
+fn prompted(wording: Wording) -> Outbound {
+    Outbound::Prompt { wording, turn: None }
+}
+
 fn told(said: &[Said]) -> Value {
     match said {
         [Said::Tell { text }] => serde_json::from_str(text).unwrap(),
@@ -62,7 +66,7 @@ fn the_handshake_goes_step_by_step_also_across_daemons() {
     talk.again();
     let said = talk.hear(&json!({ "id": 2, "result": { "sessionId": "s1" } }));
     assert!(matches!(&said[..], [Said::Controls(_), Said::Ready { steers: false, .. }]), "{said:?}");
-    let prompt = talk.tell(&Outbound::Prompt("go".into()));
+    let prompt = talk.tell(&prompted("go".into()));
     assert_eq!(prompt["params"]["sessionId"], "s1");
 }
 
@@ -83,7 +87,7 @@ fn an_earlier_session_is_loaded_and_its_history_not_told_again() {
     let said = next.hear(&json!({ "id": 2, "result": null }));
     assert!(matches!(&said[1], Said::Ready { resumed: true, .. }), "{said:?}");
     assert!(next.hear(&update).is_empty(), "some go on after they have answered");
-    next.tell(&Outbound::Prompt("go".into()));
+    next.tell(&prompted("go".into()));
     assert!(matches!(&next.hear(&update)[..], [Said::Update { .. }, Said::Steps(_)]));
     // One that cannot be found begins anew.
     let mut lost = Talk::new();
@@ -102,13 +106,13 @@ fn an_earlier_session_is_loaded_and_its_history_not_told_again() {
 #[test]
 fn only_the_answer_to_the_last_prompt_ends_the_turn() {
     let mut talk = Talk::ready();
-    let first = talk.tell(&Outbound::Prompt("one".into()))["id"].clone();
+    let first = talk.tell(&prompted("one".into()))["id"].clone();
     let taken_back = talk.tell(&Outbound::Abandon);
     assert_eq!(
         (&taken_back["method"], &taken_back["params"]["requestId"]),
         (&json!("$/cancel_request"), &first)
     );
-    let second = talk.tell(&Outbound::Prompt("two".into()))["id"].clone();
+    let second = talk.tell(&prompted("two".into()))["id"].clone();
     let said = talk.hear(&json!({ "id": first, "result": { "stopReason": "cancelled" } }));
     assert!(matches!(&said[..], [Said::Unknown { fault: None, .. }]), "{said:?}");
     let said = talk.hear(&json!({ "id": second, "result": { "stopReason": "end_turn" } }));
@@ -120,7 +124,7 @@ fn only_the_answer_to_the_last_prompt_ends_the_turn() {
 #[test]
 fn ids_of_both_sides_do_not_meet() {
     let mut talk = Talk::ready();
-    let prompt = talk.tell(&Outbound::Prompt("go".into()))["id"].clone();
+    let prompt = talk.tell(&prompted("go".into()))["id"].clone();
     let ask = json!({ "id": prompt, "method": "session/request_permission", "params": { "sessionId": "s1",
         "toolCall": { "toolCallId": "t", "title": "T" }, "options": [{ "optionId": "y", "name": "Y", "kind": "allow_once" }] } });
     let said = talk.hear(&ask);
@@ -265,7 +269,7 @@ fn an_error_in_place_of_a_result_is_a_turn_that_failed() {
         (json!({ "error": { "code": -32800, "message": "cancelled" } }), true),
     ] {
         let mut answer = answer;
-        answer["id"] = talk.tell(&Outbound::Prompt("go".into()))["id"].clone();
+        answer["id"] = talk.tell(&prompted("go".into()))["id"].clone();
         let said = talk.hear(&answer);
         assert!(matches!(&said[..], [Said::TurnEnd { failed, .. }] if *failed == expected), "{said:?}");
     }

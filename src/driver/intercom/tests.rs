@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 
 use super::*;
-use crate::domain::{Answer, RequestId};
+use crate::domain::{Answer, RequestId, TurnId};
 use crate::driver::Driver;
 use crate::wire::framing::Framer;
 
@@ -143,7 +143,14 @@ fn every_outgoing_message_is_as_the_contract_has_it() {
             },
             r#"{"id":7,"method":"prompt/response","params":{"decision":"refine","instruction":"smaller"}}"#,
         ),
-        (Outbound::Prompt("go\non".into()), r#"{"method":"prompt/send","params":{"text":"go\non"}}"#),
+        (
+            Outbound::Prompt { wording: "go\non".into(), turn: None },
+            r#"{"method":"prompt/send","params":{"text":"go\non"}}"#,
+        ),
+        (
+            Outbound::Prompt { wording: "go".into(), turn: Some(TurnId::from_seed([7; 10])) },
+            r#"{"method":"prompt/send","params":{"text":"go","turn":"trn_0w3ge1r70w3ge1r7"}}"#,
+        ),
         (
             Outbound::Interrupt { reason: "enough".into() },
             r#"{"method":"session/interrupt","params":{"reason":"enough"}}"#,
@@ -160,6 +167,23 @@ fn every_outgoing_message_is_as_the_contract_has_it() {
     ];
     for (message, expected) in cases {
         assert_eq!(encode(&message).as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn a_turn_end_names_its_turn_or_none() {
+    let named = |params: &str| {
+        let line = format!("{{\"method\":\"turn/end\",\"params\":{params}}}\n");
+        match &Stream::new().read(&line)[..] {
+            [Said::TurnEnd { turn, .. }] => *turn,
+            other => panic!("{other:?}"),
+        }
+    };
+    let turn = TurnId::from_seed([7; 10]);
+    assert_eq!(named(&format!("{{\"turn\":\"{turn}\"}}")), Some(turn));
+    // Agents may have a field of this name from before it meant something to us.
+    for other in ["{}", r#"{"turn":null}"#, r#"{"turn":7}"#, r#"{"turn":"seven"}"#, r#"{"turn":{"id":1}}"#] {
+        assert_eq!(named(other), None, "{other}");
     }
 }
 
@@ -185,4 +209,13 @@ fn progress_adds_up() {
 #[test]
 fn empty_lines_mean_nothing() {
     assert_eq!(Stream::new().read("\n  \n\r\n"), []);
+}
+
+#[test]
+fn what_an_agent_repeats_of_us_is_known_as_that() {
+    for method in ["prompt/send", "nudge", "session/interrupt"] {
+        let said = Stream::new().read(&format!("{{\"method\":\"{method}\",\"params\":{{}}}}\n"));
+        let [Said::Echo { kind: Kind::Unknown, data }] = &said[..] else { panic!("{said:?}") };
+        assert_eq!(data.as_str(), format!(r#"{{"message":{{"method":"{method}","params":{{}}}}}}"#));
+    }
 }

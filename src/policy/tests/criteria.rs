@@ -372,7 +372,7 @@ fn a_proposal_allows_its_request_and_nothing_beside_it() {
     let ws = root.join("ws");
     std::fs::write(ws.join("src/[x]*.rs"), "").unwrap();
     let request = touching(&ws, "edit", &["src/[x]*.rs"]);
-    let rules = Rules::compile(vec![proposal(&request, &assess(&request)).unwrap()], NOW).unwrap();
+    let rules = Rules::compile(vec![proposal(&request, &assess(&request)).unwrap()], |_| NOW).unwrap();
     assert_eq!(outcome(&rules, &request), "allow");
     assert_eq!(outcome(&rules, &touching(&ws, "edit", &["src/x.rs"])), "ask");
     assert_eq!(outcome(&rules, &touching(&ws, "delete", &["src/[x]*.rs"])), "ask");

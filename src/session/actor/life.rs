@@ -84,7 +84,7 @@ impl Actor {
     pub(super) async fn lost(&mut self, reason: String) {
         self.resume_errands().await;
         self.finish_errands().await;
-        let gone = Gone { reason, ..Gone::default() };
+        let gone = Gone { reason, unanswered: self.plan.driver.unanswered(), ..Gone::default() };
         self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![Outgoing::Cleared]).await;
         self.answer_start(Ok(()));
     }
@@ -176,7 +176,8 @@ impl Actor {
         self.stopped = Stopped { steps: steps.clone(), killed, unrecorded: false };
         failpoint::visit("exit.heard");
         self.finish_errands().await;
-        let gone = Gone { exit, reason, steps, killed, stderr_tail };
+        let unanswered = self.plan.driver.unanswered();
+        let gone = Gone { exit, reason, steps, killed, stderr_tail, unanswered };
         self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![Outgoing::Cleared]).await;
         failpoint::visit("exit.committed");
         if let Some(process) = self.process.take() {

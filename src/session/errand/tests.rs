@@ -1,8 +1,10 @@
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use super::*;
-use crate::domain::{Json, Line, RequestId, Ruling, SessionId, Time};
+use crate::domain::{Clearance, Json, Line, RequestId, Ruling, SessionId, Time};
 use crate::session::Vigil;
 
 /// What it says of everything.
@@ -24,6 +26,14 @@ impl Judge for Says {
     fn spends(&self, _: SessionId, _: i64, micros: u64) -> u64 {
         micros
     }
+
+    fn policy(&self) -> watch::Receiver<u64> {
+        watch::Sender::new(0).subscribe()
+    }
+
+    fn rule_pending(&self, _: &About, _: &Clearance) -> Ruling {
+        self.0.ruling.clone().unwrap()
+    }
 }
 
 fn about() -> (tempfile::TempDir, About) {
@@ -43,6 +53,7 @@ fn about() -> (tempfile::TempDir, About) {
         strict: true,
         max_queued_prompts: 1,
         preset: crate::domain::Preset::Full,
+        on_client_left: None,
     };
     (dir, about)
 }

@@ -229,3 +229,16 @@ fn a_limit_is_waited_out_and_resumed_if_that_is_wanted_and_near() {
     });
     assert_eq!(resumed.count(), MAX_RESUMES as usize);
 }
+
+#[test]
+fn reading_a_line_of_ours_is_no_work_of_its_own() {
+    let (mut watch, setting) = watched(330, |_| Some(asleep()));
+    let standing = watch.standing(&setting, &vigil());
+    assert_eq!(watch.climb(&standing, at(330), &vigil()).len(), 1);
+    watch.told(at(330));
+    let worked = |cpu_millis| Some(Activity { cpu_millis, ..asleep() });
+    for (second, cpu, stirred) in [(345, 9000, false), (360, 9000, false), (375, 18_000, true)] {
+        watch.look(worked(cpu), at(second), &vigil());
+        assert_eq!(watch.has_stirred(), stirred, "{second}");
+    }
+}

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::operator::CANCELLED;
-use super::{Assessed, Carries, Out, Stage, State, Terms, Words};
+use super::interrupt::CANCELLED;
+use super::{Assessed, Carries, Out, Stage, State, Subject, Terms, Words};
 use crate::domain::{
     Ask, Call, Choice, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json,
     Kind, KnownAgent, Line, Outbound, Outcome, Progress, Question, QuestionId, QuestionStatus, Rejection,
-    RequestId, Risk, Ruling, Said, Verdict,
+    RequestId, Risk, Ruling, Said, VIA_POLICY, Verdict,
 };
 use crate::session::errand::{Looked, Trouble};
 
@@ -22,6 +22,7 @@ struct Request<'a> {
 #[derive(Serialize)]
 struct Requested<'a> {
     clearance: ClearanceId,
+    action: Option<&'a str>,
     title: &'a str,
     description: Option<&'a str>,
     diff: Option<&'a str>,
@@ -66,6 +67,22 @@ struct Unknown<'a> {
     message: &'a Json,
 }
 
+/// Banners and noise are no work; the first usable message is.
+fn is_work(said: &Said) -> bool {
+    !matches!(
+        said,
+        Said::Rejected { .. }
+            | Said::Unknown { .. }
+            | Said::Echo { .. }
+            | Said::Tell { .. }
+            | Said::Ready { .. }
+            | Said::LogInNeeded { .. }
+            | Said::Title(_)
+            | Said::Controls(_)
+            | Said::Steps(_)
+    )
+}
+
 impl State {
     /// A request for a clearance, with what was found out about it.
     pub(super) fn asked(&mut self, ask: Ask, assessed: Assessed, out: &mut Out<'_, '_>) {
@@ -74,6 +91,7 @@ impl State {
     }
 
     pub(super) fn heard_from(&mut self, out: &mut Out<'_, '_>) {
+        self.not_quiet(None, out);
         self.alive("output", out);
         self.watch.unlimited();
         self.speaks(out);
@@ -89,24 +107,30 @@ impl State {
         }
     }
 
+    /// The end of another turn than the one that runs: kept, and nothing ends.
+    fn is_late_end(&mut self, said: &Said, out: &mut Out<'_, '_>) -> bool {
+        let Said::TurnEnd { turn, message, .. } = said else { return false };
+        if !self.takes_late_end(*turn) {
+            return false;
+        }
+        self.alive("output", out);
+        out.record(Kind::Unknown, Json::of(&Unknown { message }));
+        true
+    }
+
     pub(super) fn said(&mut self, said: Said, out: &mut Out<'_, '_>) {
+        self.not_quiet(Some(&said), out);
+        if self.is_late_end(&said, out) {
+            return;
+        }
         match &said {
             Said::Heartbeat { mark, .. } => self.beats(*mark, out),
             // That it lets go of a turn that we cancelled does not mean that it will work.
             Said::TurnEnd { .. } if self.cancelled_by.is_some() => {}
+            Said::Echo { .. } => {}
             _ => self.alive("output", out),
         }
-        // Banners and noise are no work; the first usable message is.
-        if !matches!(
-            said,
-            Said::Rejected { .. }
-                | Said::Unknown { .. }
-                | Said::Tell { .. }
-                | Said::Ready { .. }
-                | Said::Title(_)
-                | Said::Controls(_)
-                | Said::Steps(_)
-        ) {
+        if is_work(&said) {
             self.speaks(out);
         }
         match said {
@@ -115,7 +139,7 @@ impl State {
                 out.record(Kind::Heartbeat, params);
                 self.steps(steps);
                 if progress == Progress::Completed {
-                    self.end_turn("completed", out);
+                    self.complete_turn(out);
                 }
                 self.prompt_with_heartbeat(out);
             }
@@ -129,6 +153,7 @@ impl State {
                 out.record(Kind::AgentNotSet, Json::of(&NotSet { set, reason: &reason, error: &error }));
             }
             Said::Cost { micros, currency } => self.cost(micros, currency.as_deref(), out),
+            Said::Echo { kind, data } => out.record(kind, data),
             Said::Update { params } => out.record(Kind::Update, params),
             Said::Tell { text } => self.send(Outbound::Text(text), Carries::Other, out),
             Said::Ready { steers, lists, resumed, takes, info } => {
@@ -144,6 +169,7 @@ impl State {
                 let kind = if ok { Kind::AgentSessions } else { Kind::AgentNotSet };
                 out.record(kind, result);
             }
+            Said::LogInNeeded { reason, how } => self.failures.log_in = Some((reason, how)),
             Said::Unusable { reason } => self.unusable(reason, out),
             Said::Withdrawn { request, message } => self.withdrawn(request, &message, out),
             Said::NotSteered { message, no_turn } => self.not_steered(message, no_turn, out),
@@ -175,17 +201,14 @@ impl State {
             }
             Said::TurnEnd { stop_reason, tokens, params, failed, .. } => {
                 self.told.spent.add_turn(tokens);
-                self.end_turn_as_told(&stop_reason, &params, failed, out);
-                if self.about.strict {
-                    self.cancel_open("its turn ended before it was decided", out);
-                    self.flush_prompts(out);
-                }
+                self.agent_ends_turn(&stop_reason, &params, failed, out);
             }
             Said::Unknown { message, fault } => {
                 out.record(Kind::Unknown, Json::of(&Unknown { message: &message }));
                 self.fault(fault, out);
             }
             Said::Rejected { rejection, fault } => {
+                self.failures.rejected(&rejection.excerpt);
                 out.record(Kind::LineRejected, Json::of(&rejection));
                 self.fault(fault, out);
             }
@@ -245,8 +268,10 @@ impl State {
         let risk = risk.max(claimed).max(computed);
         let expires_at = limit.map(|(limit, _)| out.now().plus(limit));
         let on_expiry = limit.map_or(Verdict::Deny, |(_, verdict)| verdict);
+        let subject = Subject::of(&ask);
         let data = Requested {
             clearance: id,
+            action: subject.action.as_deref(),
             title: &ask.title,
             description: ask.description.as_deref(),
             diff: ask.diff.as_deref(),
@@ -269,6 +294,7 @@ impl State {
         out.ledger(Entry::ClearanceOpened(Box::new(Clearance {
             id,
             session: self.about.id,
+            session_name: self.about.name.clone(),
             generation: self.generation,
             request: ask.request.clone(),
             title: ask.title,
@@ -299,6 +325,7 @@ impl State {
             outcome: None,
         })));
         self.clearances.insert(id, ask.request);
+        self.subjects.insert(id, subject);
         if !ask.options.is_empty() {
             self.choices.insert(id, ask.options);
         }
@@ -309,24 +336,33 @@ impl State {
         self.asked = true;
         self.unenforced = None;
         self.dirty = true;
-        if self.cancelled_by.is_some() {
+        if self.withdraws() {
             self.cancel_open(CANCELLED, out); // not even policy allows what belongs to a cancelled turn
         } else if let Some(ruling) = ruling {
-            self.rule(id, ruling, out);
+            self.rule(id, ruling, false, out);
         }
     }
 
-    /// What policy decides needs nobody, and no second approval.
-    fn rule(&mut self, id: ClearanceId, ruling: Ruling, out: &mut Out<'_, '_>) {
+    /// Policy has changed since this clearance was requested. One that was decided or withdrawn meanwhile stays as it is.
+    pub(super) fn ruled(&mut self, id: ClearanceId, ruling: Ruling, out: &mut Out<'_, '_>) {
+        if self.steerable().is_ok() && self.clearances.contains_key(&id) {
+            self.rule(id, ruling, true, out);
+            self.watch.heard(out.now()); // it was not its turn to speak until now
+        }
+    }
+
+    /// What policy decides needs nobody, and no second approval. A `new` ruling is not the one that the request was recorded with.
+    fn rule(&mut self, id: ClearanceId, ruling: Ruling, new: bool, out: &mut Out<'_, '_>) {
         let verdict = match ruling.outcome {
             Outcome::Allow => Verdict::Approve,
             Outcome::Deny => Verdict::Deny,
             Outcome::Ask => return,
         };
-        let rule = ruling.rule.unwrap_or_else(|| "policy".to_owned());
+        let by = ruling.rule.clone().unwrap_or_else(|| "policy".to_owned());
         // What the agent asks about in its own way, only people can answer.
         let Ok(option) = self.chosen(id, verdict, None) else { return };
-        let words = Words { reason: Some(ruling.why), option, by: rule, via: "policy".to_owned() };
+        let (reason, via) = (Some(ruling.why.clone()), VIA_POLICY.to_owned());
+        let words = Words { reason, option, by, via, ruling: new.then_some(ruling) };
         if let Some((request, terms)) = self.take_open(id) {
             self.close_decided(id, request, &terms.approvals, verdict, words, out);
         }
@@ -372,6 +408,7 @@ impl State {
         out.ledger(Entry::QuestionOpened(Box::new(Question {
             id,
             session: self.about.id,
+            session_name: self.about.name.clone(),
             generation: self.generation,
             request: request.clone(),
             text,
@@ -388,7 +425,7 @@ impl State {
         })));
         self.questions.insert(id, request);
         self.dirty = true;
-        if self.cancelled_by.is_some() {
+        if self.withdraws() {
             self.cancel_open(CANCELLED, out);
         }
     }
@@ -414,7 +451,7 @@ impl State {
 
     /// With `prompt_delivery = "heartbeat"`, one prompt leaves with each heartbeat.
     fn prompt_with_heartbeat(&mut self, out: &mut Out<'_, '_>) {
-        if self.about.prompts_on_heartbeat && self.stage == Stage::Running {
+        if self.about.prompts_on_heartbeat && self.stage == Stage::Running && !self.holds_prompts() {
             self.send_queued_prompt(out);
         }
     }

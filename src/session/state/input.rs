@@ -2,8 +2,8 @@
 
 use super::{About, Assessed, How};
 use crate::domain::{
-    Answer, Ask, ClearanceId, Errand, Exit, LadderChoice, Preset, PromptId, QuestionId, RequestId, Set, Time,
-    Verdict, Wording,
+    Answer, Ask, ClearanceId, Errand, Exit, LadderChoice, Preset, PromptId, QuestionId, RequestId, Ruling,
+    Set, Time, Verdict, Wording,
 };
 use crate::host::Activity;
 use crate::session::errand::{Deed, Looked, Trouble};
@@ -30,6 +30,14 @@ pub enum Input {
     /// It has rested long enough. With what it was asked last, if that is to be repeated.
     Restart {
         prompt: Option<Wording>,
+    },
+    /// Somebody else than the ACP client that started it uses it.
+    Keep {
+        by: String,
+    },
+    /// ACP clients have come, or the last of them has left.
+    Clients {
+        attached: bool,
     },
     // from the host
     Spawned {
@@ -65,6 +73,11 @@ pub enum Input {
     },
     // from the clock
     Expire,
+    /// Policy has changed and decides a pending clearance.
+    Ruled {
+        clearance: ClearanceId,
+        ruling: Ruling,
+    },
     /// Another daemon goes on with its process.
     Found,
     /// We listen to it again: its silence was ours.
@@ -139,6 +152,11 @@ pub enum Input {
         how: How,
         by: String,
     },
+    /// An operator has seen that the session failed: this failure, or any.
+    Seen {
+        at: Option<Time>,
+        by: String,
+    },
 }
 
 /// How a process and its tree went.
@@ -150,6 +168,8 @@ pub struct Gone {
     pub steps: Vec<String>,
     pub killed: u32,
     pub stderr_tail: String,
+    /// The request that it had not answered, where its protocol has answers.
+    pub unanswered: Option<&'static str>,
 }
 
 /// Why an operator's wish was not carried out.

@@ -1,12 +1,12 @@
 //! What operators want.
 
-use std::time::Duration;
-
 use serde::Serialize;
 use serde_json::json;
 
 use super::watch::BY;
-use super::{Carries, Effect, How, Input, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Terms, Words};
+use super::{
+    Carries, Effect, How, Input, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Subject, Terms, Words,
+};
 use crate::domain::{
     Answer, Choice, ClearanceId, ClearanceStatus, Content, Delivery, Entry, Json, Kind, Outbound, Prompt,
     PromptId, PromptState, QuestionId, RequestId, Verdict, Wording, agent,
@@ -14,10 +14,6 @@ use crate::domain::{
 
 /// How many decisions are remembered for what the agent may say about them later.
 const MAX_DECIDED: usize = 256;
-/// How long an agent may take to say that its turn was cancelled.
-pub(super) const CANCELLING: Duration = Duration::from_secs(10);
-/// Why something of such a turn is withdrawn.
-pub(super) const CANCELLED: &str = "the turn was cancelled";
 
 // Content is passed through as it came.
 
@@ -52,7 +48,7 @@ impl State {
             Input::TakeBack { prompt, by } => return self.take_back(prompt, &by, out),
             Input::Amend { prompt, text, place, by } => return self.amend(prompt, text, place, &by, out),
             Input::Decide { clearance, verdict, reason, option, by, via } => {
-                let words = Words { reason, option, by: by.clone(), via };
+                let words = Words { reason, option, by: by.clone(), via, ruling: None };
                 self.decide(clearance, verdict, words, out)?;
                 by
             }
@@ -77,6 +73,10 @@ impl State {
             Input::Ladder { choice, by } => return self.choose_ladder(choice, &by, out),
             Input::Preset { preset, widens, by } => return self.choose_preset(preset, widens, &by, out),
             Input::Stop { how, by } => return self.stop(how, by, out),
+            Input::Seen { at, by } => {
+                self.seen(at, &by, out);
+                return Ok(());
+            }
             // The others are not of operators.
             _ => return Ok(()),
         };
@@ -156,7 +156,7 @@ impl State {
     pub(super) fn flush_prompts(&mut self, out: &mut Out<'_, '_>) {
         while self.stage == Stage::Running
             && !self.about.prompts_on_heartbeat
-            && !(self.about.strict && self.turn.is_some())
+            && !self.holds_prompts()
             && self.in_flight.len() < MAX_IN_FLIGHT
             && !self.queue.is_empty()
             && self.may_spend(out)
@@ -179,7 +179,8 @@ impl State {
         self.begin_turn("prompt", out);
         let turn = self.turn.as_ref().map(|turn| turn.id);
         out.record(Kind::PromptSending, Json::of(&json!({ "prompt": id, "turn": turn })));
-        self.send(Outbound::Prompt(Wording { text, content }), Carries::Prompt(id), out);
+        let wording = Wording { text, content };
+        self.send(Outbound::Prompt { wording, turn }, Carries::Prompt(id), out);
     }
 
     pub(super) fn take_back(
@@ -251,10 +252,11 @@ impl State {
             terms.approvals.push(words.by.clone());
             if terms.approvals.len() < terms.needed as usize {
                 let (given, needed) = (terms.approvals.len(), terms.needed);
-                let Words { reason, option, by, via } = words;
+                let Words { reason, option, by, via, .. } = words;
+                let Subject { action, title } = self.subjects.get(&id).cloned().unwrap_or_default();
                 let data = json!({
-                    "clearance": id, "by": by, "via": via, "reason": reason, "option": option, "approvals": given,
-                    "needed": needed,
+                    "clearance": id, "action": action, "title": title, "by": by, "via": via, "reason": reason,
+                    "option": option, "approvals": given, "needed": needed,
                 });
                 out.record(Kind::ClearanceApproved, Json::of(&data));
                 out.ledger(Entry::ClearanceApproved { id, by });
@@ -330,15 +332,28 @@ impl State {
         out: &mut Out<'_, '_>,
     ) {
         let status = verdict.status();
-        let Words { reason, option, by, via } = words;
-        let data = json!({
-            "clearance": id, "status": status, "by": by, "via": via, "reason": reason, "option": option,
-            "approvals": approvals,
+        let Words { reason, option, by, via, ruling } = words;
+        let Subject { action, title } = self.subjects.remove(&id).unwrap_or_default();
+        let mut data = json!({
+            "clearance": id, "action": action, "title": title, "status": status, "by": by, "via": via,
+            "reason": reason, "option": option, "approvals": approvals,
         });
+        if let Some(ruling) = &ruling {
+            data["ruling"] = json!(ruling);
+        }
         out.record(Kind::ClearanceDecided, Json::of(&data));
         let at = out.now();
         let (noted, chosen) = (reason.clone(), option.clone());
-        out.ledger(Entry::ClearanceDecided { id, status, by, via, at, reason: noted, option: chosen });
+        out.ledger(Entry::ClearanceDecided {
+            id,
+            status,
+            by,
+            via,
+            at,
+            reason: noted,
+            option: chosen,
+            ruling,
+        });
         self.tell_decision(id, request, verdict, reason, option, out);
     }
 
@@ -384,7 +399,11 @@ impl State {
             };
             let Some((request, _)) = self.take_open(id) else { continue };
             let status = ClearanceStatus::Expired;
-            let data = json!({ "clearance": id, "status": status, "decision": verdict, "reason": REASON });
+            let Subject { action, title } = self.subjects.remove(&id).unwrap_or_default();
+            let data = json!({
+                "clearance": id, "action": action, "title": title, "status": status, "decision": verdict,
+                "reason": REASON,
+            });
             out.record(Kind::ClearanceClosed, Json::of(&data));
             out.ledger(Entry::ClearanceDecided {
                 id,
@@ -394,6 +413,7 @@ impl State {
                 at: now,
                 reason: Some(REASON.to_owned()),
                 option: option.clone(),
+                ruling: None,
             });
             self.tell_decision(id, request, verdict, Some(REASON.to_owned()), option, out);
             self.watch.heard(now); // it was not its turn to speak until now
@@ -445,33 +465,6 @@ impl State {
         self.put(message.into(), BY.to_owned(), true, out).ok(); // it runs, and nothing else refuses what is ours
     }
 
-    /// Ends the turn; what is open stays open, only the agent's exit withdraws it. Where the agent says itself that its turn
-    /// is over, that is waited for, and what is open is withdrawn.
-    pub(super) fn interrupt(
-        &mut self,
-        reason: String,
-        by: &str,
-        out: &mut Out<'_, '_>,
-    ) -> Result<(), Refused> {
-        self.running()?;
-        out.record(Kind::Interrupt, Json::of(&json!({ "reason": reason, "by": by })));
-        if self.about.strict {
-            self.cancel_turn(reason, out);
-            return Ok(());
-        }
-        self.send(Outbound::Interrupt { reason }, Carries::Interrupt, out);
-        self.end_turn("interrupted", out);
-        Ok(())
-    }
-
-    fn cancel_turn(&mut self, reason: String, out: &mut Out<'_, '_>) {
-        self.send(Outbound::Interrupt { reason }, Carries::Interrupt, out);
-        self.cancel_open(CANCELLED, out);
-        if self.turn.is_some() && self.cancelled_by.is_none() {
-            self.cancelled_by = Some(out.now().plus(CANCELLING));
-        }
-    }
-
     pub(super) fn stop(&mut self, how: How, by: String, out: &mut Out<'_, '_>) -> Result<(), Refused> {
         match &self.stage {
             Stage::Ended { .. } => return Err(Refused::Ended),
@@ -483,6 +476,7 @@ impl State {
         out.record(Kind::SessionStopping, Json::of(&json!({ "how": how, "by": by })));
         if matches!(self.stage, Stage::Created | Stage::Resting { .. } | Stage::Parked { .. }) {
             let how = if how == How::Kill { "killed" } else { "stopped" };
+            self.failures.exit = None; // it is their doing now
             self.end(format!("{how} by {by}"), out); // there is no process
             return Ok(());
         }
@@ -496,6 +490,9 @@ impl State {
         // An unknown number is one that was settled before: once is enough.
         let Some(carries) = self.in_flight.remove(&n) else { return };
         let at = out.now();
+        if cause.is_none() {
+            self.watch.told(at);
+        }
         let delivery = || cause.map_or(Delivery::Delivered, |cause| Delivery::Failed(cause.to_owned()));
         let kind = |arrived, failed| if cause.is_none() { arrived } else { failed };
         match carries {
@@ -517,13 +514,18 @@ impl State {
                 out.ledger(Entry::PromptChanged { id, state, at });
             }
             // That they arrive is what everybody expects.
-            Carries::Nudge | Carries::Interrupt => {
-                let kind = match carries {
-                    Carries::Nudge => Kind::NudgeUndelivered,
-                    _ => Kind::InterruptUndelivered,
-                };
+            Carries::Nudge => {
                 if let Some(cause) = cause {
-                    out.record(kind, Json::of(&json!({ "cause": cause })));
+                    out.record(Kind::NudgeUndelivered, Json::of(&json!({ "cause": cause })));
+                }
+            }
+            Carries::Interrupt => {
+                if let Some(cause) = cause {
+                    out.record(Kind::InterruptUndelivered, Json::of(&json!({ "cause": cause })));
+                    // An agent may exit because of an interrupt before anybody hears that it has it.
+                    if !self.is_ended() {
+                        self.interrupt_undelivered();
+                    }
                 }
             }
             Carries::Other => {}

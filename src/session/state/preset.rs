@@ -40,7 +40,7 @@ impl State {
             let option = self.chosen(id, Verdict::Deny, None).unwrap_or_default();
             let Some((request, terms)) = self.take_open(id) else { continue };
             let reason = Some(format!("{} denies it", preset.rule()));
-            let words = Words { reason, option, by: preset.rule(), via: "policy".to_owned() };
+            let words = Words { reason, option, by: preset.rule(), via: "policy".to_owned(), ruling: None };
             self.close_decided(id, request, &terms.approvals, Verdict::Deny, words, out);
             self.watch.heard(out.now()); // it was not its turn to speak until now
         }

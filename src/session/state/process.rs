@@ -3,9 +3,10 @@
 use serde::Serialize;
 use serde_json::json;
 
+use super::interrupt::{INTERRUPTED, Interrupts};
 use super::operator::about;
 use super::watch::BY;
-use super::{About, Carries, Effect, Gone, How, Out, Queued, Refused, Stage, State};
+use super::{About, Carries, Effect, Gone, How, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Subject};
 use crate::domain::{
     ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json, Kind, Outbound, Preset,
     PromptState, QuestionId, QuestionStatus, RequestId, Time, Wording, span,
@@ -31,6 +32,9 @@ impl State {
         }
         if about.preset != Preset::Full {
             data["preset"] = about.preset.as_str().into();
+        }
+        if let Some(on_client_left) = about.on_client_left {
+            data["on_client_left"] = json!(on_client_left);
         }
         out.record(Kind::SessionCreated, Json::of(&data));
         if self.deferred && prompt.is_none() {
@@ -63,7 +67,8 @@ impl State {
         }
         let data = json!({ "agent": about.agent, "protocol": about.protocol, "command": command, "by": by });
         out.record(Kind::SessionAgent, Json::of(&data));
-        self.about = About { id: self.about.id, preset: self.about.preset, ..about };
+        let (id, preset, on_client_left) = (self.about.id, self.about.preset, self.about.on_client_left);
+        self.about = About { id, preset, on_client_left, ..about };
         Ok(())
     }
 
@@ -76,6 +81,9 @@ impl State {
         }
         if !self.is_ended() {
             return Err(Refused::Running);
+        }
+        if by != BY {
+            self.failures.forget(); // whoever starts it again knows of it
         }
         self.restarts.clear();
         self.watch.reset(out.now());
@@ -91,7 +99,9 @@ impl State {
         self.next_n = 1;
         self.exit = None;
         self.decided.clear(); // request ids begin anew
+        self.interrupts = Interrupts::default();
         self.stderr_tail.clear();
+        self.failures.next_process();
         self.standing = None;
         self.stage = Stage::Starting;
     }
@@ -153,6 +163,7 @@ impl State {
             return; // it is being ended already
         }
         let how = How::Stop;
+        self.fail_start(&why, out.now());
         out.record(Kind::SessionStopping, Json::of(&json!({ "how": how, "by": BY, "why": why })));
         out.effects.push(Effect::Stop { how });
         self.stage = Stage::Stopping { how, by: BY.to_owned(), again: false, why: Some(why) };
@@ -162,6 +173,7 @@ impl State {
     pub(super) fn spawn_failed(&mut self, cause: &str, out: &mut Out<'_, '_>) {
         let reason = format!("spawn failed: {cause}");
         let again = self.is_restart(out.now());
+        self.fail_start(&format!("could not be started: {cause}"), out.now());
         self.fail_in_flight(&reason, out);
         if again {
             self.go_on(reason, Ended::ToRestart, out);
@@ -188,12 +200,13 @@ impl State {
             Stage::Starting if self.is_restart(out.now()) => (gone.reason.clone(), Some(Ended::ToRestart)),
             _ => (gone.reason.clone(), Some(Ended::Itself(&gone.exit))),
         };
+        let why = self.judge_exit(&gone, out.now());
         self.fail_in_flight(&reason, out);
         out.record(
             Kind::AgentExited,
             Json::of(&json!({
                 "code": gone.exit.code, "signal": gone.exit.signal, "steps": gone.steps, "killed": gone.killed,
-                "stderr_tail": gone.stderr_tail, "generation": self.generation,
+                "stderr_tail": gone.stderr_tail, "generation": self.generation, "why": why,
             })),
         );
         self.exit = Some(gone.exit.clone());
@@ -225,13 +238,12 @@ impl State {
             }
             Next::Park => {
                 self.let_go(out);
-                let reason = match terms.budget {
-                    0 => format!("{reason}, and may not be started again"),
-                    times => {
-                        let window = span(terms.window);
-                        format!("{reason}, and was started again {times} times within {window} before")
-                    }
+                let history = match terms.budget {
+                    0 => "may not be started again".to_owned(),
+                    times => format!("was started again {times} times within {} before", span(terms.window)),
                 };
+                self.fail_for_good(&history, &reason, now);
+                let reason = format!("{reason}, and {history}");
                 out.record(
                     Kind::SessionParked,
                     Json::of(&json!({ "reason": reason, "stderr_tail": self.stderr_tail })),
@@ -255,7 +267,7 @@ impl State {
         let unfinished = self.unfinished;
         self.withdraw_open(out);
         self.drop_errands(out);
-        self.end_turn("exited", out);
+        self.end_turn(if self.cancelled_by.is_some() { INTERRUPTED } else { "exited" }, out);
         self.unfinished = unfinished;
         (self.pid, self.standing) = (None, None);
         (self.ready_by, self.cancelled_by) = (None, None);
@@ -264,7 +276,8 @@ impl State {
     pub(super) fn end(&mut self, reason: String, out: &mut Out<'_, '_>) {
         self.let_go(out);
         if std::mem::take(&mut self.deferred) {
-            self.fail_queue(&reason, out);
+            let cause = self.failures.exit.clone().unwrap_or_else(|| reason.clone());
+            self.fail_queue(&cause, out);
         }
         out.record(Kind::SessionEnded, Json::of(&json!({ "reason": reason })));
         self.stage = Stage::Ended { reason, at: out.now() };
@@ -317,7 +330,10 @@ impl State {
         if let Some((request, _)) = self.take_open(id) {
             self.forget_errand(&request);
             let (status, at) = (ClearanceStatus::Withdrawn, out.now());
-            let data = json!({ "clearance": id, "status": status, "reason": why });
+            let Subject { action, title } = self.subjects.remove(&id).unwrap_or_default();
+            let data = json!({
+                "clearance": id, "action": action, "title": title, "status": status, "reason": why,
+            });
             out.record(Kind::ClearanceClosed, Json::of(&data));
             out.ledger(Entry::ClearanceClosed { id, status, at, reason: why.to_owned() });
         }
@@ -329,6 +345,27 @@ impl State {
             let data = json!({ "question": id, "status": status, "reason": why });
             out.record(Kind::QuestionClosed, Json::of(&data));
             out.ledger(Entry::QuestionClosed { id, status, at, reason: why.to_owned() });
+        }
+    }
+
+    /// Only a process that runs can be told something at once.
+    pub(super) fn running(&self) -> Result<(), Refused> {
+        self.steerable()?;
+        match self.in_flight.len() {
+            _ if self.stage == Stage::Created => Err(Refused::NotStarted),
+            _ if self.stage != Stage::Running => Err(Refused::Starting),
+            n if n >= MAX_IN_FLIGHT => Err(Refused::Unread(n)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What has not ended, and is not about to.
+    pub(super) fn steerable(&self) -> Result<(), Refused> {
+        match self.stage {
+            Stage::Ended { .. } => Err(Refused::Ended),
+            Stage::Parked { .. } => Err(Refused::Parked),
+            Stage::Stopping { .. } => Err(Refused::Stopping),
+            Stage::Created | Stage::Starting | Stage::Running | Stage::Resting { .. } => Ok(()),
         }
     }
 }

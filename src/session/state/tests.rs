@@ -6,15 +6,19 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod clients;
 mod decisions;
 mod deferred;
 mod errands;
+mod failures;
+mod interrupts;
 mod presets;
 mod prompts;
 mod set;
 mod stalls;
 use crate::domain::{
-    Answer, Ask, Fault, FaultCode, LadderChoice, Line, Outcome, Phase, Progress, PromptState, Rejection, Said,
+    Answer, Ask, Fault, FaultCode, LadderChoice, Line, Outcome, Phase, Progress, PromptState, Rejection,
+    Said, TurnId,
 };
 
 /// A session with a clock and ids of its own.
@@ -42,6 +46,7 @@ impl World {
             strict: false,
             max_queued_prompts: 5,
             preset: Preset::Full,
+            on_client_left: None,
         };
         change(&mut about);
         Self { state: State::new(about), time: 0, seeds: 0, vigil: Vigil::off() }
@@ -88,6 +93,11 @@ impl World {
         self.go(input).iter().filter_map(kind).collect()
     }
 
+    /// What is left of it in a snapshot.
+    fn reload(&mut self) {
+        self.state = serde_json::from_str(&serde_json::to_string(&self.state).unwrap()).unwrap();
+    }
+
     fn say(&mut self, said: Said) -> Vec<Effect> {
         self.go(Input::Said(Box::new(said)))
     }
@@ -107,10 +117,18 @@ fn kind(effect: &Effect) -> Option<&'static str> {
 
 fn sent(effects: &[Effect]) -> Vec<(u64, Outbound)> {
     let sends = effects.iter().filter_map(|effect| match effect {
+        // Turns have tests of their own.
+        Effect::Send { n, message: Outbound::Prompt { wording, .. } } => {
+            Some((*n, prompted(wording.clone())))
+        }
         Effect::Send { n, message } => Some((*n, message.clone())),
         _ => None,
     });
     sends.collect()
+}
+
+fn prompted(wording: crate::domain::Wording) -> Outbound {
+    Outbound::Prompt { wording, turn: None }
 }
 
 fn id(request: &str) -> RequestId {
@@ -167,6 +185,7 @@ fn turn_end() -> Said {
         tokens: crate::domain::Tokens::default(),
         params: Json::trusted("{}"),
         failed: false,
+        turn: None,
         message: Json::trusted(r#"{"method":"turn/end"}"#),
     }
 }
@@ -213,7 +232,7 @@ fn a_session_starts_works_waits_and_ends() {
     let effects = world.go(Input::Spawned { pid: 42 });
     let kinds: Vec<_> = effects.iter().filter_map(kind).collect();
     assert_eq!(kinds, ["agent.spawned", "agent.ready", "turn.started", "prompt.sending"]);
-    assert_eq!(sent(&effects), [(1, Outbound::Prompt("go".into()))]);
+    assert_eq!(sent(&effects), [(1, prompted("go".into()))]);
     assert_eq!(world.kinds(Input::Delivered { n: 1 }), ["prompt.delivered"]);
     assert_eq!(world.state.phase(), Phase::Working);
     let clr = world.ask("1");
@@ -265,17 +284,6 @@ fn the_first_usable_message_begins_a_turn_and_later_ones_while_idle_do_not() {
     world.say(heartbeat(Progress::Empty));
     assert_eq!(world.state.phase(), Phase::Working);
     world.say(heartbeat(Progress::Completed));
-    assert_eq!(world.state.phase(), Phase::Idle);
-}
-
-#[test]
-fn an_interrupt_ends_the_turn_and_leaves_open_what_is_open() {
-    let mut world = World::running();
-    let clr = world.ask("1");
-    let interrupt = Input::Interrupt { reason: "enough".into(), by: "ana".into() };
-    assert_eq!(world.kinds(interrupt), ["interrupt", "turn.ended"]);
-    assert_eq!(world.state.phase(), Phase::Waiting);
-    world.go(decide(clr, Verdict::Deny));
     assert_eq!(world.state.phase(), Phase::Idle);
 }
 
@@ -343,7 +351,7 @@ fn prompts_that_wait_are_reworded_and_put_in_another_order() {
     world.go(amend(a, Some("A"), Some(99)));
     for (n, text) in [(1, "c"), (2, "b"), (3, "A")] {
         let text = text.to_owned();
-        assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(n, Outbound::Prompt(text.into()))]);
+        assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(n, prompted(text.into()))]);
     }
     assert_eq!(world.try_go(amend(a, None, Some(0))), Err(Refused::NotQueued));
 }
@@ -358,8 +366,8 @@ fn with_delivery_on_heartbeats_one_prompt_leaves_with_each() {
     world.go(prompt("c"));
     world.go(Input::TakeBack { prompt: taken, by: "ana".into() });
     assert_eq!(world.state.record().queue, 2);
-    assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(1, Outbound::Prompt("a".into()))]);
-    assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(2, Outbound::Prompt("c".into()))]);
+    assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(1, prompted("a".into()))]);
+    assert_eq!(sent(&world.say(heartbeat(Progress::Open))), [(2, prompted("c".into()))]);
     assert_eq!(sent(&world.say(heartbeat(Progress::Open))), []);
     let too_late = Input::TakeBack { prompt: taken, by: "ana".into() };
     assert_eq!(world.try_go(too_late), Err(Refused::NotQueued));
@@ -391,7 +399,7 @@ fn a_resumed_session_counts_from_one_again_and_sends_what_waited() {
     assert_eq!(world.state.generation(), 2);
     world.go(Input::Spawned { pid: 43 });
     let effects = world.say(heartbeat(Progress::Open));
-    assert_eq!(sent(&effects), [(1, Outbound::Prompt("kept".into()))]);
+    assert_eq!(sent(&effects), [(1, prompted("kept".into()))]);
     assert_eq!(world.try_go(Input::Resume { by: "ana".into() }), Err(Refused::Running));
 }
 
@@ -458,8 +466,15 @@ enum Act {
     TakeBack(usize),
     Decide(usize, bool),
     DecideAgain(usize),
+    Rule(usize, u8),
     Answer(usize),
     Steer(bool),
+    /// It ends a turn by name: the one that runs, or another.
+    EndNamed(bool),
+    /// So long that an interrupted turn is over.
+    Quiet,
+    /// The daemon is killed and comes back.
+    Reload,
     Stop(bool),
     Deliver(usize, bool),
     DeliverAgain(usize),
@@ -479,8 +494,12 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => any::<usize>().prop_map(Act::TakeBack),
         4 => (any::<usize>(), any::<bool>()).prop_map(|(at, yes)| Act::Decide(at, yes)),
         1 => any::<usize>().prop_map(Act::DecideAgain),
+        2 => (any::<usize>(), 0u8..3).prop_map(|(at, outcome)| Act::Rule(at, outcome)),
         2 => any::<usize>().prop_map(Act::Answer),
-        1 => any::<bool>().prop_map(Act::Steer),
+        2 => any::<bool>().prop_map(Act::Steer),
+        2 => any::<bool>().prop_map(Act::EndNamed),
+        2 => Just(Act::Quiet),
+        1 => Just(Act::Reload),
         1 => any::<bool>().prop_map(Act::Stop),
         6 => (any::<usize>(), any::<bool>()).prop_map(|(at, fine)| Act::Deliver(at, fine)),
         1 => any::<usize>().prop_map(Act::DeliverAgain),
@@ -506,12 +525,16 @@ struct Seen {
     prompts: BTreeMap<PromptId, PromptState>,
     /// Its first prompt starts it, and has not yet.
     deferred: bool,
+    /// Interrupts that were sent, and unnamed ends of a turn that ended none, in this generation.
+    interrupts: u32,
+    late_ends: u32,
 }
 
 impl Seen {
     fn look(&mut self, generation: u32, effects: &[Effect]) {
         if generation != self.generation {
             self.generation = generation;
+            (self.interrupts, self.late_ends) = (0, 0);
         }
         for effect in effects {
             match effect {
@@ -543,7 +566,8 @@ impl Seen {
                     };
                     assert!(fine, "{before:?} → {state:?}");
                 }
-                Effect::Send { n, .. } => {
+                Effect::Send { n, message } => {
+                    self.interrupts += u32::from(matches!(message, Outbound::Interrupt { .. }));
                     assert!(self.numbers.insert((generation, *n)), "a number was used twice");
                 }
                 _ => {}
@@ -600,12 +624,23 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
             decide(nth(state.clearances.keys(), *at).copied()?, verdict)
         }
         Act::DecideAgain(at) => decide(nth(seen.opened.iter(), *at).copied()?, Verdict::Approve),
+        Act::Rule(at, outcome) => {
+            let outcome = [Outcome::Allow, Outcome::Deny, Outcome::Ask][usize::from(*outcome)];
+            decisions::again(nth(seen.opened.iter(), *at).copied()?, outcome)
+        }
         Act::Answer(at) => Input::Answer {
             question: nth(seen.asked.iter(), *at).copied()?,
             answer: Answer::Continue,
             instruction: None,
             by: by(),
         },
+        Act::EndNamed(running) => {
+            state.pid()?;
+            let running = state.turn.as_ref().filter(|_| *running).map(|turn| turn.id);
+            Input::Said(Box::new(interrupts::end_of(running.unwrap_or(TurnId::from_seed([9; 10])))))
+        }
+        Act::Quiet => Input::Watch(None),
+        Act::Reload => Input::Found,
         Act::Steer(true) => Input::Nudge { message: "go".into(), by: by() },
         Act::Steer(false) => Input::Interrupt { reason: "no".into(), by: by() },
         Act::Stop(kill) => Input::Stop { how: if *kill { How::Kill } else { How::Stop }, by: by() },
@@ -646,9 +681,19 @@ proptest! {
         let mut seen = Seen { deferred, ..Seen::default() };
         for act in &acts {
             let Some(input) = input(&world, act, &seen) else { continue };
+            match act {
+                Act::Quiet => world.time += 60_000,
+                Act::Reload => world.reload(),
+                _ => {}
+            }
             let before = world.state.clone();
+            let end = interrupts::end_in(&input);
             if let Ok(effects) = world.try_go(input) {
                 seen.look(world.state.generation(), &effects);
+                if let Some(end) = end {
+                    seen.late_ends += interrupts::check_end(end, &before, &effects);
+                    prop_assert!(seen.late_ends <= seen.interrupts, "at most once per interrupt");
+                }
             } else {
                 prop_assert_eq!(&world.state, &before, "a refusal changes nothing");
             }

@@ -24,24 +24,30 @@ impl State {
             Stage::Starting if self.pid.is_some() => "the agent is getting ready".to_owned(),
             Stage::Starting => "the agent's process is starting".to_owned(),
             Stage::Resting { reason, attempt, .. } => {
-                let exit = self.exit.as_ref().map(|exit| format!(" ({exit})")).unwrap_or_default();
-                format!("to be started again, attempt {attempt}: {reason}{exit}")
+                format!("to be started again, attempt {attempt}: {}", self.end_in_words(reason))
             }
             Stage::Stopping { again: true, .. } => "being stopped to be started again".to_owned(),
             Stage::Stopping { by, .. } => format!("being stopped by {by}"),
-            Stage::Ended { reason, .. } | Stage::Parked { reason, .. } => match &self.exit {
-                Some(exit) => format!("{reason} ({exit})"),
-                None => reason.clone(),
-            },
+            Stage::Ended { reason, .. } | Stage::Parked { reason, .. } => self.end_in_words(reason),
             Stage::Running => match self.phase() {
                 Phase::Waiting => format!("waiting for you: {}", self.open_in_words()),
-                Phase::Working => "working on a turn".to_owned(),
-                _ if self.told.capped.is_some() => {
-                    format!("no new turn begins: {}", self.told.capped.as_deref().unwrap_or_default())
+                Phase::Working if self.cancelled_by.is_some() => {
+                    "interrupted: the agent has not ended its turn yet".to_owned()
                 }
-                _ if !self.spoke => "ready, nothing said yet".to_owned(),
-                _ => "turn over, ready for a prompt".to_owned(),
+                Phase::Working => "working on a turn".to_owned(),
+                _ => self.idle_in_words(),
             },
+        }
+    }
+
+    /// What keeps an idle agent from working, if anything does.
+    fn idle_in_words(&self) -> String {
+        match (&self.told.capped, self.failed(), &self.failures.last_turn) {
+            (Some(capped), ..) => format!("no new turn begins: {capped}"),
+            (None, Some(failed), _) => format!("failed: {}", failed.reason),
+            (None, None, Some(error)) => format!("its last turn failed: {error}"),
+            (None, None, None) if !self.spoke => "ready, nothing said yet".to_owned(),
+            (None, None, None) => "turn over, ready for a prompt".to_owned(),
         }
     }
 
@@ -81,6 +87,7 @@ impl State {
             ended_at,
             exit: self.exit.clone(),
             end_reason,
+            failed: self.failed().cloned(),
             unenforced: self.unenforced.clone(),
             preset: self.about.preset,
             watched: self.watched_over(),

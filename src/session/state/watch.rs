@@ -5,11 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 
-use super::operator::CANCELLING;
-use super::{Carries, Effect, How, Out, Refused, Stage, State};
-use crate::domain::{
-    Json, Kind, LadderChoice, Outbound, Resets, Rung, Situation, Standing, Time, Watched, span,
-};
+use super::{Effect, How, Out, Refused, Stage, State};
+use crate::domain::{Json, Kind, LadderChoice, Resets, Rung, Situation, Standing, Time, Watched, span};
 use crate::host::Activity;
 use crate::session::stall::{BUSY, Move, Performed, Setting, Vigil};
 
@@ -74,6 +71,7 @@ impl State {
 
     pub(super) fn turn_over(&mut self) {
         self.watch.turn_over(self.cancelled_by.take().is_some());
+        self.interrupts.turn_over();
         // What we say next, or when it is started again, is still about what it was asked.
         let again = matches!(self.stage, Stage::Stopping { again: true, .. });
         if !again && !self.queue.front().is_some_and(|next| next.ours) {
@@ -134,7 +132,9 @@ impl State {
     /// Whoever was not listened to has not been late.
     pub(super) fn deadlines_anew(&mut self, out: &Out<'_, '_>) {
         self.ready_by = self.ready_by.map(|_| out.now().plus(out.vigil().startup));
-        self.cancelled_by = self.cancelled_by.map(|_| out.now().plus(CANCELLING));
+        if self.cancelled_by.is_some() {
+            self.await_end(out);
+        }
     }
 
     /// A look at what its processes do, and what follows.
@@ -147,12 +147,7 @@ impl State {
         if self.stage != Stage::Running {
             return;
         }
-        if self.cancelled_by.is_some_and(|by| by <= now) {
-            // Whatever it says of this turn later is too late.
-            self.send(Outbound::Abandon, Carries::Other, out);
-            self.end_turn("cancelled, and never confirmed", out);
-            self.flush_prompts(out);
-        }
+        self.end_if_quiet(out);
         self.look_at_purse(out);
         if let Some(since) = self.watch.reminder(now, vigil) {
             let data = json!({ "waiting_for": self.open_in_words(), "since": since.to_string() });
@@ -240,9 +235,7 @@ impl State {
                 self.nudge(message, BY, out).ok(); // as above
             }
             Rung::Interrupt => {
-                let (reason, asked) = (standing.sentence(out.now()), self.unfinished);
-                if self.interrupt(reason, BY, out).is_ok() {
-                    self.unfinished = asked; // the turn is over, and its task is not
+                if self.interrupt(standing.sentence(out.now()), BY, out).is_ok() {
                     self.put(vigil.reprompt_text.as_str().into(), BY.to_owned(), true, out).ok(); // as above
                 }
             }
@@ -322,6 +315,8 @@ impl State {
             ladder: self.watch.choice.clone(),
             snoozed_until: self.watch.snoozed_until,
             phase_since: self.phase_since,
+            on_client_left: self.about.on_client_left,
+            left_at: self.left_at,
         }
     }
 }

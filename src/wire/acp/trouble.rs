@@ -136,14 +136,7 @@ impl Failure {
     pub fn advice(&self, agent: &str, methods: &[AuthMethod]) -> String {
         let said = self.message.trim_end_matches('.');
         match &self.trouble {
-            Trouble::Auth => {
-                let ways: Vec<String> = methods.iter().map(AuthMethod::advice).collect();
-                let ways = if ways.is_empty() { String::new() } else { format!(" ({})", ways.join("; ")) };
-                format!(
-                    "{agent} needs a login: {said}. Log in{ways} as the user that the agent runs as, or put \
-                     its key into the profile's environment, then resume the session."
-                )
-            }
+            Trouble::Auth => format!("{}. Log in{}.", self.login_reason(agent), ways_in(methods)),
             Trouble::Limit(limit) => {
                 let kind = match limit.kind {
                     LimitKind::Rate => "is asked to go slower",
@@ -160,6 +153,46 @@ impl Failure {
             _ => format!("{agent} failed: {said}."),
         }
     }
+
+    /// What happened, where a log-in is missing.
+    pub fn login_reason(&self, agent: &str) -> String {
+        format!("{agent} needs a login: {}", self.message.trim_end_matches('.'))
+    }
+}
+
+/// The sentences that agents say to people, as if all were well, when somebody has to log in.
+const LOGIN_BEGINNINGS: &[&str] = &[
+    "not logged in",
+    "please run /login",
+    "invalid api key · please run /login",
+    "invalid api key · fix external api key",
+    "oauth token has expired",
+    "oauth token revoked",
+    "login expired",
+    "failed to authenticate",
+    "authentication required",
+    "api error: 401",
+];
+/// A longer message is an answer that happens to begin like one of them.
+const MAX_LOGIN_SENTENCE: usize = 300;
+
+/// Whether an agent says that somebody has to log in. Models speak about log-ins, too, so only known beginnings count.
+pub fn wants_login(text: &str) -> bool {
+    let words = text.trim().to_lowercase();
+    words.len() <= MAX_LOGIN_SENTENCE && LOGIN_BEGINNINGS.iter().any(|known| words.starts_with(known))
+}
+
+/// Whether the beginning of a message may become such a sentence.
+pub fn may_want_login(text: &str) -> bool {
+    let words = text.trim().to_lowercase();
+    wants_login(text) || LOGIN_BEGINNINGS.iter().any(|known| known.starts_with(&words))
+}
+
+/// The ways to log in that the agent offers, and those that always work.
+pub fn ways_in(methods: &[AuthMethod]) -> String {
+    let ways: Vec<String> = methods.iter().map(AuthMethod::advice).collect();
+    let ways = if ways.is_empty() { String::new() } else { format!(" ({})", ways.join("; ")) };
+    format!("{ways} as the user that the agent runs as, or put its key into the profile's environment")
 }
 
 impl AuthMethod {

@@ -23,7 +23,7 @@ fn once(office: &Office) -> Vec<String> {
     keys
 }
 
-fn approve_by_click(office: &Office, session: &str) {
+pub(super) fn approve_by_click(office: &Office, session: &str) {
     let clearance = office.daemon.clearance(session);
     let card = office.card(&clearance);
     office.slack.wait_connected(1);
@@ -33,7 +33,7 @@ fn approve_by_click(office: &Office, session: &str) {
 }
 
 /// The daemon's own word about Slack, once it is this.
-fn says(daemon: &mut Daemon, words: &str) {
+pub(super) fn says(daemon: &mut Daemon, words: &str) {
     daemon.until(words, |daemon| {
         let (_, health) = daemon.get("/api/v1/health");
         health["bridges"]["slack"].as_str().is_some_and(|said| said.contains(words)).then_some(())

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use super::heard::{Heard, Kind, hear, is_json};
 use super::hub::Hub;
 use super::lanes::{Closed, Lane};
-use super::{CONNECTION, Door, Name, SESSION, alone, manner, new_name};
+use super::{CONNECTION, Door, Manner, Name, SESSION, alone, manner, new_name};
 use crate::bridge::api::{ApiError, Caller};
 
 /// How long the first answer may take.
@@ -35,6 +35,7 @@ pub(super) async fn post(
             return Err(ApiError::bad_request("relay is for WebSockets"));
         }
         if heard.is_initialize() {
+            let manner = Manner { streamable: true, ..manner };
             return initialize(door, caller, manner, heard).await;
         }
         if door.seats().connectionless {
@@ -64,12 +65,7 @@ pub(super) async fn take(
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
-async fn initialize(
-    door: Door,
-    caller: Caller,
-    manner: super::Manner,
-    heard: Heard,
-) -> Result<Response, ApiError> {
+async fn initialize(door: Door, caller: Caller, manner: Manner, heard: Heard) -> Result<Response, ApiError> {
     let Kind::Request { id, .. } = heard.kind else { return Err(gone()) };
     let seat = door.seat()?;
     let (inlet, mut outlet) = door.acp.connect(caller.clone(), manner);

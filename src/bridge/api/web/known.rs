@@ -7,11 +7,13 @@ use subtle::ConstantTimeEq;
 use tokio_util::sync::CancellationToken;
 
 use crate::bridge::api::error::ApiError;
-use crate::bridge::api::tokens::{Tokens, hash, random_secret};
+use crate::bridge::api::tokens::{Tokens, hash, random_hex};
 use crate::domain::{Role, Time, WebSession, WebSessionId};
 use crate::store::KnownWebSession;
 
 pub(super) const CODE_MILLIS: i64 = 10 * 60 * 1000;
+/// Beyond guessing within ten minutes, and short enough for a link of 80 columns.
+const CODE_BYTES: usize = 16;
 /// Codes that wait to be used; with more, the oldest goes.
 const CODES: usize = 32;
 /// Sessions in all; with more, the one that was not used for longest goes.
@@ -24,6 +26,8 @@ const NOTE_EVERY_MILLIS: i64 = 60 * 60 * 1000;
 pub(in crate::bridge::api) struct Web {
     /// Where the port is, if there is one.
     pub(super) url: OnceLock<String>,
+    /// Why there is none, if one was wanted.
+    pub(super) missing: OnceLock<super::NoConsole>,
     /// Guards the list for a look or a change.
     codes: Mutex<Vec<Code>>,
     /// Looked at for each request, changed with the store.
@@ -70,7 +74,7 @@ impl Web {
     }
 
     pub(super) fn mint(&self, name: &str, role: Role, now: Time) -> Result<String, ApiError> {
-        let code = random_secret()?;
+        let code = random_hex::<CODE_BYTES>()?;
         let until = Time::from_millis(now.millis() + CODE_MILLIS);
         let mut codes = self.codes();
         codes.retain(|code| now < code.until);

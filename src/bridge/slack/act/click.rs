@@ -48,8 +48,7 @@ impl Actor {
         };
         self.post(who, desk, &path, &body, key).await?;
         if click.channel.is_none() {
-            let (this, user) = (self.clone(), click.user.clone());
-            self.aside(async move { this.publish_home(&user).await });
+            self.show_home(&click.user);
         }
         Ok(())
     }

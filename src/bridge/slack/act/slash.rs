@@ -131,11 +131,11 @@ impl Actor {
         };
         let each = pending.iter().take(MANY).map(|clearance| {
             let id = crate::text::short(&clearance.id);
-            let session = crate::text::short(&clearance.session);
+            let session = clearance.session_label();
             Words::new("• ")
                 .and(Words::said(clearance.risk()))
                 .and(": ")
-                .and(Words::said(&clearance.title).cut(150))
+                .and(Words::said(&clearance.line()).cut(200))
                 .and(" – ")
                 .and(Words::said(&format!("{id} of {session}")).code())
         });
@@ -191,7 +191,7 @@ fn list(sessions: &[Session]) -> Words {
             .and(" ")
             .and(agent)
             .and(": ")
-            .and(Words::said(&session.phase).bold())
+            .and(Words::said(session.phase_word()).bold())
             .and(", ")
             .and(why)
             .and(waits)

@@ -11,7 +11,7 @@ use crate::bridge::slack::card;
 use crate::bridge::slack::deed::Said;
 use crate::bridge::slack::kit::Words;
 use crate::bridge::slack::words::{Waiting, Word, typed, word};
-use crate::domain::{Role, SessionId};
+use crate::domain::{Role, SessionId, Time};
 
 /// A thread of ours, and the session that it is about.
 #[derive(Debug, Clone)]
@@ -42,7 +42,9 @@ impl Actor {
         let Some(ts) = said.thread.as_deref().filter(|thread| *thread != said.ts) else { return Ok(None) };
         let store = &self.0.store;
         // A thread may be there before we know its name. Asked first: what is not in doubt now is known below.
-        let in_doubt = store.slack_in_doubt(said.channel.clone()).await.map_err(|_| Again)?;
+        let begun = i64::try_from(moment(ts).0).unwrap_or(i64::MAX).saturating_mul(1000);
+        let in_doubt = store.slack_in_doubt(said.channel.clone(), Time::from_millis(begun));
+        let in_doubt = in_doubt.await.map_err(|_| Again)?;
         match store.slack_at(&said.channel, ts).await.map_err(|_| Again)? {
             None if in_doubt => Err(Again),
             found => {
@@ -236,7 +238,7 @@ fn the<'a>(pending: &'a [Clearance], which: Option<&str>) -> Result<&'a Clearanc
         (Some(_), Some(_)) => {
             let each = pending.iter().map(|clearance| {
                 let id = crate::text::short(&clearance.id);
-                Words::said(&id).code().and(" ").and(Words::said(&clearance.title).cut(100))
+                Words::said(&id).code().and(" ").and(Words::said(&clearance.line()).cut(150))
             });
             Err(Words::new("Several wait; say which, as in `approve clr_…`, or use their buttons:\n")
                 .and(Words::join(each, "\n")))

@@ -37,7 +37,7 @@ pub(in crate::bridge::slack) fn clearance(
     let blocks = change(blocks, clearance);
     let blocks = blocks.section(approvals(clearance, people));
     let blocks = if open { blocks.actions(buttons(clearance)) } else { blocks };
-    blocks.context(below(clearance, open)).message(text.and(Words::said(&clearance.title).cut(300)))
+    blocks.context(below(clearance, open)).message(text.and(Words::said(&clearance.line()).cut(300)))
 }
 
 /// Whether the card shows only a part of the diff, so that the whole has to be uploaded.
@@ -187,7 +187,7 @@ fn own_button(clearance: &Clearance, n: usize, option: &Choice) -> Button {
 fn confirm(clearance: &Clearance) -> Option<Confirm> {
     is_grave(clearance).then(|| Confirm {
         title: Plain::new("Allow something of ").and(Plain::said(clearance.risk()).cut(20)).and(" risk?"),
-        text: risk_words(clearance).bold().and(": ").and(Words::said(&clearance.title).cut(150)),
+        text: risk_words(clearance).bold().and(": ").and(Words::said(&clearance.line()).cut(200)),
         yes: "Allow it".into(),
         danger: true,
     })

@@ -28,7 +28,7 @@ pub(in crate::bridge::slack) fn clearance_details_told(
     session: &Session,
     explanation: &Value,
 ) -> Message {
-    let title = Words::new("Details: ").and(Words::said(&clearance.title).cut(300));
+    let title = Words::new("Details: ").and(Words::said(&clearance.line()).cut(300));
     details(clearance, session, explanation).message(title)
 }
 

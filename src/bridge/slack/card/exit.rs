@@ -17,7 +17,9 @@ pub(in crate::bridge::slack) fn exit(
 ) -> Message {
     let well = session.exit.as_ref().is_some_and(|exit| exit.code == Some(0));
     let header = title(if well { "⚫ The agent has ended" } else { "💥 The agent has ended" }, session);
-    let how = session.exit.as_ref().map_or_else(|| Words::new("It is not known how."), how);
+    let how = how(session);
+    let hint = session.failed.as_ref().and_then(|failed| failed.hint.as_deref()).filter(|_| again.is_none());
+    let hint = hint.map(|hint| Words::said(hint).cut(600)).unwrap_or_default();
     let when =
         session.ended_at.as_deref().map(|time| Words::new("Ended").and(at(Some(time)))).unwrap_or_default();
     let tail = session.stderr_tail.as_deref().unwrap_or_default().trim_end();
@@ -26,7 +28,7 @@ pub(in crate::bridge::slack) fn exit(
     let wrote = if tail.trim().is_empty() { "" } else { "The last that it wrote to stderr:" };
     let blocks = Blocks::new(key).header(header);
     let blocks = if again.is_none() { blocks.section(people.told(ping)) } else { blocks };
-    let blocks = blocks.section(how.clone()).section(wrote).code(&tail);
+    let blocks = blocks.section(how.clone()).section(hint).section(wrote).code(&tail);
     let blocks = match again {
         Some(again) => blocks.section(Words::new("🔄 ").and(Words::said(again).cut(300))),
         None => blocks.actions(vec![Button::new("restart", "Restart", &session.id).style(Style::Primary)]),
@@ -35,8 +37,18 @@ pub(in crate::bridge::slack) fn exit(
     blocks.context(vec![who(session), when, id(&session.id)]).message(text)
 }
 
-/// `Exit code 3: stream closed`.
-fn how(exit: &Exit) -> Words {
+/// The end in words, if its agent ended by itself; else its status and who ended it.
+fn how(session: &Session) -> Words {
+    let Some(exit) = &session.exit else { return Words::new("It is not known how.") };
+    let by_itself = matches!(exit.reason.as_deref(), Some(crate::host::STREAM_CLOSED | crate::host::EXITED));
+    match session.why.as_deref().filter(|why| by_itself && !why.is_empty()) {
+        Some(why) => Words::said(why).cut(500).bold(),
+        None => status(exit),
+    }
+}
+
+/// `Signal 9: killed by ana`.
+fn status(exit: &Exit) -> Words {
     let how = match (exit.code, &exit.signal) {
         (Some(code), _) => Words::new("Exit code ").and(Words::said(&code.to_string())),
         (None, Some(Value::String(signal))) => Words::new("Signal ").and(Words::said(signal).cut(40)),

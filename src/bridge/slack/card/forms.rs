@@ -40,7 +40,7 @@ pub(in crate::bridge::slack) fn always(clearance: &Clearance, sentence: &str, di
 }
 
 pub(in crate::bridge::slack) fn deny_reason(clearance: &Clearance) -> View {
-    let blocks = Blocks::keyless().section(Words::said(&clearance.title).cut(300).bold()).input(
+    let blocks = Blocks::keyless().section(Words::said(&clearance.line()).cut(300).bold()).input(
         "reason",
         "Why not? The agent reads it.",
         lines("what it should do instead"),

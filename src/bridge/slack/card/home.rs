@@ -13,7 +13,10 @@ const MOST_QUESTIONS: usize = 8;
 const MOST_SESSIONS: usize = 35;
 const MOST_ENDED: usize = 5;
 
+const TITLE_CHARS: usize = 200;
 const COMMAND_CHARS: usize = 300;
+/// The command or the path, then the title.
+const LINE_CHARS: usize = COMMAND_CHARS + TITLE_CHARS + 20;
 
 /// `me` is the name and role of who looks; nobody in particular sees nothing of what is going on.
 pub(in crate::bridge::slack) fn home(
@@ -64,9 +67,9 @@ fn waiting(
     may: May,
 ) -> Blocks {
     let mut clearances: Vec<&Clearance> = clearances.iter().filter(|one| one.status == "pending").collect();
-    // The gravest first, and among these the one that has waited longest.
-    clearances.sort_by_key(|one| (gravity(one), one.requested_at.clone()));
-    let questions: Vec<&Question> = questions.iter().filter(|one| one.status == "pending").collect();
+    clearances.sort_by(|one, other| Clearance::order(one, other));
+    let mut questions: Vec<&Question> = questions.iter().filter(|one| one.status == "pending").collect();
+    questions.sort_by(|one, other| Question::order(one, other));
     let blocks = blocks.header("Waiting for you");
     if clearances.is_empty() && questions.is_empty() {
         return blocks.section("Nothing. 🎉");
@@ -79,19 +82,23 @@ fn waiting(
         )
     };
     let blocks = clearances.iter().take(MOST_CLEARANCES).fold(blocks, |blocks, one| {
-        let what = one.command.as_deref().or(one.file_path.as_deref()).unwrap_or_default();
-        // Nobody should allow here what cannot be read here to its end.
-        let readable = what.chars().count() <= COMMAND_CHARS;
-        let what = Words::said(what).cut(COMMAND_CHARS).code();
-        let head = Words::new(badge(one)).and(" ").and(Words::said(&one.title).cut(200).bold());
+        // What the first line says already is not said again.
+        let code = |text: &Option<String>| match text {
+            Some(text) if one.action.as_ref() != Some(text) => Words::said(text).cut(COMMAND_CHARS).code(),
+            _ => Words::default(),
+        };
+        let what = Words::join([code(&one.command), code(&one.file_path)], "\n");
+        let head = Words::new(badge(one)).and(" ").and(Words::said(&one.line()).cut(LINE_CHARS).bold());
         let about =
             Words::join([whose(&one.session), risk_words(one), asked(one.requested_at.as_deref())], " · ");
-        let buttons = if may.decide && readable && !is_grave(one) && options::own(one).is_empty() {
+        let complete = is_shown_whole(one);
+        let rest = if complete { "" } else { "Not shown in full: open Details, and decide in the thread." };
+        let buttons = if may.decide && complete && !is_grave(one) && options::own(one).is_empty() {
             vec![allow(one), deny(one), details(one)]
         } else {
             vec![details(one)]
         };
-        blocks.section(Words::join([head, what, about], "\n")).actions(buttons)
+        blocks.section(Words::join([head, what, rest.into(), about], "\n")).actions(buttons)
     });
     let blocks = blocks.section(more(clearances.len(), MOST_CLEARANCES, "more clearance"));
     let blocks = questions.iter().take(MOST_QUESTIONS).fold(blocks, |blocks, one| {
@@ -103,14 +110,18 @@ fn waiting(
     blocks.section(more(questions.len(), MOST_QUESTIONS, "more question"))
 }
 
-fn gravity(clearance: &Clearance) -> u8 {
-    match clearance.risk() {
-        "critical" => 0,
-        "high" => 1,
-        "medium" => 3,
-        "low" => 4,
-        _ => 2,
-    }
+/// Whether everything that would run or change can be read here. Nobody should allow here what cannot.
+fn is_shown_whole(clearance: &Clearance) -> bool {
+    let fits = |text: &str, most: usize| text.chars().count() <= most && crate::text::clean(text) == text;
+    let filled = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.trim().is_empty());
+    let all = [&clearance.command, &clearance.file_path];
+    let hidden = filled(&clearance.diff) || !clearance.more_paths.is_empty();
+    // Without a command or a path, what it is about may stand in the description.
+    let told = all.into_iter().any(filled) || !filled(&clearance.description);
+    fits(&clearance.title, TITLE_CHARS)
+        && all.into_iter().flatten().all(|text| fits(text, COMMAND_CHARS))
+        && !hidden
+        && told
 }
 
 fn asked(time: Option<&str>) -> Words {

@@ -6,6 +6,7 @@ use crate::answers::Session;
 /// What a session is doing, by its phase and how its agent stands. In the order of who needs somebody most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
+    Failed,
     WaitingForYou,
     Stuck,
     Gone,
@@ -24,6 +25,7 @@ impl State {
     pub(super) fn of(session: &Session) -> Self {
         let standing = session.standing.as_ref().and_then(|standing| standing.state.as_deref());
         match (session.phase.as_str(), standing) {
+            _ if session.phase_word() == Session::FAILED => Self::Failed,
             ("created" | "starting", _) => Self::Starting,
             ("stopping", _) => Self::Stopping,
             ("parked", _) => Self::Parked,
@@ -42,7 +44,7 @@ impl State {
     pub(super) const fn symbol(self) -> &'static str {
         match self {
             Self::WaitingForYou => "🙋",
-            Self::Stuck | Self::Gone => "🔴",
+            Self::Failed | Self::Stuck | Self::Gone => "🔴",
             Self::WaitingForService => "⏳",
             Self::Working | Self::Quiet => "🔵",
             Self::Starting | Self::Stopping => "🔄",
@@ -55,6 +57,7 @@ impl State {
 
     const fn words(self) -> &'static str {
         match self {
+            Self::Failed => "failed",
             Self::WaitingForYou => "waiting for you",
             Self::Stuck => "stuck",
             Self::Gone => "gone: its process is stopped",
@@ -88,18 +91,21 @@ pub(super) fn why(session: &Session, state: State) -> Words {
     let dated = |what: &'static str, at: Option<&str>| {
         at.map(|at| Words::new(what).and(Words::date(at))).unwrap_or_default()
     };
+    let hint = session.failure().and_then(|failed| failed.hint.as_deref());
+    let hint = hint.map(|hint| Words::said(hint).cut(600)).unwrap_or_default();
     let times = [
         dated("since ", since),
         dated("it runs since ", running),
         dated("over at ", until),
         dated("snoozed until ", session.snoozed_until()),
     ];
-    Words::join([why].into_iter().chain(times), " · ")
+    Words::join([why, hint].into_iter().chain(times), " · ")
 }
 
 /// `stuck: no CPU` begins with what we say in our own words.
 fn without_state(why: &str) -> &str {
     let states = [
+        "failed",
         "working",
         "waiting for you",
         "waiting for its service",

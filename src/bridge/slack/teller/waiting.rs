@@ -23,7 +23,8 @@ impl Teller {
         if config.slack.escalate_after().is_some() {
             for clearance in self.seat.pending_clearances(None).await.unwrap_or_default() {
                 let called = calls::escalated(&config, &waits_for(&clearance), now);
-                let about = (clearance.id.as_str(), clearance.session.as_str(), clearance.title.as_str());
+                let line = clearance.line();
+                let about = (clearance.id.as_str(), clearance.session.as_str(), line.as_str());
                 wants.extend(self.escalate(about, &called, mind).await);
             }
             for question in self.seat.pending_questions(None).await.unwrap_or_default() {
@@ -71,26 +72,25 @@ impl Teller {
         self.store.set_cursor(DIGEST, today).await?;
         let (clearances, questions) =
             (self.seat.pending_clearances(None).await?, self.seat.pending_questions(None).await?);
-        let titles = clearances.iter().map(|clearance| (&clearance.session, &clearance.title));
-        let titles: Vec<_> =
-            titles.chain(questions.iter().map(|question| (&question.session, &question.text))).collect();
-        if titles.is_empty() {
+        let waiting = clearances.iter().map(|clearance| (clearance.session_label(), clearance.line()));
+        let asked = questions.iter().map(|question| (question.session_label(), question.text.clone()));
+        let waiting: Vec<(String, String)> = waiting.chain(asked).collect();
+        if waiting.is_empty() {
             return Ok(None);
         }
         let config = self.seat.config();
         let called = self.called_to_steer(&config.slack.ping);
-        let each = titles.iter().take(MANY).map(|(session, title)| {
-            Words::new("• ")
-                .and(Words::said(title).cut(150))
-                .and(" ")
-                .and(Words::said(&crate::text::short(session)).code())
+        let each = waiting.iter().take(MANY).map(|(session, what)| {
+            Words::new("• ").and(Words::said(what).cut(200)).and(" ").and(Words::said(session).code())
         });
-        let more = titles.len().saturating_sub(MANY);
+        let more = waiting.len().saturating_sub(MANY);
         let list = Words::join(each.chain((more > 0).then(|| Words::number(more as u64).and(" more"))), "\n");
         let words = Words::join(
             [
                 called,
-                Words::new("Good morning. ").and(Words::count(titles.len(), "thing")).and(" waited for you:"),
+                Words::new("Good morning. ")
+                    .and(Words::count(waiting.len(), "thing"))
+                    .and(" waited for you:"),
             ],
             " ",
         );

@@ -38,6 +38,39 @@ fn a_rule_decides_in_the_same_step_and_nobody_can_decide_again() {
     }
 }
 
+pub(super) fn again(id: ClearanceId, outcome: Outcome) -> Input {
+    Input::Ruled { clearance: id, ruling: ruled(outcome).ruling.unwrap() }
+}
+
+#[test]
+fn a_rule_that_comes_later_decides_what_is_pending_and_nothing_else() {
+    for (outcome, approved) in [(Outcome::Allow, true), (Outcome::Deny, false)] {
+        let mut world = World::running();
+        let (id, _) = asked(&mut world, Assessed { needed: 2, ..ruled(Outcome::Ask) });
+        world.go(decide_as("ana", id, Verdict::Approve));
+        assert_eq!(kinds(&world.go(again(id, Outcome::Ask))), [""; 0], "that leaves it to people");
+        let effects = world.go(again(id, outcome));
+        assert_eq!(kinds(&effects), ["clearance.decided"]);
+        let decided = effects.iter().find_map(|effect| match effect {
+            Effect::Ledger(Entry::ClearanceDecided { by, via, ruling, .. }) => {
+                Some((&**by, &**via, ruling.clone()))
+            }
+            _ => None,
+        });
+        assert_eq!(decided, Some(("rule 1", "policy", ruled(outcome).ruling)));
+        assert!(matches!(sent(&effects)[0].1, Outbound::Decision { approved: yes, .. } if yes == approved));
+        assert_eq!(kinds(&world.go(again(id, outcome))), [""; 0], "once");
+        assert_eq!(world.try_go(decide(id, Verdict::Approve)), Err(Refused::NotOpen));
+    }
+    let mut world = World::running();
+    let (id, _) = asked(&mut world, Assessed::default());
+    world.go(decide(id, Verdict::Deny));
+    assert_eq!(kinds(&world.go(again(id, Outcome::Allow))), [""; 0], "a person was first");
+    let (id, _) = asked(&mut world, Assessed::default());
+    world.go(Input::Stop { how: How::Stop, by: "ana".into() });
+    assert_eq!(kinds(&world.go(again(id, Outcome::Allow))), [""; 0], "its end withdraws it");
+}
+
 #[test]
 fn a_rule_that_asks_leaves_it_to_people() {
     let mut world = World::running();

@@ -42,7 +42,7 @@ fn the_first_prompt_starts_it_and_waits_until_it_is_ready() {
     assert_eq!(spawns(&world.go(prompt("second"))), 0, "one process is enough");
     let effects = world.go(Input::Spawned { pid: 42 });
     let texts: Vec<Outbound> = sent(&effects).into_iter().map(|(_, message)| message).collect();
-    let said = |text: &str| Outbound::Prompt(text.into());
+    let said = |text: &str| prompted(text.into());
     assert_eq!(texts, [said("first"), said("second")]);
     assert!(!world.state.is_waking());
 }

@@ -80,7 +80,7 @@ fn what_a_prompt_is_made_of_is_recorded_kept_and_told_as_it_came() {
     world.state = serde_json::from_str(&serde_json::to_string(&world.state).unwrap()).unwrap();
     let told = sent(&world.say(turn_end()));
     let wording = Wording { text: "look".into(), content: Some(content(BLOCKS)) };
-    assert_eq!(told, [(3, Outbound::Prompt(wording))]);
+    assert_eq!(told, [(3, prompted(wording))]);
     assert!(
         !data(&world.go(prompt("plain")), Kind::PromptQueued).as_object().unwrap().contains_key("content")
     );
@@ -99,7 +99,7 @@ fn a_prompt_with_other_words_keeps_its_other_blocks() {
     let entry = Entry::PromptReworded { id: prompt, text: "see".into(), content: Some(expected.clone()) };
     assert!(effects.contains(&Effect::Ledger(entry)), "{effects:?}");
     let told = sent(&world.say(turn_end()));
-    assert_eq!(told, [(3, Outbound::Prompt(Wording { text: "see".into(), content: Some(expected) }))]);
+    assert_eq!(told, [(3, prompted(Wording { text: "see".into(), content: Some(expected) }))]);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_repeated_prompt_is_repeated_whole() {
         takes: crate::domain::Takes::default(),
         info: Json::trusted("{}"),
     });
-    assert_eq!(sent(&effects).last(), Some(&(2, Outbound::Prompt(wording))));
+    assert_eq!(sent(&effects).last(), Some(&(2, prompted(wording))));
 }
 
 #[test]
@@ -127,6 +127,7 @@ fn a_turn_that_ends_with_an_error_says_so() {
         tokens: crate::domain::Tokens::default(),
         params: Json::trusted(r#"{"code":-32603,"message":"no"}"#),
         failed,
+        turn: None,
         message: Json::trusted("{}"),
     };
     world.go(prompt("one"));

@@ -554,6 +554,7 @@ fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
             tokens: crate::domain::Tokens::default(),
             params: Json::trusted("{}"),
             failed: false,
+            turn: None,
             message: Json::trusted("{}"),
         }),
         Act::Prompt => {

@@ -157,7 +157,7 @@ fn commands_are_read_from_every_shape() {
 /// What a single rule makes of a card.
 fn ruled(rule: &str, card: &Card, workspace: &Path) -> &'static str {
     let rule: Rule = toml::from_str(rule).unwrap();
-    let rules = Rules::compile(vec![rule], Time::from_millis(0)).unwrap();
+    let rules = Rules::compile(vec![rule], |_| Time::from_millis(0)).unwrap();
     let subject = Subject {
         workspace: workspace.to_owned(),
         tool: card.tool.clone(),

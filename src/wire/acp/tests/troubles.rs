@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::domain::Time;
 use crate::wire::acp::answer::AuthMethod;
-use crate::wire::acp::trouble::{LimitKind, Resets, Trouble};
+use crate::wire::acp::trouble::{LimitKind, Resets, Trouble, may_want_login, wants_login};
 
 fn trouble(error: &str) -> Trouble {
     Failure::read(raw(error)).trouble
@@ -123,7 +123,7 @@ fn people_are_told_what_to_do() {
     assert_eq!(
         advice(auth, &methods),
         "claude needs a login: Authentication required. Log in (Login, run `copilot login`; Key, set X_API_KEY; Google, with \
-         your account) as the user that the agent runs as, or put its key into the profile's environment, then resume the session."
+         your account) as the user that the agent runs as, or put its key into the profile's environment."
     );
     assert!(advice(auth, &[]).contains("Log in as the user"));
     let limited =
@@ -157,4 +157,24 @@ fn speech_counts_only_if_it_begins_as_agents_put_it() {
     assert_eq!(limit.resets, Some(Resets::After(Duration::from_hours(73))));
     assert_eq!(Limit::in_speech("I have added a rate limit (429) to the server."), None);
     assert_eq!(Time::parse("2026-11-16T14:40:00Z"), Some(Time::from_millis(1_794_840_000_000)));
+}
+
+#[test]
+fn a_missing_login_is_heard_in_what_an_agent_says() {
+    for said in
+        ["Not logged in · Please run /login", " Invalid API key · Please run /login\n", "API Error: 401 x"]
+    {
+        assert!(wants_login(said), "{said}");
+        let chars: Vec<char> = said.trim().chars().collect();
+        assert!(
+            (0..chars.len()).all(|end| may_want_login(&chars[..end].iter().collect::<String>())),
+            "{said}"
+        );
+    }
+    for said in
+        ["The log-in page is done.", "Nothing to do", "", &format!("Not logged in {}", "x".repeat(400))]
+    {
+        assert!(!wants_login(said), "{said}");
+    }
+    assert!(!may_want_login("Nothing"));
 }

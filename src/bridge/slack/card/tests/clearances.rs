@@ -7,7 +7,7 @@ fn card(with: Value) -> String {
 #[test]
 fn a_clearance_asks_with_all_that_one_needs_to_decide() {
     insta::assert_snapshot!(card(json!({"expires_at": "2026-03-04T12:30:00.000Z", "description": "To be *sure*.\n"})), @r"
-    (shop: clearance wanted, low risk: Run the tests)
+    (shop: clearance wanted, low risk: “Run the tests”)
     # 🟢 execute · shop
     <@U1>, cy are asked
     *Run the tests*
@@ -28,7 +28,7 @@ fn what_is_of_high_risk_is_confirmed_and_says_who_claims_what() {
         "title": "Clean up", "tool": null, "command": null, "file_path": "src/a_b.rs", "more_paths": ["x", "y"],
         "diff": "--- a\n+++ b\n-x <!here>\n+y\n", "hidden": ["a token"]});
     insta::assert_snapshot!(card(with), @r"
-    (shop: clearance wanted, high risk: Clean up)
+    (shop: clearance wanted, high risk: “Clean up”)
     # 🟠 change · shop
     <@U1>, cy are asked
     *Clean up*
@@ -40,7 +40,7 @@ fn what_is_of_high_risk_is_confirmed_and_says_who_claims_what() {
     > +++ b
     > -x <!here>
     > +y
-    [Allow once allow ! ? Allow something of high risk? *high risk*: Clean up] [Always… always] [Deny deny !!] [Deny with reason… deny_reason] [Details details]
+    [Allow once allow ! ? Allow something of high risk? *high risk*: “Clean up”] [Always… always] [Deny deny !!] [Deny with reason… deny_reason] [Details details]
     -- asked at <!date^1772625420^{time}, {date_short_pretty}|2026-03-04 11:57 UTC> -- hidden here: a token -- `clr_0123456789abcdef`
     ");
 }

@@ -97,6 +97,22 @@ fn every_phase_has_its_words() {
 }
 
 #[test]
+fn a_failure_shows_its_reason_and_what_to_do() {
+    let failed = json!({"kind": "log_in", "reason": "claude needs a login", "at": "2026-03-04T11:58:00Z",
+        "hint": "log in: run `claude`; then restart the agent"});
+    let idle = session(json!({"phase": "idle", "why": "failed: claude needs a login", "failed": failed}));
+    let line = shown(&status("key", &idle)).lines().nth(2).unwrap().to_owned();
+    insta::assert_snapshot!(line, @"🔴 *failed* · claude needs a login · log in: run ˋclaudeˋ; then restart the agent");
+    let again = session(json!({"phase": "working", "why": "working on a turn", "failed": failed}));
+    assert!(shown(&status("key", &again)).contains("🔵 *working*"), "it tries again");
+    let ended = session(json!({"phase": "ended", "why": "exited with code 1: boom", "failed": failed,
+        "exit": {"code": 1, "signal": null, "reason": "stream closed"}}));
+    let card = shown(&exit("key", &ended, None, &people(), &[]));
+    assert!(card.contains("*exited with code 1: boom*") && card.contains("then restart the agent"), "{card}");
+    assert!(!card.contains("stream closed"), "{card}");
+}
+
+#[test]
 fn a_stall_shows_what_was_done_and_ends_without_buttons() {
     let stuck = session(json!({
         "why": "stuck 7m: cargo test running 6m, no CPU; nudged 1/2",

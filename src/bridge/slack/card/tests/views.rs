@@ -66,7 +66,7 @@ fn forms_say_what_will_happen() {
     close: Cancel
     private_metadata: clr_0123456789abcdef
     callback_id: deny_reason
-    *Run the tests*
+    *“Run the tests”*
     <reason: Why not? The agent reads it.>
 
     title: Refine
@@ -142,11 +142,11 @@ fn the_home_shows_first_what_waits_for_you() {
     insta::assert_snapshot!(shown(&home_of("approver")), @r"
     -- You are ana, approver
     # Waiting for you
-    🟠 *Deploy*
+    🟠 *“Deploy”*
     `cargo test --workspace`
     shop · fix-login · high risk · asked at <!date^1772625420^{time}, {date_short_pretty}|2026-03-04 11:57 UTC>
     [Details details]
-    🟢 *Run the tests*
+    🟢 *“Run the tests”*
     `cargo test --workspace`
     shop · fix-login · low risk · asked at <!date^1772625420^{time}, {date_short_pretty}|2026-03-04 11:57 UTC>
     [Allow once allow !] [Deny deny !!] [Details details]

@@ -47,6 +47,7 @@ fn limits_end_whatever_is_said_of_them() {
         tokens: crate::domain::Tokens::default(),
         params: Json::trusted("{}"),
         failed: false,
+        turn: None,
         message: Json::trusted("{}"),
     });
     sim.go(Input::Ladder { choice: LadderChoice::Off, by: "ana".into() });

@@ -15,13 +15,14 @@ use nix::fcntl::{Flock, FlockArg};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::cli::daemon::Service;
-use crate::cli::failure::Failure;
-use crate::cli::{Context, out};
+use super::daemon::Service;
+use super::failure::Failure;
+use super::transport::{Transport, is_listening};
+use super::{Context, out};
 use crate::config::{self, Config, KNOWN, Paths};
 use crate::host::{PART_VARIABLE, SESSION_VARIABLE};
+use crate::lifecycle;
 use crate::text::clean;
-use crate::{lifecycle, socket};
 
 /// From the decision to start one until it can be reached.
 const READY: Duration = Duration::from_secs(5);
@@ -44,8 +45,13 @@ pub(super) struct Starter {
 }
 
 impl Starter {
-    pub(super) fn new(cx: &Context) -> Self {
+    fn new(cx: &Context) -> Self {
         Self { paths: cx.paths.clone(), service: Service::installed(cx) }
+    }
+
+    /// One for the daemon of this machine; `None` if the daemon is elsewhere.
+    pub(super) fn local(cx: &Context) -> Option<Self> {
+        matches!(cx.client.transport(), Transport::Unix(_)).then(|| Self::new(cx))
     }
 
     /// There is a daemon, or it is said why there is none.
@@ -65,7 +71,7 @@ impl Starter {
             }
             if Instant::now() >= until {
                 return Err(Failure::failed(
-                    "another `intercom acp` is starting a daemon, and does not get there",
+                    "another `intercom` is starting a daemon, and does not get there",
                 )
                 .into());
             }
@@ -85,12 +91,8 @@ impl Starter {
         self.detached(until).await
     }
 
-    /// Anything but nobody at the door: whatever is wrong with it is told by who goes through.
     async fn is_there(&self) -> bool {
-        match socket::connect(&self.paths.socket).await {
-            Ok(_) => true,
-            Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused),
-        }
+        is_listening(&self.paths.socket).await
     }
 
     fn lock(&self) -> anyhow::Result<Option<Flock<File>>> {

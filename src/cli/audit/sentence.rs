@@ -1,0 +1,154 @@
+//! The details of an audit row in words.
+
+use serde_json::Value;
+
+use crate::cli::render::list;
+use crate::cli::time::date_time_zone;
+use crate::text::{clean, cut, short};
+
+/// A command or a reason beyond this is in `--json`.
+const LONGEST: usize = 200;
+
+/// `None` if the action says it all.
+pub(super) fn about(action: &str, data: &Value) -> Option<String> {
+    let data = Data(data);
+    let parts = match action {
+        "clearance.decided" | "clearance.closed" => {
+            vec![data.get("status"), data.subject(), data.part("option ", "option"), data.get("reason")]
+        }
+        "clearance.approved" => {
+            let given = data.get("approvals").zip(data.get("needed"));
+            let given = given.map(|(given, needed)| format!("{given} of {needed} approvals"));
+            vec![given, data.subject(), data.get("reason")]
+        }
+        "question.answered" => vec![data.get("decision"), data.get("instruction")],
+        "session.created" | "session.agent" | "session.deleted" => {
+            vec![
+                data.get("agent").or_else(|| data.get("command")),
+                data.part("in ", "workspace"),
+                data.get("preset"),
+            ]
+        }
+        "session.preset" => vec![data.get("preset")],
+        "session.resumed" => vec![data.part("generation ", "generation")],
+        "session.stopping" => vec![data.get("how"), data.get("why")],
+        "session.ended" | "session.parked" => vec![data.get("reason")],
+        "stall.snoozed" => vec![Some(data.time("until ", "until").unwrap_or_else(|| "no longer".to_owned()))],
+        "stall.ladder" => vec![data.get("ladder")],
+        "token.created" | "web.signed_in" => {
+            vec![data.get("name"), data.get("role"), data.time("until ", "expires_at")]
+        }
+        "token.revoked" | "web.signed_out" => vec![data.get("name")],
+        "token.used" => vec![data.part("from ", "from")],
+        "grant.created" => vec![data.rule(), data.time("until ", "expires_at")],
+        "grant.revoked" => vec![data.0.get("grant").and_then(Value::as_str).map(short)],
+        "config.reloaded" | "daemon.started" => {
+            vec![data.part("version ", "version"), data.part("rules: ", "rules"), data.restart()]
+        }
+        "backup" => vec![data.get("path")],
+        "access.refused" => vec![data.part("from ", "from"), data.get("what"), data.get("why")],
+        "access.from_agent" => vec![data.get("via")],
+        _ => data.everything(),
+    };
+    let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+struct Data<'a>(&'a Value);
+
+impl Data<'_> {
+    fn get(&self, key: &str) -> Option<String> {
+        self.0.get(key).and_then(text)
+    }
+
+    fn part(&self, before: &str, key: &str) -> Option<String> {
+        self.get(key).map(|value| format!("{before}{value}"))
+    }
+
+    fn time(&self, before: &str, key: &str) -> Option<String> {
+        self.0.get(key)?.as_str().map(|at| format!("{before}{}", date_time_zone(at)))
+    }
+
+    /// The command or the files of a clearance, then the agent's title in quotes.
+    fn subject(&self) -> Option<String> {
+        match (self.get("action"), self.get("title")) {
+            (None, None) => None,
+            (action, None) => action,
+            (action, Some(title)) => Some(crate::action::line(action.as_deref(), &title)),
+        }
+    }
+
+    /// What a rule is about, without the names of its keys.
+    fn rule(&self) -> Option<String> {
+        let rule = self.0.get("rule")?.as_object()?;
+        let values = rule.values().filter_map(text).filter(|value| !value.is_empty());
+        Some(values.collect::<Vec<_>>().join(" "))
+    }
+
+    fn restart(&self) -> Option<String> {
+        list(self.0.get("needs_restart"))
+            .filter(|keys| !keys.is_empty())
+            .map(|keys| format!("needs a restart: {keys}"))
+    }
+
+    /// Of an action that we do not know: all of it, with the names of the fields as words.
+    fn everything(&self) -> Vec<Option<String>> {
+        let fields = self.0.as_object().into_iter().flatten();
+        let known = fields.filter(|(key, _)| !["by", "session", "via"].contains(&key.as_str()));
+        known
+            .map(|(key, value)| Some(format!("{} {}", clean(&key.replace('_', " ")), text(value)?)))
+            .collect()
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::Null => return None,
+        Value::String(text) => clean(text),
+        Value::Array(_) => list(Some(value))?,
+        other => clean(&other.to_string()),
+    };
+    Some(cut(&text, LONGEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn details_are_words_and_not_keys() {
+        let rows = [
+            about(
+                "clearance.decided",
+                &json!({"clearance": "clr_1", "action": "cargo test", "title": "Run the tests", "status": "approved",
+                        "by": "tests", "via": "policy", "reason": "rule tests allows it", "approvals": []}),
+            ),
+            about("clearance.approved", &json!({"title": "x", "approvals": 1, "needed": 2})),
+            about(
+                "session.created",
+                &json!({"name": "shop", "agent": "demo", "workspace": "/w", "by": "ana"}),
+            ),
+            about(
+                "token.created",
+                &json!({"token": "tok_1", "name": "ci", "role": "viewer",
+                                           "expires_at": "2026-03-04T12:00:00.000Z"}),
+            ),
+            about("stall.snoozed", &json!({"until": null, "by": "ana"})),
+            about("daemon.started", &json!({"version": "0.1.0", "pid": 7, "rules": 2, "rules_sha256": "ff"})),
+            about("tea.brewed", &json!({"by": "ana", "cup_size": 3})),
+        ];
+        let rows: Vec<String> = rows.into_iter().map(Option::unwrap_or_default).collect();
+        insta::assert_snapshot!(rows.join("\n"), @r"
+        approved, cargo test “Run the tests”, rule tests allows it
+        1 of 2 approvals, “x”
+        demo, in /w
+        ci, viewer, until 2026-03-04 12:00:00 UTC
+        no longer
+        version 0.1.0, rules: 2
+        cup size 3
+        ");
+        assert_eq!(about("token.revoked", &json!({})), None);
+    }
+}

@@ -1,0 +1,67 @@
+//! Agents that run without a daemon: of this state directory, of others, and of those that are gone.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::Check;
+use crate::cli::daemon_info::DaemonInfo;
+use crate::cli::transport::is_listening;
+use crate::config::Paths;
+use crate::host::{self, RunningShim};
+use crate::text::{plural, shell_word};
+
+const NAME: &str = "other shims";
+
+/// One check per state directory that has agents without a daemon, or is another than ours.
+pub(in crate::cli) async fn shims(paths: &Paths) -> Vec<Check> {
+    let mut by_state: BTreeMap<(PathBuf, bool), Vec<RunningShim>> = BTreeMap::new();
+    for shim in host::running_shims() {
+        by_state.entry((shim.state_dir.clone(), shim.removed)).or_default().push(shim);
+    }
+    let ours = paths.state_dir.canonicalize().unwrap_or_else(|_| paths.state_dir.clone());
+    let mut checks = Vec::new();
+    for ((state, removed), shims) in by_state {
+        let served = !removed && has_daemon(&state).await;
+        checks.extend(check(&state, removed, served, state == ours, &shims));
+    }
+    checks
+}
+
+fn check(state: &Path, removed: bool, served: bool, ours: bool, shims: &[RunningShim]) -> Option<Check> {
+    let (agents, pids, place) = (plural(shims.len(), "agent"), pids(shims), state.display());
+    if removed {
+        return Some(Check::warning(
+            NAME,
+            format!("{agents} of {place}, which was removed: {}", named(shims)),
+            format!("no daemon can find them any more; end them with `kill {pids}`"),
+        ));
+    }
+    if served {
+        return (!ours).then(|| Check::ok(NAME, format!("{agents} of {place}, which has a daemon")));
+    }
+    let serve = if ours {
+        "intercom serve".to_owned()
+    } else {
+        format!("intercom --state-dir {} serve", shell_word(&place.to_string()))
+    };
+    Some(Check::warning(
+        NAME,
+        format!("{agents} of {place} without a daemon: {}", named(shims)),
+        format!("`{serve}` takes them up again; `kill {pids}` ends them"),
+    ))
+}
+
+fn named(shims: &[RunningShim]) -> String {
+    shims.iter().map(|shim| format!("pid {} of {}", shim.pid, shim.session)).collect::<Vec<_>>().join(", ")
+}
+
+fn pids(shims: &[RunningShim]) -> String {
+    shims.iter().map(|shim| shim.pid.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+async fn has_daemon(state: &Path) -> bool {
+    match DaemonInfo::read(&state.join("daemon.json")) {
+        Some(info) => is_listening(&info.socket).await,
+        None => false,
+    }
+}

@@ -1,0 +1,127 @@
+//! Text of others in a column of its own: each of its lines begins with a gutter of ours, also where a terminal would
+//! wrap it, so that no text of an agent can pass for a line of intercom.
+
+use super::terminal::{Paint, Style, stdout_size};
+use crate::text::{clean_block, columns, most_columns};
+
+/// Columns that text gets at least, however narrow the terminal is.
+const LEAST: usize = 8;
+
+/// A text that may come in pieces. What `write` returns is printed as it is; the last word may still be held back.
+#[derive(Debug)]
+pub(super) struct Column {
+    gutter: String,
+    indent: usize,
+    /// Columns for text beside the gutter; without a terminal nothing is wrapped.
+    room: Option<usize>,
+    style: Style,
+    paint: Paint,
+    used: usize,
+    word: String,
+    word_columns: usize,
+    spaces: usize,
+    breaks: usize,
+}
+
+impl Column {
+    /// Behind a first gutter that takes `indent` columns, as `gutter` does on every further line.
+    pub(super) fn new(
+        gutter: String,
+        indent: usize,
+        width: Option<usize>,
+        style: Style,
+        paint: Paint,
+    ) -> Self {
+        let room = width.map(|width| width.saturating_sub(indent).max(LEAST));
+        let (word, word_columns, used, spaces, breaks) = (String::new(), 0, 0, 0, 0);
+        Self { gutter, indent, room, style, paint, used, word, word_columns, spaces, breaks }
+    }
+
+    pub(super) fn write(&mut self, text: &str) -> String {
+        let mut out = String::new();
+        for c in clean_block(text).chars() {
+            match c {
+                '\n' => {
+                    self.put_word(&mut out);
+                    (self.spaces, self.breaks) = (0, self.breaks + 1);
+                }
+                ' ' => {
+                    self.put_word(&mut out);
+                    self.spaces += 1;
+                }
+                c => {
+                    if self.room.is_some_and(|room| self.word_columns + most_columns(c) > room) {
+                        self.put_word(&mut out);
+                    }
+                    self.word.push(c);
+                    self.word_columns += most_columns(c);
+                }
+            }
+        }
+        out
+    }
+
+    /// The word that was held back; more of it may follow.
+    pub(super) fn pause(&mut self) -> String {
+        let mut out = String::new();
+        self.put_word(&mut out);
+        out
+    }
+
+    fn put_word(&mut self, out: &mut String) {
+        if self.word.is_empty() {
+            return;
+        }
+        for _ in 0..std::mem::take(&mut self.breaks) {
+            out.truncate(out.trim_end_matches(' ').len()); // of an empty line
+            self.new_line(out);
+        }
+        let mut spaces = std::mem::take(&mut self.spaces);
+        if let Some(room) = self.room.filter(|room| self.used + spaces + self.word_columns > *room) {
+            if self.used > 0 {
+                self.new_line(out);
+                spaces = 0;
+            }
+            spaces = spaces.min(room - self.word_columns.min(room));
+        }
+        out.extend(std::iter::repeat_n(' ', spaces));
+        out.push_str(&self.paint.style(self.style, &self.word));
+        self.used += spaces + self.word_columns;
+        self.word.clear();
+        self.word_columns = 0;
+    }
+
+    fn new_line(&mut self, out: &mut String) {
+        out.push('\n');
+        out.push_str(&self.gutter);
+        self.used = 0;
+        debug_assert!(self.indent > 0, "without a gutter a line could be anybody's");
+    }
+}
+
+/// Lines of text behind `gutter`, each with the gutter; a line feed ends the last one.
+pub(super) fn block(text: &str, gutter: &str, width: Option<usize>, style: Style, paint: Paint) -> String {
+    let indent = columns(gutter);
+    let gutter = paint.style(Style::Dim, gutter);
+    let mut column = Column::new(gutter.clone(), indent, width, style, paint);
+    let text = column.write(text.trim_end()) + &column.pause();
+    format!("{gutter}{text}\n")
+}
+
+/// The gutter of text that belongs to a line of ours: a description, a question, what an agent wrote to stderr.
+pub(super) const BESIDE: &str = "  │ ";
+
+/// [`block`] for the terminal that we write to, if it is one.
+pub(super) fn beside(text: &str, paint: Paint) -> String {
+    if text.trim().is_empty() {
+        return String::new();
+    }
+    block(text, BESIDE, stdout_size().map(|size| size.columns), Style::Plain, paint)
+}
+
+/// A line of ours that quotes others: where it is too long for the terminal, it goes on indented.
+pub(super) fn hanging(first: &str, text: &str, indent: usize, style: Style, paint: Paint) -> String {
+    let width = stdout_size().map(|size| size.columns);
+    let mut column = Column::new(" ".repeat(indent), indent, width, style, paint);
+    format!("{first}{}{}", column.write(text), column.pause())
+}

@@ -1,0 +1,104 @@
+//! `intercom --help`: the verbs by what one wants to do.
+
+use std::fmt::Write as _;
+
+use clap::builder::Styles;
+use clap::{Command, CommandFactory as _};
+
+use super::{Cli, GLOBAL, terminal};
+use crate::text::columns;
+
+/// Each verb once; a test sees to it that none is missing.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Start agents and give them work", &["run", "send", "prompts", "agents", "sessions", "mode"]),
+    ("See what they do", &["ls", "show", "logs", "watch", "wait", "open", "console"]),
+    ("Decide and answer", &["clearances", "approve", "deny", "questions", "answer"]),
+    ("Step in", &["nudge", "interrupt", "stop", "kill", "resume", "snooze", "ladder"]),
+    ("Rules, people and the record", &["policy", "token", "audit"]),
+    ("Run the daemon", &["serve", "daemon", "doctor", "reload", "backup"]),
+    ("Connect other programs", &["acp", "slack", "completions"]),
+    ("More", &["help"]),
+];
+
+/// As wide as help gets, on however wide a terminal.
+const WIDEST: usize = 100;
+
+/// The command line, with our own list of verbs.
+pub(super) fn command() -> Command {
+    let command = Cli::command();
+    let width = terminal::stdout_size().map_or(WIDEST, |size| size.columns).min(WIDEST);
+    let verbs = verbs(&command, width);
+    let header = *command.get_styles().get_header();
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{verbs}{header}{GLOBAL}:{header:#}\n{{options}}{{after-help}}"
+    ))
+}
+
+fn verbs(command: &Command, width: usize) -> String {
+    let styles: &Styles = command.get_styles();
+    let (header, literal) = (styles.get_header(), styles.get_literal());
+    let longest = GROUPS.iter().flat_map(|(_, verbs)| *verbs).map(|verb| verb.len()).max().unwrap_or(0);
+    let indent = longest + 4;
+    let mut text = String::new();
+    for (group, verbs) in GROUPS {
+        writeln!(text, "{header}{group}:{header:#}").expect("a string takes every write");
+        for verb in *verbs {
+            let about = about(command, verb);
+            let lines = wrapped(&about, width.saturating_sub(indent));
+            let gap = " ".repeat(longest - verb.len() + 2);
+            let below = format!("\n{}", " ".repeat(indent));
+            writeln!(text, "  {literal}{verb}{literal:#}{gap}{}", lines.join(&below))
+                .expect("a string takes every write");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn about(command: &Command, verb: &str) -> String {
+    match command.find_subcommand(verb).and_then(Command::get_about) {
+        Some(about) => about.to_string(),
+        None => "Print this, or the help of one verb".to_owned(), // clap adds `help` itself, and later
+    }
+}
+
+/// Words in lines of at most `width` columns.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if columns(line) + 1 + columns(word) <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verb_is_in_one_group() {
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, verbs)| *verbs).copied().collect();
+        grouped.sort_unstable();
+        let command = Cli::command();
+        let mut all: Vec<&str> = command.get_subcommands().map(Command::get_name).chain(["help"]).collect();
+        all.sort_unstable();
+        assert_eq!(grouped, all);
+    }
+
+    #[test]
+    fn no_line_is_longer_than_the_terminal() {
+        let command = Cli::command().styles(Styles::plain());
+        for line in verbs(&command, 80).lines() {
+            assert!(columns(line) <= 80, "{line}");
+        }
+        assert!(!verbs(&command, 80).contains(['{', '}']), "it is part of a template");
+    }
+}

@@ -1,0 +1,124 @@
+//! Failures of agents: kept beside the phase until an operator has seen them or a turn succeeds.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Phase, Time};
+
+/// The part of a session's life in which it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// A turn ended with an error.
+    Turn,
+    /// The agent wants a log-in.
+    LogIn,
+    /// The agent did not become ready.
+    Start,
+    /// The agent's process ended by itself.
+    Exit,
+}
+
+impl FailureKind {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Turn => "turn",
+            Self::LogIn => "log_in",
+            Self::Start => "start",
+            Self::Exit => "exit",
+        }
+    }
+}
+
+/// A failure of a session's agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    pub kind: FailureKind,
+    /// One line for people.
+    pub reason: String,
+    pub at: Time,
+    /// The way to log in, where a log-in is missing.
+    #[serde(default)]
+    pub log_in: Option<String>,
+}
+
+impl Failure {
+    /// Returns what a person can do about it now. Each command works in this phase: `resume` needs a session that has ended.
+    pub fn hint(&self, phase: Phase, session: &str) -> String {
+        let restart = match phase {
+            Phase::Ended | Phase::Parked => format!("`intercom resume {session}`"),
+            Phase::Stopping => format!("once it has ended, `intercom resume {session}`"),
+            _ => format!("restart the agent: `intercom stop {session} && intercom resume {session}`"),
+        };
+        match (&self.log_in, self.kind, phase) {
+            // A daemon in the background keeps the variables that it was started with.
+            (Some(log_in), ..) if log_in.contains(" set ") => {
+                format!("{log_in} and run `intercom daemon restart`; then {restart}")
+            }
+            (Some(log_in), ..) => format!("{log_in}; then {restart}"),
+            (None, _, Phase::Ended | Phase::Parked | Phase::Stopping) => {
+                format!("`intercom logs {session}` shows what it did last; start it again: {restart}")
+            }
+            (None, _, Phase::Created | Phase::Starting) => {
+                format!("the agent is being started again; `intercom logs {session}` shows what happened")
+            }
+            (None, FailureKind::Turn | FailureKind::LogIn, _) => {
+                format!(
+                    "`intercom logs {session}` shows the turn; try again with `intercom send {session} PROMPT`, or {restart}"
+                )
+            }
+            (None, FailureKind::Start | FailureKind::Exit, _) => {
+                format!("the agent runs again; go on with `intercom send {session} PROMPT`")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PHASES: [Phase; 8] = [
+        Phase::Created,
+        Phase::Starting,
+        Phase::Idle,
+        Phase::Working,
+        Phase::Waiting,
+        Phase::Stopping,
+        Phase::Parked,
+        Phase::Ended,
+    ];
+
+    fn hint(kind: FailureKind, log_in: Option<&str>, phase: Phase) -> String {
+        let log_in = log_in.map(str::to_owned);
+        Failure { kind, reason: "r".to_owned(), at: Time::from_millis(0), log_in }.hint(phase, "shop")
+    }
+
+    #[test]
+    fn a_session_that_runs_is_never_to_be_resumed_without_a_stop() {
+        for kind in [FailureKind::Turn, FailureKind::LogIn, FailureKind::Start, FailureKind::Exit] {
+            for log_in in [None, Some("log in: run `x login`")] {
+                for phase in PHASES {
+                    let hint = hint(kind, log_in, phase);
+                    let runs = phase.is_live() && phase != Phase::Stopping;
+                    assert!(
+                        !runs || !hint.contains("resume") || hint.contains("stop shop && intercom resume"),
+                        "{kind:?} {phase:?}: {hint}"
+                    );
+                    assert_eq!(hint.contains("x login"), log_in.is_some(), "{hint}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_log_in_is_told_with_the_command_that_starts_the_agent_again() {
+        assert_eq!(
+            hint(FailureKind::LogIn, Some("log in: run `x login`"), Phase::Ended),
+            "log in: run `x login`; then `intercom resume shop`"
+        );
+        assert_eq!(
+            hint(FailureKind::LogIn, Some("log in: run `x login`"), Phase::Idle),
+            "log in: run `x login`; then restart the agent: `intercom stop shop && intercom resume shop`"
+        );
+    }
+}

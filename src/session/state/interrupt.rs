@@ -1,0 +1,202 @@
+//! Interrupts, and whose `turn/end` comes after one.
+//!
+//! ```text
+//!                interrupt                 the agent ends its turn
+//!   turn runs ─────────────► interrupted ─────────────────────────► over
+//!                                 │ silence, or its bound
+//!                                 └───────────────────────────────► over, unconfirmed: its `turn/end` may still come
+//! ```
+//!
+//! Until an interrupted turn is over, prompts wait: they are for the next turn. A `turn/end` that names a turn ends that turn or
+//! none. One that names none may confirm an interrupt of an earlier turn: it does if the agent has said nothing else
+//! since the prompt that began this turn, and at most once per interrupt.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Carries, How, Out, Refused, Stage, State};
+use crate::domain::{Json, Kind, Outbound, Said, Time, TurnId};
+
+/// Why something of a cancelled turn is withdrawn.
+pub(super) const CANCELLED: &str = "the turn was cancelled";
+/// Why an interrupted turn ended.
+pub(super) const INTERRUPTED: &str = "interrupted";
+/// An agent that talks on after an interrupt has this many times the silence that is waited for.
+const LONGEST: u32 = 6;
+
+/// The interrupts that an agent without turn ids may still confirm. Part of the session's snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Interrupts {
+    /// Of the turn that runs.
+    current: u32,
+    /// Of turns that are over, and of no turn.
+    unconfirmed: u32,
+    /// The agent has said something since the prompt that began the turn.
+    heard: bool,
+    /// The turn that was interrupted ends at this time, however much the agent says.
+    latest: Option<Time>,
+}
+
+impl Interrupts {
+    pub(super) fn turn_began(&mut self, by_prompt: bool) {
+        self.heard = !by_prompt;
+    }
+
+    pub(super) fn turn_over(&mut self) {
+        self.unconfirmed = self.unconfirmed.saturating_add(std::mem::take(&mut self.current));
+        self.latest = None;
+    }
+}
+
+impl State {
+    /// Open requests stay open; only the agent's exit withdraws them. Where the protocol cancels the requests of a cancelled
+    /// turn, they are withdrawn.
+    pub(super) fn interrupt(
+        &mut self,
+        reason: String,
+        by: &str,
+        out: &mut Out<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.running()?;
+        out.record(Kind::Interrupt, Json::of(&json!({ "reason": reason, "by": by })));
+        self.cancel_turn(reason, out);
+        Ok(())
+    }
+
+    pub(super) fn cancel_turn(&mut self, reason: String, out: &mut Out<'_, '_>) {
+        self.send(Outbound::Interrupt { reason }, Carries::Interrupt, out);
+        if self.about.strict {
+            self.cancel_open(CANCELLED, out);
+        }
+        if self.turn.is_none() {
+            self.interrupts.unconfirmed = self.interrupts.unconfirmed.saturating_add(1);
+            return;
+        }
+        self.interrupts.current = self.interrupts.current.saturating_add(1);
+        if self.cancelled_by.is_none() {
+            self.await_end(out);
+        }
+    }
+
+    /// The agent never got an interrupt: nothing of it is to be confirmed, and its turn goes on.
+    pub(super) fn interrupt_undelivered(&mut self) {
+        if self.interrupts.current == 0 {
+            self.interrupts.unconfirmed = self.interrupts.unconfirmed.saturating_sub(1);
+            return;
+        }
+        self.interrupts.current -= 1;
+        if self.interrupts.current == 0 && !self.about.strict {
+            (self.cancelled_by, self.interrupts.latest) = (None, None);
+        }
+    }
+
+    /// The time for the agent to end its interrupted turn begins.
+    pub(super) fn await_end(&mut self, out: &Out<'_, '_>) {
+        let quiet = out.vigil().interrupt_quiet;
+        self.cancelled_by = Some(out.now().plus(quiet));
+        self.interrupts.latest = Some(out.now().plus(quiet.saturating_mul(LONGEST)));
+    }
+
+    /// Requests that an agent makes in a cancelled turn are withdrawn, where its protocol says so.
+    pub(super) fn withdraws(&self) -> bool {
+        self.about.strict && self.cancelled_by.is_some()
+    }
+
+    /// Whether prompts are for the turn after this one.
+    pub(super) fn holds_prompts(&self) -> bool {
+        self.turn.is_some() && (self.about.strict || self.cancelled_by.is_some())
+    }
+
+    /// The agent said something. Heartbeats do not show that it winds down.
+    pub(super) fn not_quiet(&mut self, said: Option<&Said>, out: &Out<'_, '_>) {
+        if matches!(said, Some(Said::TurnEnd { .. })) {
+            return;
+        }
+        if !self.interrupts.heard {
+            self.interrupts.heard = true;
+            self.dirty |= self.interrupts.unconfirmed > 0;
+        }
+        if matches!(said, Some(Said::Heartbeat { .. })) {
+            return;
+        }
+        if let (Some(_), Some(latest)) = (self.cancelled_by, self.interrupts.latest) {
+            self.cancelled_by = Some(out.now().plus(out.vigil().interrupt_quiet).min(latest));
+            self.dirty = true;
+        }
+    }
+
+    /// Takes a `turn/end` that belongs to another turn than the one that runs: it ends nothing.
+    pub(super) fn takes_late_end(&mut self, named: Option<TurnId>) -> bool {
+        if self.about.strict {
+            return false; // its driver knows which prompt was answered
+        }
+        let running = self.turn.as_ref().map(|turn| turn.id);
+        let late = match (named, running) {
+            (Some(named), running) => running != Some(named),
+            (None, Some(_)) => self.interrupts.unconfirmed > 0 && !self.interrupts.heard,
+            (None, None) => self.interrupts.unconfirmed > 0,
+        };
+        if late {
+            self.interrupts.unconfirmed = self.interrupts.unconfirmed.saturating_sub(1);
+            self.dirty = true;
+        }
+        late
+    }
+
+    /// The agent is done with everything that it meant to do.
+    pub(super) fn complete_turn(&mut self, out: &mut Out<'_, '_>) {
+        let stop_reason = if self.cancelled_by.is_some() { INTERRUPTED } else { "completed" };
+        self.judge_turn(stop_reason, false, out.now());
+        self.end_turn(stop_reason, out);
+        self.flush_prompts(out);
+    }
+
+    /// The agent says that the turn that runs is over.
+    pub(super) fn agent_ends_turn(
+        &mut self,
+        stop_reason: &str,
+        params: &Json,
+        failed: bool,
+        out: &mut Out<'_, '_>,
+    ) {
+        match (self.confirms(), self.about.strict) {
+            (true, false) => self.end_turn_as_told(INTERRUPTED, params, false, out),
+            // An error is how some agents say that they have stopped.
+            (true, true) if failed => self.end_turn_as_told("cancelled", params, false, out),
+            _ => self.end_turn_as_told(stop_reason, params, failed, out),
+        }
+        if self.about.strict {
+            self.cancel_open("its turn ended before it was decided", out);
+        }
+        self.flush_prompts(out);
+    }
+
+    /// Whether the end of the turn that runs confirms an interrupt.
+    fn confirms(&mut self) -> bool {
+        let stopping = matches!(self.stage, Stage::Stopping { how: How::Stop, .. });
+        let confirms = self.cancelled_by.is_some() || (stopping && !self.about.strict);
+        if confirms {
+            self.interrupts.current = self.interrupts.current.saturating_sub(1);
+        } else {
+            // It has gone on to the next turn: what it has not confirmed by now, it never does.
+            self.interrupts.unconfirmed = 0;
+        }
+        confirms
+    }
+
+    /// An interrupted turn that the agent does not end has ended after a silence.
+    pub(super) fn end_if_quiet(&mut self, out: &mut Out<'_, '_>) {
+        if self.cancelled_by.is_none_or(|by| by > out.now()) {
+            return;
+        }
+        let reason = if self.about.strict {
+            // Its answer to this prompt is too late.
+            self.send(Outbound::Abandon, Carries::Other, out);
+            "cancelled, and never confirmed"
+        } else {
+            INTERRUPTED
+        };
+        self.end_turn_unconfirmed(reason, out);
+        self.flush_prompts(out);
+    }
+}

@@ -1,0 +1,59 @@
+//! The ACP client that started a session comes and goes.
+
+use super::*;
+
+fn of_client(on_client_left: OnClientLeft) -> World {
+    let mut world = World::with(|about| about.on_client_left = Some(on_client_left));
+    world.launch();
+    world
+}
+
+fn left_at(world: &World) -> Option<i64> {
+    world.state.record().watched.left_at.map(Time::millis)
+}
+
+#[test]
+fn since_when_its_client_is_gone_is_kept_until_one_comes() {
+    let mut world = of_client(OnClientLeft::Close);
+    assert_eq!(left_at(&world), None);
+    world.go(Input::Clients { attached: false });
+    let since = left_at(&world);
+    assert_eq!(since, Some(world.time));
+    world.reload();
+    world.go(Input::Clients { attached: false });
+    assert_eq!(left_at(&world), since, "another daemon has seen no client either");
+    world.go(Input::Clients { attached: true });
+    assert_eq!(left_at(&world), None);
+    let mut world = World::running();
+    world.state.take_dirty();
+    world.go(Input::Clients { attached: false });
+    assert_eq!((left_at(&world), world.state.take_dirty()), (None, false), "no client started it");
+}
+
+#[test]
+fn a_client_that_comes_after_the_end_counts_for_the_next_life() {
+    let mut world = of_client(OnClientLeft::Close);
+    world.go(Input::Clients { attached: false });
+    let first = left_at(&world);
+    world.go(Input::Exited(Box::default()));
+    assert!(world.state.is_ended());
+    world.go(Input::Clients { attached: true });
+    world.reload();
+    assert_eq!(left_at(&world), None);
+    world.go(Input::Resume { by: "ana".into() });
+    world.time += 1;
+    world.go(Input::Clients { attached: false });
+    assert!(left_at(&world) > first, "the time counts from the second client's leaving");
+}
+
+#[test]
+fn what_somebody_else_uses_is_kept_and_said_once() {
+    let keep = || Input::Keep { by: "ana".into() };
+    let mut world = of_client(OnClientLeft::Close);
+    assert_eq!(world.kinds(keep()), ["session.kept"]);
+    world.reload();
+    assert_eq!(world.state.record().watched.on_client_left, Some(OnClientLeft::Keep));
+    assert_eq!(world.go(keep()), []);
+    assert_eq!(World::running().go(keep()), []);
+    assert_eq!(of_client(OnClientLeft::Keep).go(keep()), []);
+}

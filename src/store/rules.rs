@@ -1,0 +1,41 @@
+//! Since when rules that last for a time are in the configuration.
+
+use std::collections::HashMap;
+
+use rusqlite::params;
+
+use super::read::rows;
+use super::{Store, StoreError};
+use crate::domain::Time;
+
+/// How long a rule that was taken out of the configuration is remembered: put back within this time, it does not begin anew.
+const REMEMBERED_DAYS: i64 = 30;
+
+impl Store {
+    /// Notes these rules, known by what they say, as those of the configuration; returns when each was first seen.
+    pub async fn see_rules(
+        &self,
+        contents: Vec<String>,
+        now: Time,
+    ) -> Result<HashMap<String, Time>, StoreError> {
+        self.transact(move |connection| {
+            let present = serde_json::Value::from(contents).to_string();
+            let forgotten = now.minus_millis(REMEMBERED_DAYS * 24 * 60 * 60 * 1000);
+            connection.execute("DELETE FROM rules_seen WHERE removed_at < ?1", [forgotten.millis()])?;
+            connection.execute(
+                "INSERT INTO rules_seen (content, first_seen_at) SELECT DISTINCT value, ?2 FROM json_each(?1) WHERE 1
+                 ON CONFLICT (content) DO UPDATE SET removed_at = NULL",
+                params![present, now.millis()],
+            )?;
+            connection.execute(
+                "UPDATE rules_seen SET removed_at = ?2
+                 WHERE removed_at IS NULL AND content NOT IN (SELECT value FROM json_each(?1))",
+                params![present, now.millis()],
+            )?;
+            let sql = "SELECT content, first_seen_at FROM rules_seen WHERE removed_at IS NULL";
+            let seen = rows(connection, sql, [], |row| Ok((row.get(0)?, Time::from_millis(row.get(1)?))))?;
+            Ok(seen.into_iter().collect())
+        })
+        .await
+    }
+}
