@@ -73,6 +73,7 @@ mod tests {
             api: Api::default(),
             clearances: Clearances::default(),
             webhook: Webhook::default(),
+            audit: AuditAnchors::default(),
             slack: Slack::default(),
             seats: Seats::default(),
             ..config
@@ -92,6 +93,7 @@ mod tests {
             "api",
             "clearances",
             "webhook",
+            "audit",
             "seats",
             "agents.x",
             "agents.x.stop",

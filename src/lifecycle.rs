@@ -33,7 +33,7 @@ use crate::config::{Config, OnStop, Paths};
 use crate::domain::Time;
 use crate::host;
 use crate::socket;
-use crate::store::Store;
+use crate::store::{Store, inspect_audit};
 use crate::supervisor::{Recovered, Supervisor};
 use crate::text::shell_word;
 
@@ -86,7 +86,7 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
     let on_stop = config.daemon.on_stop;
     let bell = Bell::new();
     let database = paths.database();
-    let store = Store::open(&database, bell.clone())
+    let store = Store::open_anchored(&database, bell.clone(), config.audit.anchor_file.as_deref())
         .with_context(|| format!("cannot open the database {}", database.display()))?;
     make_private_file(&database)?;
     let supervisor = Supervisor::new(config, store);
@@ -104,7 +104,7 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
             .await?;
     api.record_start().await;
     let port = port::open(&supervisor.config().api, taken_port, &api).await?;
-    let webhook = Webhook::open(&supervisor.config().webhook, supervisor.store().clone(), bell.clone())?;
+    let webhook = Webhook::open(&supervisor.config(), supervisor.store().clone(), bell.clone())?;
     // Before we can be reached: what an earlier daemon left there is not true any more.
     write_about(&paths, port.url().as_deref());
     let listener = socket::listen(&paths.socket)
@@ -192,6 +192,12 @@ fn greet(api: &Api) {
     // On a line of its own: it fits 80 columns, and a double click takes all of it.
     eprintln!("\nOpen the console:\n  {link}");
     eprintln!("The link works once, within ten minutes; `intercom open` opens another.\n");
+}
+
+/// The breaks of the audit chain, found without a daemon and beside one.
+pub(crate) fn audit_warnings(paths: &Paths, config: &Config) -> anyhow::Result<Vec<String>> {
+    let (database, anchor) = (paths.database(), config.audit.anchor_file.as_deref());
+    Ok(if database.exists() { inspect_audit(&database, anchor)? } else { Vec::new() })
 }
 
 /// The reason, and how to get a console all the same.

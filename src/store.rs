@@ -28,7 +28,7 @@ mod write;
 mod writer;
 
 pub use access::KnownToken;
-pub use audit::{AuditFilter, Verified};
+pub use audit::{AuditFilter, AuditHead, Verified, inspect_audit};
 pub use backup::{BackedUp, BackupJob};
 pub use figures::Wait;
 pub use idempotency::Remembered;
@@ -39,6 +39,8 @@ pub use schema::VERSION as SCHEMA_VERSION;
 pub use slack::{SKEW_MILLIS as SLACK_SKEW_MILLIS, SlackMessage, SlackSent, SlackWant, SlackWish};
 pub use web::KnownWebSession;
 pub use write::{Outgoing, Snapshot, Write};
+
+use tokio::sync::watch;
 
 use crate::bus::Bell;
 
@@ -62,6 +64,8 @@ pub enum StoreError {
     /// The copy, not the database.
     #[error("{0}")]
     Copy(String),
+    #[error("the audit's anchor file {0}")]
+    Anchor(String),
     #[error("the store is closed")]
     Closed,
 }
@@ -78,18 +82,37 @@ pub struct Store {
     path: Arc<PathBuf>,
     writer: Arc<writer::Writer>,
     readers: pool::Readers,
+    audit_head: watch::Receiver<Option<AuditHead>>,
+    anchor: Option<Arc<audit::Anchor>>,
 }
 
 impl Store {
     /// Opens or creates the database, brings its schema up to date and starts the writer.
     pub fn open(path: &Path, bell: Bell) -> Result<Self, StoreError> {
+        Self::open_anchored(path, bell, None)
+    }
+
+    /// The same, with a file outside of the database that keeps the heads of the audit chain.
+    pub fn open_anchored(path: &Path, bell: Bell, anchor: Option<&Path>) -> Result<Self, StoreError> {
         let connection = schema::open(path)?;
         let checkpoints = checkpoint::Checkpoints::start(path)?;
+        let anchored = audit::AnchoredHead::read(anchor)?;
+        let anchor = anchor.map(|file| Arc::new(audit::Anchor::start(file)));
+        let (head, audit_head) = watch::channel(None);
+        let check = audit::HeadCheck::new(anchored);
+        let witnesses = writer::AuditWitnesses { check, anchor: anchor.clone(), head };
         Ok(Self {
             path: Arc::new(path.to_owned()),
-            writer: Arc::new(writer::Writer::start(connection, checkpoints, bell)?),
+            writer: Arc::new(writer::Writer::start(connection, checkpoints, bell, witnesses)?),
             readers: pool::Readers::new(path),
+            audit_head,
+            anchor,
         })
+    }
+
+    /// The head of the audit chain, each time that it has moved.
+    pub fn audit_heads(&self) -> watch::Receiver<Option<AuditHead>> {
+        self.audit_head.clone()
     }
 
     /// Commits one session's share. On `Err` nothing of it is there, and the same write may be tried again.

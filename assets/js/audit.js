@@ -70,7 +70,7 @@ export function view() {
       const found = await api.get("/audit/verify");
       verified.textContent = found.whole
         ? `Whole: ${plural(found.rows, "row")}, head ${found.head.slice(0, 16)}…`
-        : `NOT whole: ${found.problems.map((each) => `row ${each.n}: ${clean(each.what)}`).join("; ")}`;
+        : `The chain is broken: ${found.problems.map((each) => `row ${each.n}: ${clean(each.what)}`).join("; ")}`;
     } catch (error) {
       verified.textContent = api.why(error);
     }

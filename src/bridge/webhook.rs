@@ -15,6 +15,8 @@ use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use ring::hmac;
 use serde::Serialize;
+use serde_json::json;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -23,9 +25,11 @@ use crate::config;
 use crate::domain::{Event, Json, SessionId, Time, hex};
 use crate::redact::redact_json;
 use crate::remote::Url;
-use crate::store::{Cut, Store, StoreError};
+use crate::store::{AuditHead, Cut, Store, StoreError};
 
 const CURSOR: &str = "webhook";
+/// The kind of a message that carries the head of the audit chain.
+const AUDIT_HEAD: &str = "audit.head";
 /// What people want to hear of when they are not looking.
 const KINDS: &[&str] = &[
     "clearance.requested",
@@ -59,6 +63,8 @@ pub struct Webhook {
     key: hmac::Key,
     store: Store,
     bell: Bell,
+    /// Whether the heads of the audit chain are sent too.
+    sends_heads: bool,
 }
 
 impl std::fmt::Debug for Webhook {
@@ -87,17 +93,48 @@ enum Told {
 
 impl Webhook {
     /// `None` if none is configured.
-    pub fn open(settings: &config::Webhook, store: Store, bell: Bell) -> anyhow::Result<Option<Self>> {
+    pub fn open(config: &config::Config, store: Store, bell: Bell) -> anyhow::Result<Option<Self>> {
+        let (settings, sends_heads) = (&config.webhook, config.audit.webhook);
         let (Some(url), Some(file)) = (&settings.url, &settings.secret_file) else { return Ok(None) };
         let url = Url::parse(url).map_err(anyhow::Error::msg).context("[webhook] url")?;
         let secret = read_secret(file)?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-        Ok(Some(Self { url, key, store, bell }))
+        Ok(Some(Self { url, key, store, bell, sends_heads }))
     }
 
     /// Until `closing`.
     pub async fn run(self, closing: CancellationToken) {
-        closing.run_until_cancelled(self.tell_all()).await;
+        let heads = async {
+            if self.sends_heads {
+                self.send_heads(self.store.audit_heads()).await;
+            }
+        };
+        closing.run_until_cancelled(async { tokio::join!(self.tell_all(), heads) }).await;
+    }
+
+    /// Sends the newest head each time that it has moved. Heads in between are covered by it, so that nothing queues.
+    async fn send_heads(&self, mut heads: watch::Receiver<Option<AuditHead>>) {
+        heads.mark_changed(); // the head that this daemon began with
+        let mut wait = FIRST_RETRY;
+        while heads.changed().await.is_ok() {
+            let Some(AuditHead { n, hash }) = heads.borrow_and_update().clone() else { continue };
+            let (at, data) = (Time::now().to_string(), json!({ "row": n, "head": hex(&hash) }));
+            let body = json!({ "kind": AUDIT_HEAD, "at": at, "data": data }).to_string();
+            let delivery = format!("audit-{n}");
+            let post = tokio::time::timeout(TIMEOUT, self.post(&delivery, AUDIT_HEAD, body.into())).await;
+            match post.unwrap_or_else(|_| Told::Later("no answer in time".to_owned())) {
+                Told::Taken => wait = FIRST_RETRY,
+                Told::Refused(status) => {
+                    tracing::error!(row = n, status, "the webhook refused a head of the audit");
+                }
+                Told::Later(why) => {
+                    tracing::warn!(row = n, why, "the webhook is tried again in {wait:?}");
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(LAST_RETRY);
+                    heads.mark_changed();
+                }
+            }
+        }
     }
 
     async fn tell_all(&self) {
@@ -164,7 +201,8 @@ impl Webhook {
         let body = Bytes::from(Json::of(&message).as_str().to_owned());
         let mut wait = FIRST_RETRY;
         loop {
-            let post = tokio::time::timeout(TIMEOUT, self.post(seq, &event.kind, body.clone())).await;
+            let post =
+                tokio::time::timeout(TIMEOUT, self.post(&seq.to_string(), &event.kind, body.clone())).await;
             match post.unwrap_or_else(|_| Told::Later("no answer in time".to_owned())) {
                 Told::Taken => {
                     self.remember(seq).await;
@@ -181,8 +219,8 @@ impl Webhook {
         }
     }
 
-    async fn post(&self, seq: u64, kind: &str, body: Bytes) -> Told {
-        match self.send(seq, kind, body).await {
+    async fn post(&self, delivery: &str, kind: &str, body: Bytes) -> Told {
+        match self.send(delivery, kind, body).await {
             Ok(200..=299) => Told::Taken,
             Ok(status @ (408 | 425 | 429 | 500..)) => Told::Later(format!("status {status}")),
             Ok(status) => Told::Refused(status),
@@ -190,7 +228,7 @@ impl Webhook {
         }
     }
 
-    async fn send(&self, seq: u64, kind: &str, body: Bytes) -> anyhow::Result<u16> {
+    async fn send(&self, delivery: &str, kind: &str, body: Bytes) -> anyhow::Result<u16> {
         let stream = self.url.connect(None).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let mut tasks = JoinSet::new(); // ended with us, however we end
@@ -202,7 +240,7 @@ impl Webhook {
             .header(CONTENT_TYPE, "application/json")
             .header(USER_AGENT, concat!("intercom/", env!("CARGO_PKG_VERSION")))
             .header("intercom-event", kind)
-            .header("intercom-delivery", seq)
+            .header("intercom-delivery", delivery)
             .header("intercom-signature", self.sign(Time::now(), &body))
             .body(Full::new(body))?;
         let response = sender.send_request(request).await?;

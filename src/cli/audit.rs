@@ -25,7 +25,8 @@ const PAGE: &str = "1000";
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Each row carries a hash of itself and of all rows before it. --verify looks at every one and names what was altered,
-taken out or reordered; the head that it prints, kept elsewhere, shows later that nothing before it was rewritten.
+taken out or reordered, also at the end; a break that the daemon has recorded is named from then on. The head that it prints,
+kept elsewhere ([audit] anchor_file does that), shows later that nothing before it was rewritten.
 With --json, each line is one row.")]
 pub(super) struct Args {
     /// Only rows since then: an age such as 30d or 2h, or a time such as 2026-03-04, 2026-03-04 15:02 or 2026-03-04T12:00:00Z
@@ -169,6 +170,10 @@ async fn verify(cx: &Context) -> anyhow::Result<()> {
         rows: u64,
         head: String,
         problems: Vec<Problem>,
+        #[serde(default)]
+        notes: Vec<Problem>,
+        #[serde(default)]
+        anchors: usize,
     }
     #[derive(Deserialize)]
     struct Problem {
@@ -176,20 +181,21 @@ async fn verify(cx: &Context) -> anyhow::Result<()> {
         what: String,
     }
     let answer = cx.client.get(&url(&["audit", "verify"], &[])).await?;
-    let Verified { whole, rows, head, problems } = answer.parse()?;
+    let Verified { whole, rows, head, problems, notes, anchors } = answer.parse()?;
     cx.answer(&answer, || {
+        let line = |problem: &Problem| format!("row {}: {}", problem.n, clean(&problem.what));
+        let mut lines: Vec<String> = problems.iter().chain(&notes).map(line).collect();
         if whole {
-            return Ok(format!(
-                "whole: {}, head {head}",
-                plural(usize::try_from(rows).unwrap_or(usize::MAX), "row")
-            ));
+            let rows = plural(usize::try_from(rows).unwrap_or(usize::MAX), "row");
+            let anchors =
+                if anchors == 0 { String::new() } else { format!(", {anchors} anchored heads match") };
+            lines.insert(0, format!("whole: {rows}, head {head}{anchors}"));
         }
-        let lines = problems.iter().map(|problem| format!("row {}: {}", problem.n, clean(&problem.what)));
-        Ok(lines.collect::<Vec<_>>().join("\n"))
+        Ok(lines.join("\n"))
     })?;
     if whole {
         return Ok(());
     }
     let found = plural(problems.len(), "problem");
-    bail!(Failure::failed(format!("the audit is not whole: {found} in {rows} rows")))
+    bail!(Failure::failed(format!("the audit chain is broken: {found} in {rows} rows")))
 }

@@ -1,5 +1,6 @@
 //! The checks of `intercom doctor`. None of them needs a daemon, and none changes anything.
 
+mod audit;
 mod capacity;
 mod known;
 mod port;
@@ -22,6 +23,7 @@ use crate::config::{self, Config, Paths};
 use crate::host;
 use crate::socket;
 
+pub(super) use self::audit::audit;
 pub(super) use self::capacity::capacity;
 pub(super) use self::known::known;
 pub(super) use self::port::port;

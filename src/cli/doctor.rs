@@ -44,6 +44,7 @@ pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
     ]);
     checks.extend(checks::shims(&cx.paths).await);
     if let Some(config) = &config {
+        checks.push(checks::audit(&cx.paths, config));
         checks.extend(checks::port(&config.api, cx));
         checks.extend(checks::agents(config));
         checks.extend(checks::known(config, DaemonInfo::read(&cx.paths.daemon_json()).as_ref()).await);

@@ -170,6 +170,16 @@ pub struct Webhook {
     pub secret_file: Option<PathBuf>,
 }
 
+/// Copies of the audit's head outside of the database.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AuditAnchors {
+    /// A file that gets a line with each new head.
+    pub anchor_file: Option<PathBuf>,
+    /// Whether the webhook gets each new head.
+    pub webhook: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

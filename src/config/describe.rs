@@ -83,7 +83,7 @@ mod tests {
         check("[limit]\n", "c.toml:1: limit: unknown key, did you mean `limits`?");
         check(
             "port = 1",
-            "c.toml:1: port: unknown key, known keys are daemon, acp, limits, stop, stall, restart, spend, retention, api, access, operator, rule, clearances, webhook, slack, seats, run, agents, workspaces",
+            "c.toml:1: port: unknown key, known keys are daemon, acp, limits, stop, stall, restart, spend, retention, api, access, operator, rule, clearances, webhook, audit, slack, seats, run, agents, workspaces",
         );
         check(
             "[retention]\nhours = 1",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::access::{Access, Api, Clearances, Operator, Webhook};
+use super::access::{Access, Api, AuditAnchors, Clearances, Operator, Webhook};
 use super::choices::{Framing, OnStop, PromptDelivery, Protocol};
 use super::seats::Seats;
 use super::slack::{Slack, SlackPlace};
@@ -52,6 +52,8 @@ pub struct Config {
     pub clearances: Clearances,
     #[serde(deserialize_with = "table::one")]
     pub webhook: Webhook,
+    #[serde(deserialize_with = "table::one")]
+    pub audit: AuditAnchors,
     #[serde(deserialize_with = "table::one")]
     pub slack: Slack,
     #[serde(deserialize_with = "table::one")]

@@ -125,6 +125,13 @@ fn access(config: &Config) -> Checked {
             problem(at.key("secret_file"), "a secret is needed that signs what is sent")?;
         }
     }
+    let (at, audit) = (KeyPath::of(["audit"]), &config.audit);
+    if audit.anchor_file.as_ref().is_some_and(|file| !file.is_absolute()) {
+        problem(at.key("anchor_file"), "must be an absolute path")?;
+    }
+    if audit.webhook && webhook.url.is_none() {
+        problem(at.key("webhook"), "it needs the `url` of [webhook]")?;
+    }
     Ok(())
 }
 

@@ -1,8 +1,18 @@
 //! The audit: rows that are only ever added, each with a hash of itself and of the row before.
 
-use ring::digest::{Context, SHA256};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+mod anchor;
+mod head;
+mod inspect;
+mod verify;
 
+use ring::digest::{Context, SHA256};
+use rusqlite::{Connection, Row, params};
+
+pub(super) use self::anchor::{Anchor, AnchoredHead};
+pub use self::head::AuditHead;
+pub(super) use self::head::{HeadCheck, mark_copy};
+pub use self::inspect::inspect_audit;
+pub use self::verify::Verified;
 use super::{Store, StoreError};
 use crate::domain::{AuditRow, Audited, Json, SessionId, Time, hex};
 
@@ -10,8 +20,7 @@ type Hash = [u8; 32];
 
 /// What the first row follows.
 const BEGINNING: Hash = [0; 32];
-/// More than this many problems are not worth naming.
-const MAX_PROBLEMS: usize = 100;
+const COUNTER_REMOVED: StoreError = StoreError::Corrupt { what: "the counter of the audit" };
 
 /// Which rows to list: oldest first, or newest first those `before` one.
 #[derive(Debug, Clone, Default)]
@@ -22,23 +31,12 @@ pub struct AuditFilter {
     pub session: Option<SessionId>,
 }
 
-/// What a look at the whole chain has found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verified {
-    pub rows: u64,
-    /// Of the last row: kept elsewhere, it shows later that nothing before it was rewritten.
-    pub head: String,
-    /// Which row, and what is wrong with it.
-    pub problems: Vec<(u64, String)>,
-}
-
 /// Adds a row, in the transaction of what it tells about.
 pub(super) fn append(connection: &Connection, entry: &Audited) -> Result<(), StoreError> {
-    let last = connection
-        .prepare_cached("SELECT n, hash FROM audit ORDER BY n DESC LIMIT 1")?
-        .query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))
-        .optional()?;
-    let (n, previous) = last.map_or((1, BEGINNING.to_vec()), |(n, hash)| (n + 1, hash));
+    // By the counter and not by the last row: numbers of rows that were removed are not used again. The transaction has begun
+    // with a check that both agree.
+    let AuditHead { n, hash: previous } = head_of(connection)?;
+    let n = n + 1;
     let session = entry.session.map(|id| id.to_string());
     let hash = hash(&Link {
         n,
@@ -52,8 +50,12 @@ pub(super) fn append(connection: &Connection, entry: &Audited) -> Result<(), Sto
     connection.prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(
         params![n, entry.at.millis(), entry.action, entry.by, session, entry.data.as_str(), previous, hash],
     )?;
-    connection.prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'next_audit'")?.execute([n + 1])?;
-    Ok(())
+    head::advance(connection, n, &hash)
+}
+
+/// The head of the chain in this transaction.
+pub(super) fn head_of(connection: &Connection) -> Result<AuditHead, StoreError> {
+    head::counter(connection)?.ok_or(COUNTER_REMOVED)
 }
 
 /// Everything that a row's hash is made of.
@@ -83,6 +85,11 @@ fn hash(link: &Link<'_>) -> Hash {
 }
 
 impl Store {
+    /// The head that this process has committed last.
+    fn audit_head(&self) -> Option<AuditHead> {
+        self.audit_head.borrow().clone()
+    }
+
     /// Adds a row that stands for itself.
     pub async fn audit(&self, entry: Audited) -> Result<(), StoreError> {
         self.transact(move |connection| append(connection, &entry)).await
@@ -109,7 +116,10 @@ impl Store {
 
     /// Looks at every row and every link between them.
     pub async fn verify_audit(&self) -> Result<Verified, StoreError> {
-        self.read(verify).await
+        // Before the snapshot is taken: what was committed before must be in it.
+        let known = self.audit_head();
+        let anchor = self.anchor.clone();
+        self.read(move |connection| verify::verify(connection, known.as_ref(), anchor.as_deref())).await
     }
 }
 
@@ -123,55 +133,6 @@ fn audit_row(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
         data: Json::trusted(row.get::<_, String>(5)?),
         hash: hex(&row.get::<_, Vec<u8>>(6)?),
     })
-}
-
-fn verify(connection: &Connection) -> Result<Verified, StoreError> {
-    // One snapshot for the rows and for how many there should be.
-    let snapshot = connection.unchecked_transaction()?;
-    let next: i64 =
-        snapshot.query_row("SELECT value FROM meta WHERE key = 'next_audit'", [], |row| row.get(0))?;
-    let mut select =
-        snapshot.prepare("SELECT n, at, action, by, session, data, previous, hash FROM audit ORDER BY n")?;
-    let mut rows = select.query([])?;
-    let mut found = Verified::default();
-    let (mut expected, mut before) = (1, BEGINNING.to_vec());
-    let problem = |problems: &mut Vec<(u64, String)>, n: i64, what: String| {
-        if problems.len() < MAX_PROBLEMS {
-            problems.push((u64::try_from(n).unwrap_or(0), what));
-        }
-    };
-    while let Some(row) = rows.next()? {
-        let n: i64 = row.get(0)?;
-        let (action, by, data): (String, String, String) = (row.get(2)?, row.get(3)?, row.get(5)?);
-        let (session, previous): (Option<String>, Vec<u8>) = (row.get(4)?, row.get(6)?);
-        let kept: Vec<u8> = row.get(7)?;
-        if n > expected {
-            let which = if n - expected == 1 { String::new() } else { format!(" to {}", n - 1) };
-            problem(&mut found.problems, expected, format!("missing{which}"));
-        } else if previous != before {
-            problem(&mut found.problems, n, format!("does not follow row {}", n - 1));
-        }
-        let link = Link {
-            n,
-            at: row.get(1)?,
-            action: &action,
-            by: &by,
-            session: session.as_deref(),
-            data: &data,
-            previous: &previous,
-        };
-        if hash(&link)[..] != kept[..] {
-            problem(&mut found.problems, n, format!("altered: {action} by {by}"));
-        }
-        found.rows += 1;
-        (expected, before) = (n + 1, kept);
-    }
-    if expected < next {
-        let which = if next - expected == 1 { String::new() } else { format!(" to {}", next - 1) };
-        problem(&mut found.problems, expected, format!("missing{which}"));
-    }
-    found.head = hex(&before);
-    Ok(found)
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 use tokio_util::sync::CancellationToken;
 
-use super::{Store, StoreError, schema};
+use super::{Store, StoreError, audit, schema};
+use crate::domain::Time;
 
 /// 4 MiB: after each of them a copy that nobody wants any more ends.
 const PAGES_AT_ONCE: i32 = 1024;
@@ -144,6 +145,7 @@ fn check_room(job: &BackupJob, bytes: u64) -> Result<(), StoreError> {
 fn complete(partial: &PartialFile, job: &BackupJob) -> Result<(), StoreError> {
     let target = Connection::open(&partial.0).map_err(failed)?;
     target.pragma_update(None, "journal_mode", "delete").map_err(failed)?;
+    audit::mark_copy(&target, Time::now()).map_err(failed)?;
     drop(target);
     File::open(&partial.0).and_then(|file| file.sync_all()).map_err(failed)?;
     if job.replace {

@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::StoreError;
 
 /// The schema this program writes.
-pub const VERSION: i64 = 8;
+pub const VERSION: i64 = 9;
 
 const FOREIGN: &str = "not an intercom database";
 const DAMAGED: &str = "damaged: restore a backup";
@@ -290,6 +290,23 @@ const MIGRATIONS: &[&str] = &["
         first_seen_at INTEGER NOT NULL,
         removed_at INTEGER
     ) STRICT, WITHOUT ROWID;
+", "
+    -- Number and hash of the newest audit row, outside of the audit itself: rows that are deleted at its end are missed here.
+    -- If the row that the old counter names is already missing, no row has the empty hash, and the next write reports it.
+    CREATE TABLE audit_head (
+        only INTEGER PRIMARY KEY CHECK (only = 1),
+        n INTEGER NOT NULL,
+        hash BLOB NOT NULL
+    ) STRICT;
+    INSERT INTO audit_head SELECT 1, value - 1,
+            CASE value WHEN 1 THEN zeroblob(32) ELSE coalesce((SELECT hash FROM audit WHERE n = value - 1), x'') END
+        FROM meta WHERE key = 'next_audit';
+    DELETE FROM meta WHERE key = 'next_audit';
+    CREATE TRIGGER audit_head_only_grows BEFORE UPDATE ON audit_head WHEN NEW.n <= OLD.n
+        BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+    CREATE TRIGGER audit_head_is_not_removed BEFORE DELETE ON audit_head
+        BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+    CREATE INDEX audit_breaks ON audit (n) WHERE action = 'audit.broken';
 "];
 
 /// Opens the database for writing, created 0600 if it is new, and migrates it.
@@ -385,6 +402,39 @@ mod tests {
     #[test]
     fn the_version_counts_the_migrations() {
         assert_eq!(usize::try_from(VERSION), Ok(MIGRATIONS.len()));
+    }
+
+    /// A database as an earlier version left it.
+    fn old_database(path: &Path, version: usize) -> Connection {
+        let connection = connect(path).unwrap();
+        for migration in &MIGRATIONS[..version] {
+            connection.execute_batch(migration).unwrap();
+        }
+        connection.pragma_update(None, "user_version", i64::try_from(version).unwrap()).unwrap();
+        connection
+    }
+
+    #[test]
+    fn the_counter_of_an_old_audit_becomes_its_head_also_if_its_row_is_missing() {
+        for (rows, expected) in
+            [(vec![], (0, vec![0; 32])), (vec![1, 2], (2, vec![2])), (vec![1], (2, vec![]))]
+        {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("intercom.db");
+            let old = old_database(&path, 8);
+            for n in &rows {
+                let row = "INSERT INTO audit VALUES (?1, 0, 'a', 'b', NULL, '{}', x'00', ?2)";
+                old.execute(row, rusqlite::params![n, vec![u8::try_from(*n).unwrap()]]).unwrap();
+            }
+            let next = expected.0 + 1;
+            old.execute("UPDATE meta SET value = ?1 WHERE key = 'next_audit'", [next]).unwrap();
+            drop(old);
+            let head: (i64, Vec<u8>) = open(&path)
+                .unwrap()
+                .query_row("SELECT n, hash FROM audit_head", [], |row| Ok((row.get(0)?, row.get(1)?)))
+                .unwrap();
+            assert_eq!(head, expected, "{rows:?}");
+        }
     }
 
     #[test]

@@ -8,13 +8,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
+use super::audit::{self, Anchor, AuditHead, HeadCheck};
 use super::checkpoint::Checkpoints;
 use super::write::Write;
 use super::{Store, StoreError};
 use crate::bus::Bell;
-use crate::domain::SessionId;
+use crate::domain::{SessionId, Time};
 
 /// How much goes into one transaction, so that an urgent write never waits for long. One write may exceed it.
 const MAX_ROWS: usize = 2000;
@@ -53,6 +54,30 @@ impl Shared {
     }
 }
 
+/// The witnesses of the audit chain that the writer keeps up to date.
+pub(super) struct AuditWitnesses {
+    pub(super) check: HeadCheck,
+    pub(super) anchor: Option<Arc<Anchor>>,
+    /// The head as committed; `None` before the first commit.
+    pub(super) head: watch::Sender<Option<AuditHead>>,
+}
+
+impl AuditWitnesses {
+    fn committed(&mut self, head: AuditHead) {
+        self.check.committed(head.clone());
+        self.head.send_if_modified(|known| {
+            let is_new = known.as_ref() != Some(&head);
+            if is_new {
+                if let Some(anchor) = &self.anchor {
+                    anchor.committed(head.clone());
+                }
+                *known = Some(head);
+            }
+            is_new
+        });
+    }
+}
+
 pub(super) struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -69,6 +94,7 @@ impl Writer {
         connection: Connection,
         checkpoints: Checkpoints,
         bell: Bell,
+        witnesses: AuditWitnesses,
     ) -> Result<Self, StoreError> {
         let shared = Arc::new(Shared::default());
         let next = read_seq(&connection)?;
@@ -76,7 +102,7 @@ impl Writer {
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || run(connection, checkpoints, next, &theirs, &bell))
+            .spawn(move || run(connection, checkpoints, next, &theirs, &bell, witnesses))
             .expect("the system can start one thread");
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -182,11 +208,13 @@ fn run(
     mut next: u64,
     shared: &Shared,
     bell: &Bell,
+    mut witnesses: AuditWitnesses,
 ) {
     while let Some(jobs) = take(shared) {
         let rows = jobs.iter().map(|job| job.rows()).sum();
-        match commit(&mut connection, next, jobs) {
-            Ok((after, finished)) => {
+        match commit(&mut connection, next, jobs, &witnesses.check) {
+            Ok(Committed { next: after, finished, head }) => {
+                witnesses.committed(head);
                 if after > next {
                     next = after;
                     bell.ring(next - 1);
@@ -232,17 +260,26 @@ fn take(shared: &Shared) -> Option<Vec<Box<dyn Job>>> {
 type Finished = Vec<(Box<dyn Job>, Result<(), StoreError>)>;
 type Failed = (StoreError, Vec<Box<dyn Job>>);
 
+struct Committed {
+    next: u64,
+    finished: Finished,
+    head: AuditHead,
+}
+
 /// One transaction. A job that fails by itself is undone by itself; if the commit fails, all are.
 fn commit(
     connection: &mut Connection,
     first: u64,
     jobs: Vec<Box<dyn Job>>,
-) -> Result<(u64, Finished), Failed> {
+    audit: &HeadCheck,
+) -> Result<Committed, Failed> {
     let mut next = first;
     let mut finished: Finished = Vec::with_capacity(jobs.len());
     let mut jobs = jobs.into_iter();
-    let result = (|| -> Result<(), StoreError> {
+    let result = (|| -> Result<AuditHead, StoreError> {
         connection.execute_batch("BEGIN IMMEDIATE")?;
+        // Before any job appends: afterwards a cut could not be told from the beginning of the chain.
+        audit.run(connection, Time::now())?;
         for mut job in jobs.by_ref() {
             let before = next;
             let outcome = savepoint(connection, || job.run(connection, &mut next));
@@ -261,10 +298,12 @@ fn commit(
                 .prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'next_seq'")?
                 .execute([i64::try_from(next).unwrap_or(i64::MAX)])?;
         }
-        Ok(connection.execute_batch("COMMIT")?)
+        let head = audit::head_of(connection)?;
+        connection.execute_batch("COMMIT")?;
+        Ok(head)
     })();
     match result {
-        Ok(()) => Ok((next, finished)),
+        Ok(head) => Ok(Committed { next, finished, head }),
         Err(error) => {
             if !connection.is_autocommit() {
                 connection.execute_batch("ROLLBACK").ok(); // it is rolled back at the latest by the next BEGIN

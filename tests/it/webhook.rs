@@ -106,3 +106,29 @@ fn a_webhook_is_told_in_order_signed_and_again_until_it_is_taken() {
     daemon.end_session(&session, "stop");
     assert_eq!(next(&told).json()["kind"], "session.ended");
 }
+
+#[test]
+fn the_head_of_the_audit_is_told_if_that_is_wanted() {
+    let (url, told) = receiver(&[503]);
+    let dir = home("");
+    let secret = dir.path().join("secret");
+    std::fs::write(&secret, "a secret of some length\n").unwrap();
+    let config = format!(
+        "[api]\nlisten = \"off\"\n[webhook]\nurl = \"{url}\"\nsecret_file = {secret:?}\n[audit]\nwebhook = true\n"
+    );
+    std::fs::write(dir.path().join("config.toml"), config).unwrap();
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    assert_eq!(next(&told).json()["kind"], "audit.head", "refused once");
+    daemon.cli(&["token", "create", "--name", "one", "--role", "viewer"]).ok();
+    let wanted = daemon.get("/api/v1/audit/verify").1;
+    let head = loop {
+        let told = next(&told);
+        assert_eq!(told.header("intercom-event"), "audit.head");
+        let row = told.json()["data"]["row"].clone();
+        assert_eq!(told.header("intercom-delivery"), format!("audit-{row}"));
+        if row == wanted["rows"] {
+            break told.json()["data"]["head"].clone();
+        }
+    };
+    assert_eq!(head, wanted["head"]);
+}

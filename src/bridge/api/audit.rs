@@ -69,6 +69,10 @@ pub(super) struct VerifiedView {
     /// Hash of the last row. Kept elsewhere, it shows later that nothing before it was rewritten.
     head: String,
     problems: Vec<ProblemView>,
+    /// Restores from a backup, with the rows that are missing since.
+    notes: Vec<ProblemView>,
+    /// Lines of the anchor file that were compared.
+    anchors: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -82,7 +86,9 @@ pub(super) async fn verify(
     Query(Nothing {}): Query<Nothing>,
 ) -> Result<Json<VerifiedView>, ApiError> {
     let found = api.store().verify_audit().await?;
-    let problems: Vec<ProblemView> =
-        found.problems.into_iter().map(|(n, what)| ProblemView { n, what }).collect();
-    Ok(Json(VerifiedView { whole: problems.is_empty(), rows: found.rows, head: found.head, problems }))
+    let view = |rows: Vec<(u64, String)>| rows.into_iter().map(|(n, what)| ProblemView { n, what }).collect();
+    let (problems, notes): (Vec<ProblemView>, _) = (view(found.problems), view(found.notes));
+    let whole = problems.is_empty();
+    let (rows, head, anchors) = (found.rows, found.head, found.anchors);
+    Ok(Json(VerifiedView { whole, rows, head, problems, notes, anchors }))
 }

@@ -29,6 +29,8 @@ struct More {
     sessions: Sessions,
     bridges: BTreeMap<String, String>,
     last_seq: u64,
+    /// Conditions that need a person: a broken audit chain, a database that cannot be written.
+    warnings: Vec<String>,
     /// Who you are here.
     you: You,
 }
@@ -60,6 +62,7 @@ pub(super) async fn health(
                 sessions: Sessions { live, total },
                 bridges: bridges(&api),
                 last_seq: api.bell().listen().newest(),
+                warnings: warnings(&api).await?,
                 you: You {
                     name: caller.name,
                     role: caller.role.to_string(),
@@ -69,6 +72,11 @@ pub(super) async fn health(
         }
     };
     Ok(Json(Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), more }))
+}
+
+async fn warnings(api: &Api) -> Result<Vec<String>, ApiError> {
+    let audit = api.store().audit_warnings().await?;
+    Ok(audit.into_iter().map(|warning| format!("audit: {warning}")).collect())
 }
 
 fn bridges(api: &Api) -> BTreeMap<String, String> {

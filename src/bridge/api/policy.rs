@@ -85,6 +85,7 @@ impl Api {
         let old = self.supervisor().config();
         let restart = [
             ("api", old.api != new.api),
+            ("audit", old.audit != new.audit),
             ("daemon", old.daemon != new.daemon),
             ("slack", !old.slack.same_link(&new.slack)),
             ("webhook", old.webhook != new.webhook),

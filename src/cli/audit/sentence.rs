@@ -45,6 +45,8 @@ pub(super) fn about(action: &str, data: &Value) -> Option<String> {
         "config.reloaded" | "daemon.started" => {
             vec![data.part("version ", "version"), data.part("rules: ", "rules"), data.restart()]
         }
+        "audit.broken" | "audit.restored" => vec![data.get("message")],
+        "audit.anchor_begun" => vec![data.part("after row ", "after_row")],
         "backup" => vec![data.get("path")],
         "access.refused" => vec![data.part("from ", "from"), data.get("what"), data.get("why")],
         "access.from_agent" => vec![data.get("via")],

@@ -1,0 +1,19 @@
+//! The audit chain, as far as a short look shows.
+
+use super::Check;
+use crate::config::{Config, Paths};
+use crate::lifecycle::audit_warnings;
+
+const NAME: &str = "audit";
+
+pub(in crate::cli) fn audit(paths: &Paths, config: &Config) -> Check {
+    match audit_warnings(paths, config) {
+        Ok(warnings) if warnings.is_empty() => Check::ok(NAME, "no break was recorded"),
+        Ok(warnings) => Check::warning(
+            NAME,
+            warnings.join("; "),
+            "`intercom audit --verify` looks at every row; rows that somebody removed are only in a backup",
+        ),
+        Err(error) => Check::warning(NAME, format!("{error:#}"), "the audit could not be read"),
+    }
+}
