@@ -27,7 +27,7 @@ pub use recover::Recovered;
 use self::judge::Bench;
 use crate::config::{AgentLimits, Config};
 use crate::domain::{OnClientLeft, Phase, Preset, PromptId, SessionId, SessionRecord, Time};
-use crate::host::{self, Cgroups, Observer};
+use crate::host::{self, Cgroups, Observer, PeerProcess};
 use crate::session::actor::{Actor, Beginning, Farewell, Plan, StartError};
 use crate::session::recover::{amend, bury};
 use crate::session::{CommandError, Done, Handle, How, Input, Refused, State, Stopped};
@@ -220,8 +220,8 @@ impl Supervisor {
     }
 
     /// The session whose agent this process belongs to: below its shim, in its cgroup, or with its mark.
-    pub fn session_of(&self, pid: i32) -> Belongs {
-        let Some(traces) = host::traces(pid) else { return Belongs::Unknown };
+    pub fn session_of(&self, process: &PeerProcess) -> Belongs {
+        let Some(traces) = process.traces() else { return Belongs::Unknown };
         let sessions = self.sessions();
         let shim = |id: &SessionId, seat: &Seat| {
             let observer = seat.handle.as_ref().and_then(Handle::observer);
@@ -239,8 +239,8 @@ impl Supervisor {
         let Some(end) = host::other_end(from, to) else { return Belongs::Unknown };
         let Some(holders) = end.holders() else { return Belongs::Nobody };
         let mut found = if holders.is_empty() { Belongs::Unknown } else { Belongs::Nobody };
-        for pid in holders {
-            match self.session_of(pid) {
+        for process in &holders {
+            match self.session_of(process) {
                 Belongs::To(session) => return Belongs::To(session),
                 Belongs::Unknown => found = Belongs::Unknown,
                 Belongs::Nobody => {}

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::environment::SESSION_VARIABLE;
 use super::identity::{pids, stat, variable};
 use super::observe::Observer;
+use super::peer_process::PeerProcess;
 
 /// More generations than any tree has; a loop cannot be, but a wrong answer must not become one.
 const MAX_DEPTH: usize = 1000;
@@ -19,8 +20,15 @@ pub struct Traces {
     pub marks: Vec<String>,
 }
 
-/// `None` if it cannot be told: the process, or one above it, has just gone.
+/// Looks at a tree that changes this often before giving up.
+const ATTEMPTS: usize = 3;
+
+/// `None` if it cannot be told: the process has gone, or the tree above it changes all the time.
 pub fn traces(pid: i32) -> Option<Traces> {
+    (0..ATTEMPTS).find_map(|_| look_up(pid))
+}
+
+fn look_up(pid: i32) -> Option<Traces> {
     let mut ancestors = vec![pid];
     loop {
         let parent = stat(*ancestors.last()?)?.parent;
@@ -36,7 +44,13 @@ pub fn traces(pid: i32) -> Option<Traces> {
     // A terminal's shim carries the mark of its session: whatever is below it cannot take it off.
     let above = ancestors.iter().filter_map(|pid| variable(*pid, SESSION_VARIABLE));
     let marks = above.chain(cgroups).collect();
-    Some(Traces { ancestors, marks })
+    is_still_parent_of(&ancestors).then_some(Traces { ancestors, marks })
+}
+
+/// A process that exits gives its children away before its pid is free. So a pid that is still the parent's meant the same
+/// process all the time while we read about it, and not one that has the number of a dead parent.
+fn is_still_parent_of(ancestors: &[i32]) -> bool {
+    ancestors.windows(2).all(|pair| stat(pair[0]).is_some_and(|stat| stat.parent == pair[1]))
 }
 
 /// The socket at the other end of a TCP connection within this machine.
@@ -71,12 +85,14 @@ fn end_of(fields: &[&str]) -> Option<OtherEnd> {
 }
 
 impl OtherEnd {
-    /// Who has it open; nobody, if it is on its way between processes. `None` if it belongs to a user whose processes are not
-    /// ours to see, and who runs none of our agents.
-    pub fn holders(self) -> Option<Vec<i32>> {
+    /// The processes that have it open; none, if it is on its way between processes. `None` if it belongs to a user whose
+    /// processes are not ours to see, and who runs none of our agents.
+    pub fn holders(self) -> Option<Vec<PeerProcess>> {
         let own = nix::unistd::geteuid();
         let seen = own.is_root() || self.uid == own.as_raw();
-        seen.then(|| pids().filter(|pid| holds(*pid, self.inode)).collect())
+        // Identified before its descriptors are read: they are those of this process, if it is there afterwards.
+        let holder = |pid| PeerProcess::running(pid).filter(|_| holds(pid, self.inode));
+        seen.then(|| pids().filter_map(holder).collect())
     }
 }
 
@@ -111,7 +127,7 @@ pub fn listener(address: SocketAddr) -> Option<Listener> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     let end = tables.iter().find_map(|table| listening_in(&std::fs::read_to_string(table).ok()?, address))?;
     let holders = end.holders().unwrap_or_default();
-    let named = |pid: i32| Some((pid, stat(pid)?.name));
+    let named = |process: PeerProcess| Some((process.pid(), stat(process.pid())?.name));
     Some(Listener { uid: end.uid, processes: holders.into_iter().filter_map(named).collect() })
 }
 
@@ -171,7 +187,8 @@ mod tests {
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let end = other_end(client.local_addr().unwrap(), listener.local_addr().unwrap()).unwrap();
         assert_eq!(end.uid, nix::unistd::geteuid().as_raw());
-        assert_eq!(end.holders(), Some(vec![i32::try_from(std::process::id()).unwrap()]));
+        let holders: Vec<i32> = end.holders().unwrap().iter().map(PeerProcess::pid).collect();
+        assert_eq!(holders, [i32::try_from(std::process::id()).unwrap()]);
         let stranger = "127.0.0.1:1".parse().unwrap();
         assert_eq!(other_end(stranger, listener.local_addr().unwrap()), None);
     }

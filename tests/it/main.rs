@@ -34,6 +34,7 @@ mod interrupts;
 mod layers;
 mod lines;
 mod openapi;
+mod peer_identity;
 mod peers;
 mod policy;
 mod presets;

@@ -9,7 +9,6 @@
 //! A process below one of our shims is an agent, whoever it runs as and whatever token it holds: it may do nothing here.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -30,35 +29,13 @@ use super::guard;
 use super::web::Shown;
 use crate::config::Access;
 use crate::domain::{AGENT_OF, Audited, Json, Role, SessionId, Time, WebSessionId};
+use crate::host::PeerProcess;
 use crate::redact::redact_json;
 use crate::supervisor::Belongs;
 
-/// Who is at the other end of a connection.
-#[derive(Debug, Clone)]
-pub enum Peer {
-    /// By the kernel's word.
-    Unix { uid: Option<u32>, pid: Option<i32>, known: Known },
-    Tcp {
-        from: SocketAddr,
-        local: SocketAddr,
-        /// Whether nobody on the way can read along.
-        tls: bool,
-        known: Known,
-    },
-    /// Another bridge, which knows for whom it asks.
-    Inside(Person),
-}
+mod peer;
 
-/// Somebody whom another bridge has recognised.
-#[derive(Debug, Clone)]
-pub struct Person {
-    pub name: String,
-    pub role: Role,
-    /// The bridge, in words for the record.
-    pub via: &'static str,
-    /// They sit at this machine.
-    pub local: bool,
-}
+pub use peer::{Peer, Person, Recognition};
 
 impl From<&Person> for Caller {
     fn from(person: &Person) -> Self {
@@ -69,9 +46,6 @@ impl From<&Person> for Caller {
 
 /// From where ACP clients act, in words for the record.
 pub(in crate::bridge) const ACP_CLIENT: &str = "acp";
-
-/// Set once a connection was found to be a person's: looking at every process for every request would be too much.
-pub type Known = Arc<AtomicBool>;
 
 /// Who asks.
 #[derive(Debug, Clone)]
@@ -160,9 +134,9 @@ pub(super) async fn identify(
     next: Next,
 ) -> Response {
     let caller = match &peer {
-        Peer::Unix { uid, pid, known } => api.local(*uid, *pid, known).await,
-        Peer::Tcp { from, local, tls, known } => {
-            api.remote(*from, *local, *tls, known, request.method(), request.headers()).await
+        Peer::Unix { uid, process, recognition } => api.local(*uid, process.as_ref(), recognition).await,
+        Peer::Tcp { from, local, tls, recognition } => {
+            api.remote(*from, *local, *tls, recognition, request.method(), request.headers()).await
         }
         Peer::Inside(person) => Ok(Some(person.into())),
     };
@@ -242,16 +216,16 @@ impl Api {
     async fn local(
         &self,
         uid: Option<u32>,
-        pid: Option<i32>,
-        known: &Known,
+        process: Option<&Arc<PeerProcess>>,
+        recognition: &Recognition,
     ) -> Result<Option<Caller>, ApiError> {
-        let found = match pid {
-            _ if known.load(Ordering::Relaxed) => Belongs::Nobody,
-            Some(pid) => self.supervisor().session_of(pid),
-            None => Belongs::Unknown,
+        // The one who connected speaks for the connection, with every request: a process that was handed the socket does not
+        // act for one that has exited.
+        let Some(process) = process.filter(|process| !process.has_exited()) else {
+            return Err(unknown_process());
         };
-        match found {
-            Belongs::Nobody => known.store(true, Ordering::Relaxed),
+        match recognition.owner(async { self.supervisor().session_of(process) }).await {
+            Belongs::Nobody => {}
             Belongs::To(session) => return Err(self.refuse_agent(session, "unix socket").await),
             Belongs::Unknown => return Err(unknown_process()),
         }
@@ -266,6 +240,7 @@ impl Api {
                 return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
             }
         };
+        recognition.recognise();
         let gone = Arc::default();
         Ok(Some(Caller {
             name,
@@ -283,7 +258,7 @@ impl Api {
         from: SocketAddr,
         local: SocketAddr,
         tls: bool,
-        known: &Known,
+        recognition: &Recognition,
         method: &Method,
         headers: &HeaderMap,
     ) -> Result<Option<Caller>, ApiError> {
@@ -294,7 +269,7 @@ impl Api {
                 return Ok(None);
             };
             guard::not_a_foreign_page(method, headers)?;
-            self.not_an_agent(from, local, known).await?;
+            self.not_an_agent(from, local, recognition).await?;
             self.note_web_use(&session, from).await;
             let role = self.bounded(&session.name, session.role);
             let (name, web) = (session.name, Some(session.id));
@@ -312,7 +287,7 @@ impl Api {
         let Some((token, gone)) = secret.and_then(|secret| self.0.tokens.find(secret, Time::now())) else {
             return Err(self.refuse_token(from).await);
         };
-        self.not_an_agent(from, local, known).await?;
+        self.not_an_agent(from, local, recognition).await?;
         let role = self.bounded(&token.name, token.role);
         self.note_use(&token, from).await;
         let until = token.expires_at;
@@ -340,20 +315,24 @@ impl Api {
         &self,
         from: SocketAddr,
         local: SocketAddr,
-        known: &Known,
+        recognition: &Recognition,
     ) -> Result<(), ApiError> {
         // Only a process of this machine can be one of our agents.
         let here = from.ip().to_canonical().is_loopback() || from.ip() == local.ip();
-        if here && !known.load(Ordering::Relaxed) {
+        let look_up = async {
+            if !here {
+                return Belongs::Nobody;
+            }
             let supervisor = self.supervisor().clone();
             let looking = tokio::task::spawn_blocking(move || supervisor.session_of_tcp(from, local)).await;
-            match looking.unwrap_or(Belongs::Unknown) {
-                Belongs::Nobody => {}
-                Belongs::To(session) => return Err(self.refuse_agent(session, &format!("tcp {from}")).await),
-                Belongs::Unknown => return Err(unknown_process()),
-            }
+            looking.unwrap_or(Belongs::Unknown)
+        };
+        match recognition.owner(look_up).await {
+            Belongs::Nobody => {}
+            Belongs::To(session) => return Err(self.refuse_agent(session, &format!("tcp {from}")).await),
+            Belongs::Unknown => return Err(unknown_process()),
         }
-        known.store(true, Ordering::Relaxed);
+        recognition.recognise();
         Ok(())
     }
 

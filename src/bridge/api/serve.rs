@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -21,7 +20,8 @@ mod conversation;
 
 use conversation::converse;
 
-pub use super::access::{Known, Peer};
+pub use super::access::{Peer, Recognition};
+use crate::host::PeerProcess;
 
 /// Connections over the network without a valid token at the same time.
 const MAX_STRANGERS: usize = 256;
@@ -37,14 +37,10 @@ pub async fn unix(listener: UnixListener, router: Router, closing: CancellationT
     while let Some(accepted) = closing.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, _)) => {
-                let peer = stream.peer_cred().ok();
-                let (uid, pid) = (peer.map(|peer| peer.uid()), peer.and_then(|peer| peer.pid()));
-                let serving = converse(
-                    stream,
-                    Peer::Unix { uid, pid, known: Known::default() },
-                    router.clone(),
-                    closing.clone(),
-                );
+                let uid = stream.peer_cred().ok().map(|peer| peer.uid());
+                let process = PeerProcess::of(&stream).map(Arc::new);
+                let peer = Peer::Unix { uid, process, recognition: Arc::default() };
+                let serving = converse(stream, peer, router.clone(), closing.clone());
                 conversations.spawn(serving);
             }
             Err(error) => not_taken(&error).await,
@@ -70,12 +66,12 @@ pub async fn tcp(
                 continue;
             }
         };
-        let (known, gone) = strangers.add();
+        let (recognition, gone) = strangers.add();
         let (tls, router, closing) = (tls.clone(), router.clone(), closing.clone());
         conversations.spawn(async move {
             let conversation = async {
                 let Ok(local) = prepare(&stream) else { return }; // it has gone already
-                let peer = Peer::Tcp { from, local, tls: tls.is_some(), known };
+                let peer = Peer::Tcp { from, local, tls: tls.is_some(), recognition };
                 match tls {
                     None => converse(stream, peer, router, closing).await,
                     Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
@@ -95,20 +91,20 @@ pub async fn tcp(
 /// Connections of nobody in particular. When there are too many, the oldest of them goes: whoever has a token says so at
 /// once, and is a stranger no more.
 #[derive(Default)]
-struct Strangers(VecDeque<(Known, CancellationToken)>);
+struct Strangers(VecDeque<(Arc<Recognition>, CancellationToken)>);
 
 impl Strangers {
-    fn add(&mut self) -> (Known, CancellationToken) {
+    fn add(&mut self) -> (Arc<Recognition>, CancellationToken) {
         // Those who have said who they are, and those who have gone, are not counted.
-        self.0.retain(|(known, _)| !known.load(Ordering::Relaxed) && Arc::strong_count(known) > 1);
+        self.0.retain(|(recognition, _)| !recognition.is_recognised() && Arc::strong_count(recognition) > 1);
         while self.0.len() >= MAX_STRANGERS {
             if let Some((_, gone)) = self.0.pop_front() {
                 gone.cancel();
             }
         }
-        let (known, gone) = (Known::default(), CancellationToken::new());
-        self.0.push_back((Arc::clone(&known), gone.clone()));
-        (known, gone)
+        let (recognition, gone) = (Arc::<Recognition>::default(), CancellationToken::new());
+        self.0.push_back((Arc::clone(&recognition), gone.clone()));
+        (recognition, gone)
     }
 }
 

@@ -204,11 +204,11 @@ pub(super) async fn sign_in(
         SignIn { code: None, token: Some(token) } => Sent::Token(token),
         _ => return Err(ApiError::bad_request("exactly one of `code` and `token` is needed")),
     };
-    let Peer::Tcp { from, local, tls, known } = peer else {
+    let Peer::Tcp { from, local, tls, recognition } = peer else {
         return Err(ApiError::unprocessable("not_local", "signing in is for browsers, on the port"));
     };
     guard::own_page(&headers)?;
-    api.not_an_agent(from, local, &known).await?;
+    api.not_an_agent(from, local, &recognition).await?;
     let now = Time::now();
     let found = match &sent {
         Sent::Code(code) => api.0.web.redeem(code.trim(), now).map(|(name, role)| (name, role, None)),
