@@ -12,6 +12,7 @@
 //! The two streams are apart so that a session which does not read output for a while still hears everything else.
 
 mod activity;
+mod addresses;
 mod cgroup;
 mod client;
 mod confined;
@@ -22,6 +23,7 @@ mod frame;
 mod identity;
 mod journal;
 mod leftovers;
+mod netlink;
 mod observe;
 mod peer_process;
 mod peers;
@@ -40,6 +42,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 pub use activity::{Activity, Child};
+pub use addresses::is_own_address;
 pub use cgroup::{Cgroups, Limits};
 pub use confined::{Confined, FileError};
 pub use environment::{PART_VARIABLE, SESSION_VARIABLE, agent_environment};

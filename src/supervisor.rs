@@ -233,7 +233,8 @@ impl Supervisor {
 
     /// The same for the processes at the other end of a connection on this machine: one of them is enough.
     pub fn session_of_tcp(&self, from: SocketAddr, to: SocketAddr) -> Belongs {
-        if self.sessions().is_empty() {
+        // Only a process of this machine can be an agent, and it can use any of its addresses.
+        if self.sessions().is_empty() || !host::is_own_address(from) {
             return Belongs::Nobody;
         }
         let Some(end) = host::other_end(from, to) else { return Belongs::Unknown };

@@ -7,6 +7,7 @@ use super::environment::SESSION_VARIABLE;
 use super::identity::{pids, stat, variable};
 use super::observe::Observer;
 use super::peer_process::PeerProcess;
+use super::tcp;
 
 /// More generations than any tree has; a loop cannot be, but a wrong answer must not become one.
 const MAX_DEPTH: usize = 1000;
@@ -62,6 +63,10 @@ pub struct OtherEnd {
 
 /// `None` if it is closed.
 pub fn other_end(from: SocketAddr, to: SocketAddr) -> Option<OtherEnd> {
+    if let Some((inode, uid)) = tcp::socket_between(from, to) {
+        return Some(OtherEnd { inode, uid });
+    }
+    // A socket that is tied to an interface, or a kernel that does not answer.
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     tables
         .iter()

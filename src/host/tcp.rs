@@ -1,33 +1,36 @@
-//! How many bytes went over each TCP connection of this machine, asked of the kernel (`man 7 sock_diag`).
+//! The TCP connections of this machine, asked of the kernel (`man 7 sock_diag`): how many bytes went over each of them, and
+//! whose end one of them is.
 //!
-//! The kernel goes through all connections for each question, so everybody who asks within a moment gets the same answer.
+//! For the bytes the kernel goes through all connections, so everybody who asks within a moment gets the same answer.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, sockopt};
-use nix::sys::time::TimeVal;
+use nix::sys::socket::{self, AddressFamily, MsgFlags, SockProtocol};
+
+use super::netlink::{self, HEADER};
 
 /// An answer is used for this long, or for as long as makes the asking cost at most one part in a hundred.
 const FRESH: Duration = Duration::from_secs(1);
 const COST: u32 = 100;
-/// The kernel answers at once or not at all.
-const PATIENCE_MICROS: i64 = 200_000;
 /// About 40,000 connections; beyond that nobody is told anything.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// The kernel never makes a larger piece of a dump.
 const MAX_PIECE_BYTES: usize = 32 << 10;
 
 /// As in `linux/netlink.h`, `linux/sock_diag.h` and `linux/inet_diag.h`.
-const HEADER: usize = 16;
 const DONE: u16 = 3;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const REQUEST_DUMP: u16 = 0x301;
 const DIAG_INFO: u16 = 2;
 const DIAG_MESSAGE: usize = 72;
+const REMOTE_PORT: usize = 6;
+const UID: usize = 64;
 const INODE: usize = 68;
+const ANY_COOKIE: [u8; 8] = [0xff; 8];
 /// Of `tcp_info` in `linux/tcp.h`, which only ever grows at its end.
 const BYTES_ACKED: usize = 120;
 const BYTES_RECEIVED: usize = 128;
@@ -66,10 +69,7 @@ pub(super) fn connections() -> Option<Arc<Connections>> {
 }
 
 fn dump() -> Option<Connections> {
-    let flags = SockFlag::SOCK_CLOEXEC;
-    let protocol = SockProtocol::NetlinkSockDiag;
-    let socket = socket::socket(AddressFamily::Netlink, SockType::Raw, flags, protocol).ok()?;
-    socket::setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::new(0, PATIENCE_MICROS)).ok()?;
+    let socket = netlink::open(SockProtocol::NetlinkSockDiag)?;
     let mut found = Connections::new();
     let mut piece = vec![0; MAX_PIECE_BYTES];
     let mut left = MAX_ANSWER_BYTES;
@@ -87,16 +87,49 @@ fn dump() -> Option<Connections> {
 }
 
 /// A netlink header and an `inet_diag_req_v2` that asks for everybody's `tcp_info`.
-fn request(family: AddressFamily) -> [u8; 72] {
-    let mut request = [0; 72];
-    request[..4].copy_from_slice(&72_u32.to_ne_bytes());
-    request[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    request[6..8].copy_from_slice(&REQUEST_DUMP.to_ne_bytes());
-    request[16] = family as u8;
-    request[17] = SockProtocol::Tcp as u8;
-    request[18] = 1 << (DIAG_INFO - 1);
-    request[20..24].copy_from_slice(&STATES.to_ne_bytes());
-    request
+fn request(family: AddressFamily) -> Vec<u8> {
+    let mut body = [0; 56];
+    body[0] = family as u8;
+    body[1] = SockProtocol::Tcp as u8;
+    body[2] = 1 << (DIAG_INFO - 1);
+    body[4..8].copy_from_slice(&STATES.to_ne_bytes());
+    netlink::request(SOCK_DIAG_BY_FAMILY, REQUEST_DUMP, &body)
+}
+
+/// The inode and the user of the socket that is bound to `from` and connected to `to`. The kernel finds it without going
+/// through the others. `None` if it does not find it, which is also so for a socket that is tied to an interface.
+pub(super) fn socket_between(from: SocketAddr, to: SocketAddr) -> Option<(u64, u32)> {
+    let answer = netlink::ask(SockProtocol::NetlinkSockDiag, &request_one(from, to))?;
+    let (kind, body) = netlink::message(&answer)?;
+    // Without such a connection the kernel answers with the socket that listens there.
+    let found =
+        kind == SOCK_DIAG_BY_FAMILY && body.get(REMOTE_PORT..)?.first_chunk()? == &to.port().to_be_bytes();
+    found.then_some((u64::from(u32_at(body, INODE)?), u32_at(body, UID)?)).filter(|(inode, _)| *inode != 0)
+}
+
+/// A netlink header and an `inet_diag_req_v2` for one connection: ports and addresses in network order, from the point of
+/// view of the socket that is looked for.
+fn request_one(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+    let scope = match from {
+        SocketAddr::V6(v6) => v6.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
+    let (from, from_port) = (from.ip().to_canonical(), from.port());
+    let (to, to_port) = (to.ip().to_canonical(), to.port());
+    let mut body = [0; 56];
+    body[0] = if from.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 } as u8;
+    body[1] = SockProtocol::Tcp as u8;
+    body[8..10].copy_from_slice(&from_port.to_be_bytes());
+    body[10..12].copy_from_slice(&to_port.to_be_bytes());
+    for (place, ip) in [(12, from), (28, to)] {
+        match ip {
+            IpAddr::V4(v4) => body[place..place + 4].copy_from_slice(&v4.octets()),
+            IpAddr::V6(v6) => body[place..place + 16].copy_from_slice(&v6.octets()),
+        }
+    }
+    body[44..48].copy_from_slice(&scope.to_ne_bytes());
+    body[48..56].copy_from_slice(&ANY_COOKIE);
+    netlink::request(SOCK_DIAG_BY_FAMILY, netlink::REQUEST, &body)
 }
 
 /// One piece of an answer. Whether it was the last; `None` if it is an error or makes no sense.
@@ -202,6 +235,29 @@ mod tests {
         }
         assert_eq!(parse(&[0; 64], &mut found), None, "a length of nothing does not go on for ever");
         assert!(found.is_empty());
+    }
+
+    #[test]
+    fn a_connection_is_found_by_its_two_ends_and_a_listener_is_none() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = std::net::TcpListener::bind(address) else { continue };
+            let to = listener.local_addr().unwrap();
+            let client = std::net::TcpStream::connect(to).unwrap();
+            let from = client.local_addr().unwrap();
+            let own = |fd| std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
+            let (inode, uid) = socket_between(from, to).unwrap();
+            assert_eq!(own(client.as_raw_fd()).as_os_str(), format!("socket:[{inode}]").as_str());
+            assert_eq!(uid, nix::unistd::geteuid().as_raw());
+            assert_eq!(
+                socket_between(to, from).map(|(other, _)| other == inode),
+                None,
+                "not yet accepted: no inode"
+            );
+            let stranger = SocketAddr::new(from.ip(), 1);
+            assert_eq!(socket_between(to, stranger), None, "only its listener is there");
+            drop((listener, client));
+            assert_eq!(socket_between(from, to), None);
+        }
     }
 
     proptest::proptest! {

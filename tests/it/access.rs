@@ -18,7 +18,7 @@ pub(crate) fn with_port(config: &str) -> (Daemon, String) {
     (daemon, address)
 }
 
-fn address(daemon: &Daemon) -> String {
+pub(crate) fn address(daemon: &Daemon) -> String {
     let file = daemon.dir.path().join("state/daemon.json");
     // It answers a moment before it says where.
     let start = Instant::now();

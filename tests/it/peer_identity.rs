@@ -5,7 +5,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use crate::harness::{Daemon, INTERCOM, command, connect, home, output};
+use serde_json::json;
+
+use crate::access::{address, token};
+use crate::harness::{Daemon, INTERCOM, PATIENCE, SERVE, command, connect, home, output, run};
 
 /// In a pid namespace of its own: starts a daemon and an agent. A child of the agent connects, leaves the connection to a
 /// child of its own, and exits. Then a person's process gets the pid that connected, and the agent sends its request.
@@ -140,7 +143,7 @@ fn received(from: &UnixStream) -> UnixStream {
 
 /// The head of the answer to a request that only admins may make.
 fn ask(stream: &mut UnixStream) -> String {
-    stream.set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"GET /api/v1/tokens HTTP/1.1\r\nhost: intercom\r\n\r\n").unwrap();
     let mut answer = vec![0; 4096];
     let read = stream.read(&mut answer).unwrap();
@@ -158,4 +161,80 @@ fn a_connection_ends_to_be_its_openers_when_the_opener_has_exited() {
     assert!(after.starts_with("HTTP/1.1 403") && after.contains("unknown_process"), "{after}");
     let mut own = connect(&daemon.socket()).unwrap();
     assert!(ask(&mut own).starts_with("HTTP/1.1 200") && ask(&mut own).starts_with("HTTP/1.1 200"));
+}
+
+/// Calls from one address of this machine after the other, and adds an address of its own meanwhile. Prints an answer per
+/// line, as the status of an agent if it is one.
+const CALLER: &str = r#"
+import json, os, socket, subprocess, sys
+address, token, *sources = open("notes").read().split()
+host, port = address.rsplit(":", 1)
+host = host.strip("[]")
+family = socket.AF_INET6 if ":" in host else socket.AF_INET
+def say(text):
+    print(json.dumps({"method": "status/update", "params": {"message": text}}) if "INTERCOM_SESSION" in os.environ else text, flush=True)
+for source in sources:
+    if source.startswith("+"):
+        source = source[1:]
+        length = "/128" if ":" in source else "/32"
+        subprocess.run(["ip", "addr", "add", source + length, "dev", "lo"], check=True)
+    stream = socket.socket(family)
+    stream.bind((source, 0))
+    stream.connect((host, int(port)))
+    request = f"GET /api/v1/tokens HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\r\n"
+    stream.sendall(request.encode())
+    answer = b""
+    while chunk := stream.recv(65536):
+        answer += chunk
+    status = answer.decode().split(" ", 2)[1]
+    say(f"{source} {status}" + (" from_agent" if b"from_agent" in answer else ""))
+if "INTERCOM_SESSION" in os.environ:
+    sys.stdin.read()
+"#;
+
+/// In a network namespace with more than one address: what an agent and a person with the same token are answered.
+fn check_addresses(flags: &[&str], listen: &str, sources: &[&str]) {
+    let dir = home(&format!("[api]\nlisten = \"{listen}\"\n"));
+    let first = sources[1];
+    let length = if first.contains(':') { 128 } else { 32 };
+    let script = format!(
+        "ip link set lo up && ip addr add {first}/{length} dev lo && exec {INTERCOM} {}",
+        SERVE.join(" ")
+    );
+    let mut unshare = Command::new("unshare");
+    unshare.args(flags).args(["sh", "-c", &script]).env_clear();
+    unshare.envs(command(dir.path()).get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let socket = dir.path().join("state/intercom.sock");
+    let daemon = Daemon::launch(dir, &mut unshare, |_| socket);
+    let notes = |sources: &str| format!("{} {} {sources}", address(&daemon), token(&daemon, "ana", "admin"));
+    std::fs::write(daemon.workspace().join("notes"), notes(&sources.join(" "))).unwrap();
+    std::fs::write(daemon.workspace().join("caller.py"), CALLER).unwrap();
+    let (status, session) = daemon.ask_to_start(json!({ "command": "python3", "args": ["caller.py"] }));
+    assert_eq!(status, 201, "{session}");
+    let session = session["id"].as_str().unwrap();
+    for source in sources {
+        daemon.wait_status(session, &format!("{} 403 from_agent", source.trim_start_matches('+')));
+    }
+    // A person with the same token is let in from the same addresses.
+    let sources: Vec<&str> = sources.iter().map(|source| source.trim_start_matches('+')).collect();
+    std::fs::write(daemon.workspace().join("notes"), notes(&sources.join(" "))).unwrap();
+    let mut person = Command::new("nsenter");
+    person.arg(format!("--target={}", daemon.pid())).arg("--net");
+    person.args(["--user", "--preserve-credentials"].iter().filter(|_| flags.contains(&"--user")));
+    let answers = run(person.args(["python3", "-c", CALLER]).current_dir(daemon.workspace())).ok().stdout;
+    let expected: Vec<String> = sources.iter().map(|source| format!("{source} 200")).collect();
+    assert_eq!(answers.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn an_agent_is_known_by_whichever_address_of_this_machine_it_calls_from() {
+    let root = nix::unistd::Uid::effective().is_root();
+    let flags: &[&str] = if root { &["--net"] } else { &["--user", "--map-root-user", "--net"] };
+    let possible = Command::new("unshare").args(flags).args(["ip", "link", "set", "lo", "up"]).status();
+    if !possible.is_ok_and(|status| status.success()) {
+        eprintln!("not tested: no network namespaces here");
+        return;
+    }
+    check_addresses(flags, "127.0.0.1:0", &["127.0.0.2", "10.9.8.7", "+10.9.8.8"]);
+    check_addresses(flags, "[::1]:0", &["::1", "fd00:9::7", "+fd00:9::8"]);
 }

@@ -317,12 +317,7 @@ impl Api {
         local: SocketAddr,
         recognition: &Recognition,
     ) -> Result<(), ApiError> {
-        // Only a process of this machine can be one of our agents.
-        let here = from.ip().to_canonical().is_loopback() || from.ip() == local.ip();
         let look_up = async {
-            if !here {
-                return Belongs::Nobody;
-            }
             let supervisor = self.supervisor().clone();
             let looking = tokio::task::spawn_blocking(move || supervisor.session_of_tcp(from, local)).await;
             looking.unwrap_or(Belongs::Unknown)
