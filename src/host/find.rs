@@ -19,7 +19,7 @@ use super::{Keep, Process, leftovers};
 const GREETING: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Why there is nothing to be found. Whatever was there has been ended.
+/// Why there is nothing to be found. Unless it is another daemon's, whatever was there has been ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
     #[error("it never came to run")]
@@ -28,6 +28,9 @@ pub enum Lost {
     Version(u32),
     #[error("its shim does not answer: {0}")]
     Silent(io::Error),
+    /// It has not been ended: it is another daemon's.
+    #[error("its shim takes another process for its daemon")]
+    Refused,
 }
 
 impl Process {
@@ -58,7 +61,12 @@ impl Care {
         let deadline = tokio::time::Instant::now() + GREETING;
         loop {
             let error = match crate::socket::connect(&self.keep.dir.join(SOCKET)).await {
-                Ok(stream) => return self.greet(stream).await,
+                Ok(stream) => match greeting(&stream).await {
+                    // It hangs up on those who hold no lock of its state directory, and on a machine that is busy with
+                    // starting and stopping daemons that may be over in a moment.
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => error,
+                    greeting => return self.greeted(stream, greeting).await,
+                },
                 Err(error) => error,
             };
             // Nobody listens: the shim has gone, with or without a word.
@@ -67,6 +75,11 @@ impl Care {
                 return Ok(self.post_mortem(left));
             }
             if tokio::time::Instant::now() > deadline {
+                let is_refused = error.kind() == io::ErrorKind::UnexpectedEof;
+                // A shim that we have just started is ours, whatever it takes us for.
+                if is_refused && self.child.is_none() {
+                    return Err(Lost::Refused);
+                }
                 self.end_all().await;
                 return Err(Lost::Silent(error));
             }
@@ -74,25 +87,22 @@ impl Care {
         }
     }
 
-    async fn greet(mut self, stream: UnixStream) -> Result<Process, Lost> {
-        let mut buf = BytesMut::new();
-        let greeting = tokio::time::timeout(GREETING, hello(&stream, &mut buf)).await;
+    async fn greeted(mut self, stream: UnixStream, greeting: io::Result<Greeting>) -> Result<Process, Lost> {
         let lost = match greeting {
-            Ok(Ok((hello, stdout))) if (OLDEST..=VERSION).contains(&hello.version) => {
+            Ok(Greeting { hello, stdout, rest }) if (OLDEST..=VERSION).contains(&hello.version) => {
                 self.meta.version = hello.version;
                 self.meta.agent = hello.agent;
                 self.meta.shim = hello.shim;
                 self.stdout = stdout;
-                return Ok(self.attach(stream, buf, hello.journal_end));
+                return Ok(self.attach(stream, rest, hello.journal_end));
             }
             // It went between our call and its answer.
-            Ok(Err(_)) if read_exit(&self.keep.dir).is_some() || !self.meta.shim.is_running() => {
+            Err(_) if read_exit(&self.keep.dir).is_some() || !self.meta.shim.is_running() => {
                 let left = read_exit(&self.keep.dir);
                 return Ok(self.post_mortem(left));
             }
-            Ok(Ok((hello, _))) => Lost::Version(hello.version),
-            Ok(Err(error)) => Lost::Silent(error),
-            Err(_) => Lost::Silent(io::ErrorKind::TimedOut.into()),
+            Ok(Greeting { hello, .. }) => Lost::Version(hello.version),
+            Err(error) => Lost::Silent(error),
         };
         self.end_all().await;
         Err(lost)
@@ -111,6 +121,22 @@ impl Care {
 
 pub(super) fn read_meta(dir: &Path) -> Option<Meta> {
     serde_json::from_slice(&std::fs::read(dir.join(META)).ok()?).ok()
+}
+
+/// The first words of a shim.
+struct Greeting {
+    hello: Hello,
+    /// A second end of the agent's stdout.
+    stdout: Option<OwnedFd>,
+    /// The beginning of what comes after it.
+    rest: BytesMut,
+}
+
+async fn greeting(stream: &UnixStream) -> io::Result<Greeting> {
+    let mut rest = BytesMut::new();
+    let greeting = tokio::time::timeout(GREETING, hello(stream, &mut rest)).await;
+    let (hello, stdout) = greeting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    Ok(Greeting { hello, stdout, rest })
 }
 
 /// The first frame, with the descriptor that comes along.

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::{Identity, Keep, Spec};
 
 mod agent;
+mod daemon_lock;
 mod errlog;
 mod input;
 mod ladder;

@@ -43,6 +43,7 @@ mod protocol_doc;
 mod seats;
 mod serve;
 mod sessions;
+mod shim_peers;
 #[path = "../fixtures/slack.rs"]
 mod slack;
 mod slack_bridge;

@@ -6,9 +6,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 use bytes::BytesMut;
 use nix::sys::socket::sockopt::PeerCredentials;
-use nix::sys::socket::{ControlMessage, MsgFlags, UnixCredentials, getsockopt, sendmsg};
+use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg};
 
+use crate::host::PeerProcess;
 use crate::host::frame::Frame;
+
+/// Connections that are looked at before anything else gets a turn.
+const CALLERS_PER_TURN: usize = 8;
 
 pub(super) struct Link {
     listener: UnixListener,
@@ -41,18 +45,22 @@ impl Link {
         Some((daemon.stream.as_fd(), !daemon.outgoing.is_empty() || daemon.bell.is_some()))
     }
 
-    /// Takes a new connection and greets it, handing over a second end of the agent's stdout. Those `below` us are the
-    /// agent's and no daemon.
+    /// Takes new connections and greets those of a daemon, handing over a second end of the agent's stdout. Anybody else is
+    /// hung up on, and the daemon that is connected stays: losing it would end the session.
     pub(super) fn welcome(
         &mut self,
         hello: &Frame,
         stdout: Option<BorrowedFd<'_>>,
-        below: impl Fn(i32) -> bool,
+        is_daemon: impl Fn(i32) -> bool,
     ) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            let ours = nix::unistd::geteuid().as_raw();
-            let daemon = |peer: UnixCredentials| peer.uid() == ours && !below(peer.pid());
-            if !getsockopt(&stream, PeerCredentials).is_ok_and(daemon) {
+        // The rest comes with the next turn: whoever connects without end must not keep us from the agent.
+        for _ in 0..CALLERS_PER_TURN {
+            let Ok((stream, _)) = self.listener.accept() else { return };
+            let is_ours = getsockopt(&stream, PeerCredentials)
+                .is_ok_and(|peer| peer.uid() == nix::unistd::geteuid().as_raw());
+            // Held while it is looked at: its pid means no other process before we are done.
+            let peer = PeerProcess::of(&stream).filter(|_| is_ours);
+            if !peer.is_some_and(|peer| is_daemon(peer.pid()) && !peer.has_exited()) {
                 continue;
             }
             if stream.set_nonblocking(true).is_err() || greet(&stream, hello, stdout).is_err() {

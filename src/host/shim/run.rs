@@ -17,6 +17,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::agent::Agent;
+use super::daemon_lock::DaemonLock;
 use super::errlog::ErrLog;
 use super::input::{Input, UNNUMBERED};
 use super::ladder::{Ladder, Rung};
@@ -56,6 +57,7 @@ pub(super) struct Shim {
     input: Input,
     errlog: ErrLog,
     link: Link,
+    daemon_lock: DaemonLock,
     signals: SignalFd,
     /// Set once somebody or something wants the end.
     ladder: Option<Ladder>,
@@ -92,6 +94,7 @@ impl Shim {
         let here = Path::new(".");
         let journal = journal::Writer::create(here)?;
         let link = Link::listen(SOCKET)?;
+        let daemon_lock = DaemonLock::around(&order.keep.dir);
         let Spec { cgroup, limits, session, .. } = &order.spec;
         // Without one, the tree is ended by sweeping it, and limits are the system's own.
         let made = cgroup.as_ref().and_then(|dir| Cgroup::create(dir, limits).ok());
@@ -126,6 +129,7 @@ impl Shim {
             input: Input::new(agent.stdin),
             errlog: ErrLog::create(order.keep.stderr_tail_bytes.max(64 * 1024) as u64),
             link,
+            daemon_lock,
             signals,
             ladder: None,
             interrupt: Vec::new(),
@@ -224,8 +228,9 @@ impl Shim {
             journal_end: self.journal.end(),
         });
         let (me, cgroup) = (self.me, self.cgroup.as_ref());
-        let below = |pid| whole_tree(me, cgroup).contains(&pid);
-        self.link.welcome(&hello, self.stdout.as_ref().map(AsFd::as_fd), below);
+        // Whoever is below us is the agent's, whatever it holds.
+        let is_daemon = |pid| self.daemon_lock.is_held_by(pid) && !whole_tree(me, cgroup).contains(&pid);
+        self.link.welcome(&hello, self.stdout.as_ref().map(AsFd::as_fd), is_daemon);
         for frame in self.link.read() {
             if frame.since() <= self.meta.version {
                 self.obey(frame, &mut out);
