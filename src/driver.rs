@@ -2,13 +2,24 @@
 //!
 //! Sans-I/O: frames in, [`Said`] out; [`Outbound`] in, text out. What is open and what may be sent is the session's
 //! business, not the driver's. What a driver has to remember goes into the session's snapshot.
+//!
+//! Like `wire`, it may not panic, whatever an agent says.
+
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
 
 pub mod acp;
 pub mod intercom;
 
 use crate::domain::{Fault, FaultCode, Json, Line, Outbound, Rejection, RequestId, Said};
-use crate::wire::excerpt;
 use crate::wire::framing::Frame;
+use crate::wire::{excerpt, trim_json};
 
 /// Tools that change something.
 const ACTS: &[&str] = &["edit", "delete", "move", "execute"];
@@ -22,15 +33,35 @@ pub enum Driver {
 
 impl Driver {
     /// What the agent said with this frame, if it means anything.
-    pub fn decode(&mut self, frame: Frame, said: &mut Vec<Said>) {
+    pub fn decode(&mut self, frame: &Frame, said: &mut Vec<Said>) {
         let text = match legible(frame) {
-            Ok(text) if text.trim().is_empty() => return,
+            Ok(text) if trim_json(text).is_empty() => return,
             Ok(text) => text,
             Err(rejected) => return said.push(*rejected),
         };
         match self {
-            Self::Intercom => said.push(intercom::decode(&text)),
-            Self::Acp(driver) => driver.decode(&text, said),
+            Self::Intercom => said.push(intercom::decode(text)),
+            Self::Acp(driver) => driver.decode(text, said),
+        }
+    }
+
+    /// Stands in for a frame that we failed at: the line is rejected, and nobody waits in vain for the answer to it or
+    /// for the answer that it was.
+    pub fn decode_failed(&mut self, frame: &Frame, reason: &str, said: &mut Vec<Said>) {
+        let Ok(text) = legible(frame) else { return said.push(Self::dropped(frame, reason)) };
+        match self {
+            Self::Intercom => intercom::decode_failed(text, reason, said),
+            Self::Acp(driver) => driver.decode_failed(text, reason, said),
+        }
+    }
+
+    /// The same without a look at the line: the last resort.
+    pub fn dropped(frame: &Frame, reason: &str) -> Said {
+        match frame {
+            Frame::Text(text) => rejected(text, reason.to_owned(), None, None, None),
+            Frame::NotUtf8 { excerpt, bytes }
+            | Frame::BadHeader { excerpt, bytes }
+            | Frame::TooLong { excerpt, bytes, .. } => *unreadable(reason, excerpt, *bytes),
         }
     }
 
@@ -74,22 +105,25 @@ impl Driver {
 }
 
 /// The text of a frame, or why there is none.
-fn legible(frame: Frame) -> Result<String, Box<Said>> {
+fn legible(frame: &Frame) -> Result<&str, Box<Said>> {
     match frame {
         Frame::Text(text) => Ok(text),
-        Frame::NotUtf8 { excerpt, bytes } => Err(unreadable("not valid UTF-8", excerpt, bytes)),
-        Frame::BadHeader { excerpt, bytes } => Err(unreadable("no Content-Length header", excerpt, bytes)),
+        Frame::NotUtf8 { excerpt, bytes } => Err(unreadable("not valid UTF-8", excerpt, *bytes)),
+        Frame::BadHeader { excerpt, bytes } => Err(unreadable("no Content-Length header", excerpt, *bytes)),
         Frame::TooLong { excerpt, bytes, request, method } => {
             let reason = "longer than max_line_length";
-            let fault = request.map(|request| fault(request, FaultCode::TooLong, reason));
-            let rejection = Rejection { reason: reason.to_owned(), excerpt, bytes, method, field: None };
+            let fault = request.clone().map(|request| fault(request, FaultCode::TooLong, reason));
+            let (excerpt, method) = (excerpt.clone(), method.clone());
+            let rejection =
+                Rejection { reason: reason.to_owned(), excerpt, bytes: *bytes, method, field: None };
             Err(Box::new(Said::Rejected { rejection, fault }))
         }
     }
 }
 
-fn unreadable(reason: &str, excerpt: String, bytes: u64) -> Box<Said> {
-    let rejection = Rejection { reason: reason.to_owned(), excerpt, bytes, method: None, field: None };
+fn unreadable(reason: &str, excerpt: &str, bytes: u64) -> Box<Said> {
+    let (reason, excerpt) = (reason.to_owned(), excerpt.to_owned());
+    let rejection = Rejection { reason, excerpt, bytes, method: None, field: None };
     Box::new(Said::Rejected { rejection, fault: None })
 }
 
@@ -111,11 +145,4 @@ fn fault(request: RequestId, code: FaultCode, message: &str) -> Fault {
 
 fn line(text: &str) -> Line {
     Line { excerpt: excerpt(text.as_bytes()), bytes: text.len() as u64 }
-}
-
-/// The whole message as raw JSON: it has just been parsed, so it is valid.
-fn whole(text: &str) -> Json {
-    let raw: &serde_json::value::RawValue =
-        serde_json::from_str(text).expect("the message was parsed before");
-    Json::raw(raw)
 }

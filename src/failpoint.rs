@@ -1,7 +1,8 @@
 //! Places where a test can make the daemon die as if by `kill -9`. They exist in debug builds only.
 //!
 //! `INTERCOM_FAILPOINT=name` dies at the first visit, `name:3` at the third, and `name!` panics at the first. `name@FILE`
-//! does not die: each visit lasts for as long as there is a FILE.
+//! does not die: each visit lasts for as long as there is a FILE. `name~TEXT` panics at every visit with a text that
+//! contains TEXT.
 
 /// Dies here if that was asked for.
 #[cfg(debug_assertions)]
@@ -36,6 +37,24 @@ pub fn visit(name: &str) {
 
 #[cfg(not(debug_assertions))]
 pub fn visit(_: &str) {}
+
+/// Panics here if that was asked for, for this text.
+#[cfg(debug_assertions)]
+pub fn inspect(name: &str, text: &str) {
+    use std::sync::OnceLock;
+
+    static WANTED: OnceLock<Option<(String, String)>> = OnceLock::new();
+    let wanted = WANTED.get_or_init(|| {
+        let value = std::env::var("INTERCOM_FAILPOINT").ok()?;
+        value.split_once('~').map(|(name, text)| (name.to_owned(), text.to_owned()))
+    });
+    if let Some((wanted, part)) = wanted {
+        assert!(wanted != name || !text.contains(part), "failpoint {name}");
+    }
+}
+
+#[cfg(not(debug_assertions))]
+pub fn inspect(_: &str, _: &str) {}
 
 /// Every failpoint, in the order in which a session comes by.
 pub const ALL: &[&str] = &[

@@ -10,7 +10,7 @@ pub mod stall;
 pub mod state;
 mod tail;
 
-pub use actor::{Actor, Plan, StartError};
+pub use actor::{Actor, Plan, StartError, quarantined_lines};
 pub use handle::{Arrival, CommandError, Done, Handle, Stopped};
 pub use stall::{Caps, Vigil};
 pub use state::{About, Assessed, How, Input, Judge, Refused, State};

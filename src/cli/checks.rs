@@ -140,6 +140,8 @@ async fn health(place: &str, hint: &str, cx: &Context) -> Check {
     struct Health {
         status: Option<String>,
         version: Option<String>,
+        #[serde(default)]
+        quarantined_lines: u64,
         you: Option<You>,
     }
     #[derive(Deserialize)]
@@ -158,7 +160,12 @@ async fn health(place: &str, hint: &str, cx: &Context) -> Check {
         Ok(Health { you: None, .. }) => {
             Check::wrong("daemon", format!("{place}: it does not know you"), hint)
         }
-        Ok(Health { status, version, you: Some(you) }) => {
+        Ok(Health { quarantined_lines: lines @ 1.., .. }) => Check::wrong(
+            "daemon",
+            format!("{place}: it failed at {lines} lines of agents and rejected them"),
+            "please report this bug, with the `line.rejected` events that say \"intercom failed\" (`intercom logs`)",
+        ),
+        Ok(Health { status, version, you: Some(you), .. }) => {
             let version = version.unwrap_or_else(|| "of unknown version".to_owned());
             let status = status.unwrap_or_default();
             let detail = format!("{version} {place}: {status}, you are {} ({})", you.name, you.role);

@@ -42,7 +42,7 @@ impl Time {
 
     #[must_use]
     pub const fn minus_millis(self, millis: i64) -> Self {
-        Self(self.0 - millis)
+        Self(self.0.saturating_sub(millis))
     }
 }
 

@@ -14,11 +14,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{ACTS, fault, line, rejected, whole};
+use super::{ACTS, fault, line, rejected};
 use crate::domain::{
-    Answer, Ask, Call, Controls, Fault, FaultCode, Json, Kind, Outbound, RequestId, Resets, Said, Tokens,
-    Wording, agent,
+    Ask, Call, Controls, Fault, FaultCode, Json, Kind, Outbound, RequestId, Resets, Said, Tokens, Wording,
+    agent,
 };
+use crate::wire::ParsedText;
 use crate::wire::acp::answer::{AuthMethod, Can, PromptDone};
 use crate::wire::acp::request::{self, Elicitation, Permission, Request};
 use crate::wire::acp::send::{self, Elicited, Offer};
@@ -30,6 +31,7 @@ use crate::wire::jsonrpc::{self, Message};
 
 mod controls;
 mod errands;
+mod forms;
 mod opening;
 #[cfg(test)]
 mod tests;
@@ -232,44 +234,51 @@ impl Acp {
         }
     }
 
-    fn forget_question(&mut self, request: &RequestId) -> Option<Json> {
-        let form = self.mind.questions.remove(request.as_json());
-        self.dirty |= form.is_some();
-        form
-    }
-
-    /// An instruction is what was filled in: the form itself, or the text of its only field.
-    fn answered(&mut self, request: &RequestId, decision: Answer, instruction: Option<&str>) -> String {
-        let form = self.forget_question(request);
-        let content = instruction.and_then(|text| filled_in(text, form.as_ref()));
-        match decision {
-            Answer::Continue | Answer::Refine => {
-                send::elicited(request, Elicited::Accepted(content.as_ref()))
-            }
-            Answer::Stop => send::elicited(request, Elicited::Declined),
-        }
-    }
-
     pub(super) fn decode(&mut self, text: &str, said: &mut Vec<Said>) {
-        match jsonrpc::parse(text) {
-            Ok(Message::Notification { method, params }) => self.notified(&method, params, text, said),
-            Ok(Message::Request { id, method, params }) => {
+        match jsonrpc::parse_whole(text) {
+            Ok((Message::Notification { method, params }, text)) => {
+                self.notified(&method, params, text, said);
+            }
+            Ok((Message::Request { id, method, params }, text)) => {
                 said.push(self.requested(id, &method, params, text));
             }
-            Ok(Message::Answer { id, result }) => self.heard(id.as_ref(), result, text, said),
+            Ok((Message::Answer { id, result }, text)) => self.heard(id.as_ref(), result, text, said),
             // Whoever printed it cannot be told: it may be a banner.
             Err(bad) => said.push(rejected(text, bad.to_string(), None, None, None)),
         }
     }
 
-    fn notified(&mut self, name: &str, params: Option<&RawValue>, text: &str, said: &mut Vec<Said>) {
+    /// An answer that we failed at counts as an error that the agent has answered with.
+    pub(super) fn decode_failed(&mut self, text: &str, reason: &str, said: &mut Vec<Said>) {
+        let parsed = jsonrpc::parse_whole(text).ok();
+        let request = match &parsed {
+            Some((Message::Request { id, .. }, _)) => Some(id.clone()),
+            _ => None,
+        };
+        let fault = request.map(|request| fault(request, FaultCode::Failed, reason));
+        said.push(rejected(text, reason.to_owned(), None, None, fault));
+        let error = jsonrpc::error_object(jsonrpc::INTERNAL_ERROR, reason);
+        if let (Some((Message::Answer { id, .. }, text)), Ok(error)) =
+            (parsed, serde_json::from_str::<&RawValue>(&error))
+        {
+            self.heard(id.as_ref(), Err(error), text, said);
+        }
+    }
+
+    fn notified(
+        &mut self,
+        name: &str,
+        params: Option<&RawValue>,
+        text: ParsedText<'_>,
+        said: &mut Vec<Said>,
+    ) {
         match (name, params) {
             (method::SESSION_UPDATE, Some(params)) => self.updated(params, said),
             (method::CANCEL_REQUEST, Some(params)) => match request::cancelled(params) {
-                Some(request) => said.push(Said::Withdrawn { request, message: whole(text) }),
-                None => said.push(Said::Unknown { message: whole(text), fault: None }),
+                Some(request) => said.push(Said::Withdrawn { request, message: text.to_json() }),
+                None => said.push(Said::Unknown { message: text.to_json(), fault: None }),
             },
-            _ => said.push(Said::Unknown { message: whole(text), fault: None }),
+            _ => said.push(Said::Unknown { message: text.to_json(), fault: None }),
         }
     }
 
@@ -358,9 +367,15 @@ impl Acp {
         self.dirty = true;
     }
 
-    fn requested(&mut self, id: RequestId, name: &str, params: Option<&RawValue>, text: &str) -> Said {
+    fn requested(
+        &mut self,
+        id: RequestId,
+        name: &str,
+        params: Option<&RawValue>,
+        text: ParsedText<'_>,
+    ) -> Said {
         let unknown = |id, why: &str| Said::Unknown {
-            message: whole(text),
+            message: text.to_json(),
             fault: Some(fault(id, FaultCode::UnknownMethod, why)),
         };
         let raw = || params.map_or_else(|| Json::trusted("{}"), Json::raw);
@@ -370,18 +385,24 @@ impl Acp {
             }
             Ok(Request::Elicitation(question)) => self.question(id, &question, raw(), text),
             Ok(Request::Unknown) => unknown(id, &format!("unknown method `{name}`")),
-            Ok(wanted) => match errands::errand(&id, name, wanted, self.setup.offer, raw, text) {
+            Ok(wanted) => match errands::errand(&id, name, wanted, self.setup.offer, raw, text.as_str()) {
                 Some(errand) => errand,
                 None => unknown(id, &format!("`{name}` was not offered")),
             },
             Err(bad) => {
                 let fault = fault(id, FaultCode::InvalidField, &bad.to_string());
-                rejected(text, bad.to_string(), Some(name.to_owned()), Some(bad.field), Some(fault))
+                rejected(text.as_str(), bad.to_string(), Some(name.to_owned()), Some(bad.field), Some(fault))
             }
         }
     }
 
-    fn permission(&mut self, id: RequestId, permission: &Permission<'_>, params: Json, text: &str) -> Ask {
+    fn permission(
+        &mut self,
+        id: RequestId,
+        permission: &Permission<'_>,
+        params: Json,
+        text: ParsedText<'_>,
+    ) -> Ask {
         let announced = permission.tool.id.as_deref().and_then(|id| self.call(id));
         let announced = announced.as_ref().and_then(inside);
         let card = permission::card(permission, announced.as_ref(), &self.setup.workspace);
@@ -399,11 +420,17 @@ impl Acp {
             claimed_risk: None,
             options: card.options,
             params,
-            line: line(text),
+            line: line(text.as_str()),
         }
     }
 
-    fn question(&mut self, id: RequestId, question: &Elicitation<'_>, params: Json, text: &str) -> Said {
+    fn question(
+        &mut self,
+        id: RequestId,
+        question: &Elicitation<'_>,
+        params: Json,
+        text: ParsedText<'_>,
+    ) -> Said {
         let form = question.schema.map_or_else(|| Json::trusted("null"), Json::raw);
         self.mind.questions.insert(id.as_json().to_owned(), form);
         self.dirty = true;
@@ -416,7 +443,7 @@ impl Acp {
             text: words,
             sort: question.mode.clone().map(Into::into),
             params,
-            line: line(text),
+            line: line(text.as_str()),
         }
     }
 
@@ -424,14 +451,14 @@ impl Acp {
         &mut self,
         id: Option<&RequestId>,
         result: Result<&RawValue, &RawValue>,
-        text: &str,
+        text: ParsedText<'_>,
         said: &mut Vec<Said>,
     ) {
         let number = id.and_then(|id| id.as_json().parse::<u64>().ok());
         let about = number.and_then(|id| self.mind.pending.remove(&id));
         let late = about == Some(Pending::Prompt) && number != self.mind.prompt;
         let Some(about) = about.filter(|_| !late) else {
-            return said.push(Said::Unknown { message: whole(text), fault: None });
+            return said.push(Said::Unknown { message: text.to_json(), fault: None });
         };
         self.dirty = true;
         match (about, result) {
@@ -443,7 +470,7 @@ impl Acp {
             (Pending::Load | Pending::Resume, Err(error))
                 if Failure::read(error).trouble != Trouble::Auth =>
             {
-                said.push(Said::Unknown { message: whole(text), fault: None });
+                said.push(Said::Unknown { message: text.to_json(), fault: None });
                 self.mind.replaying = false;
                 self.not_resumed(about == Pending::Resume, error, said);
             }
@@ -455,11 +482,11 @@ impl Acp {
             (Pending::List, Ok(result)) => self.listed(result, said),
             (Pending::List, Err(error)) => said.push(Said::Listed { result: Json::raw(error), ok: false }),
             (Pending::Steer, result) => self.steered(number, result, text, said),
-            (Pending::Other, _) => said.push(Said::Unknown { message: whole(text), fault: None }),
+            (Pending::Other, _) => said.push(Said::Unknown { message: text.to_json(), fault: None }),
         }
     }
 
-    fn done(&mut self, result: &RawValue, text: &str, said: &mut Vec<Said>) {
+    fn done(&mut self, result: &RawValue, text: ParsedText<'_>, said: &mut Vec<Said>) {
         let done = PromptDone::read(result);
         let reason = done.as_ref().and_then(|done| done.stop_reason.as_deref()).unwrap_or("unknown");
         let silent = done.as_ref().is_none_or(|done| done.tokens.is_none());
@@ -479,7 +506,7 @@ impl Acp {
             total: tokens.total.unwrap_or(0),
         };
         let (failed, turn) = (false, None);
-        said.push(Said::TurnEnd { stop_reason, tokens, params, failed, turn, message: whole(text) });
+        said.push(Said::TurnEnd { stop_reason, tokens, params, failed, turn, message: text.to_json() });
     }
 
     /// Words that have found no turn, or that the agent does not take, are still to be said.
@@ -487,7 +514,7 @@ impl Acp {
         &mut self,
         number: Option<u64>,
         result: Result<&RawValue, &RawValue>,
-        text: &str,
+        text: ParsedText<'_>,
         said: &mut Vec<Said>,
     ) {
         #[derive(Deserialize)]
@@ -495,7 +522,7 @@ impl Acp {
             outcome: String,
         }
         let message = number.and_then(|id| self.mind.steering.remove(&id));
-        said.push(Said::Unknown { message: whole(text), fault: None });
+        said.push(Said::Unknown { message: text.to_json(), fault: None });
         let no_turn = match result {
             Ok(result) => match serde_json::from_str::<Steered>(result.get()) {
                 Ok(steered) if steered.outcome == "promptRequired" => true,
@@ -506,7 +533,7 @@ impl Acp {
         said.extend(message.map(|message| Said::NotSteered { message, no_turn }));
     }
 
-    fn failed(&mut self, error: &RawValue, text: &str, said: &mut Vec<Said>) {
+    fn failed(&mut self, error: &RawValue, text: ParsedText<'_>, said: &mut Vec<Said>) {
         let failure = Failure::read(error);
         if let Trouble::Limit(limit) = &failure.trouble {
             said.push(limited(limit, Json::raw(error)));
@@ -518,7 +545,7 @@ impl Acp {
         };
         let (tokens, params) = (Tokens::default(), Json::raw(error));
         let (failed, turn) = (true, None);
-        said.push(Said::TurnEnd { stop_reason, tokens, params, failed, turn, message: whole(text) });
+        said.push(Said::TurnEnd { stop_reason, tokens, params, failed, turn, message: text.to_json() });
     }
 }
 
@@ -543,28 +570,4 @@ fn limited(limit: &Limit, params: Json) -> Said {
         Some(trouble::Resets::Said(_)) | None => Resets::Unknown,
     };
     Said::Limited { kind: kind.to_owned(), resets, params }
-}
-
-/// A form may be filled in as JSON; as text, it is what goes into its only field, or else into its first for text.
-fn filled_in(text: &str, form: Option<&Json>) -> Option<Json> {
-    #[derive(Deserialize)]
-    struct Form {
-        #[serde(default)]
-        properties: serde_json::Map<String, serde_json::Value>,
-    }
-    if let Ok(raw) = serde_json::from_str::<&RawValue>(text.trim())
-        && raw.get().starts_with('{')
-    {
-        return Some(Json::raw(raw));
-    }
-    let form: Form = serde_json::from_str(form?.as_str()).ok()?;
-    let sort = |field: &serde_json::Value| field["type"].as_str().unwrap_or("string").to_owned();
-    let mut fields = form.properties.iter();
-    let first = fields.clone().find(|(_, field)| sort(field) == "string").or_else(|| fields.next());
-    let (name, field) = first?;
-    let value = match sort(field).as_str() {
-        "integer" | "number" | "boolean" => serde_json::from_str(text.trim()).unwrap_or_else(|_| text.into()),
-        _ => serde_json::Value::from(text),
-    };
-    Some(Json::of(&serde_json::json!({ name.as_str(): value })))
 }

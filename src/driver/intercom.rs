@@ -6,16 +6,36 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{ACTS, fault, line, whole};
+use super::{ACTS, fault, line};
 use crate::domain::{
     Ask, Call, Fault, FaultCode, Json, Kind, Outbound, Progress, Resets, Said, Time, Tokens, Wording, agent,
 };
+use crate::wire::ParsedText;
 use crate::wire::intercom::{self as wire, Bad, Inbound, Step, ToolUpdate};
+use crate::wire::jsonrpc;
 
 pub(super) fn decode(text: &str) -> Said {
     match wire::parse(text) {
-        Ok(message) => said(message, text),
+        Ok((message, text)) => said(message, text),
         Err(bad) => rejected(bad, text),
+    }
+}
+
+pub(super) fn decode_failed(text: &str, reason: &str, said: &mut Vec<Said>) {
+    let parsed = wire::parse(text).ok();
+    let request = jsonrpc::id_of(text);
+    let fault = request.map(|request| fault(request, FaultCode::Failed, reason));
+    said.push(super::rejected(text, reason.to_owned(), None, None, fault));
+    // The turn is over for the agent: it must not run on for us.
+    if let Some((Inbound::TurnEnd { turn, .. }, text)) = parsed {
+        said.push(Said::TurnEnd {
+            failed: true,
+            stop_reason: format!("error: {reason}"),
+            tokens: Tokens::default(),
+            params: empty(),
+            turn: turn.and_then(|turn| turn.parse().ok()),
+            message: text.to_json(),
+        });
     }
 }
 
@@ -57,7 +77,7 @@ struct Repeated {
     message: Json,
 }
 
-fn said(message: Inbound<'_>, text: &str) -> Said {
+fn said(message: Inbound<'_>, text: ParsedText<'_>) -> Said {
     match message {
         Inbound::StatusUpdate { params } => Said::Status { params: Json::raw(params) },
         Inbound::Heartbeat { progress, raw, params } => Said::Heartbeat {
@@ -79,14 +99,14 @@ fn said(message: Inbound<'_>, text: &str) -> Said {
             claimed_risk: known.risk_level.map(Into::into),
             options: Vec::new(),
             params: Json::raw(params),
-            line: line(text),
+            line: line(text.as_str()),
         }),
         Inbound::PromptForward { id, known, params } => Said::Question {
             request: id,
             text: known.text.into_owned(),
             sort: known.sort.map(Into::into),
             params: Json::raw(params),
-            line: line(text),
+            line: line(text.as_str()),
         },
         Inbound::TurnEnd { stop_reason, turn, params } => Said::TurnEnd {
             failed: stop_reason.as_deref().is_some_and(is_error),
@@ -94,7 +114,7 @@ fn said(message: Inbound<'_>, text: &str) -> Said {
             tokens: Tokens::default(),
             params: params.map_or_else(empty, Json::raw),
             turn: turn.and_then(|turn| turn.parse().ok()),
-            message: whole(text),
+            message: text.to_json(),
         },
         Inbound::ToolUpdate { known, params } => Said::Tool {
             acts: known.tool.as_deref().is_some_and(|tool| ACTS.contains(&tool)),
@@ -114,10 +134,10 @@ fn said(message: Inbound<'_>, text: &str) -> Said {
             Said::Outcome { request, outcome: outcome.into_owned(), params: Json::raw(params) }
         }
         Inbound::Unknown { method, id: None } if wire::is_ours(&method) => {
-            Said::Echo { kind: Kind::Unknown, data: Json::of(&Repeated { message: whole(text) }) }
+            Said::Echo { kind: Kind::Unknown, data: Json::of(&Repeated { message: text.to_json() }) }
         }
         Inbound::Unknown { method, id } => Said::Unknown {
-            message: whole(text),
+            message: text.to_json(),
             fault: id.map(|id| fault(id, FaultCode::UnknownMethod, &format!("unknown method `{method}`"))),
         },
     }

@@ -3,6 +3,9 @@
 //! `type (1) · length of payload (4, LE) · n (8, LE) · payload`. The shim speaks first, with [`Frame::Hello`]. A daemon
 //! speaks this version and the one before; a shim lives as long as its agent and never changes its own.
 
+// Whoever can open the socket can send these bytes: reading them may not panic.
+#![deny(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 use serde::{Deserialize, Serialize};
 
 use super::Identity;
@@ -118,7 +121,8 @@ impl Frame {
         };
         let mut out = Vec::with_capacity(HEADER + payload.len());
         out.push(kind);
-        out.extend_from_slice(&u32::try_from(payload.len()).expect("payloads are bounded").to_le_bytes());
+        // The other side refuses a payload that is over its limit, and this length is.
+        out.extend_from_slice(&u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes());
         out.extend_from_slice(&n.to_le_bytes());
         out.extend_from_slice(&payload);
         out
@@ -126,15 +130,17 @@ impl Frame {
 
     /// The first whole frame in `bytes` and how long it is; `None` if there is not enough yet.
     pub(super) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, BadFrame> {
-        let Some((head, rest)) = bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
-        let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        let Some((kind, rest)) = bytes.split_first() else { return Ok(None) };
+        let Some((length, rest)) = rest.split_first_chunk() else { return Ok(None) };
+        let Some((n, rest)) = rest.split_first_chunk() else { return Ok(None) };
+        let length = u32::from_le_bytes(*length) as usize;
         if length > MAX_PAYLOAD {
             return Err(BadFrame("too long"));
         }
         let Some(payload) = rest.get(..length) else { return Ok(None) };
-        let n = u64::from_le_bytes(head[5..].try_into().expect("eight bytes are left"));
+        let n = u64::from_le_bytes(*n);
         let bad = |_| BadFrame("payload");
-        let frame = match head[0] {
+        let frame = match *kind {
             1 => Self::Hello(serde_json::from_slice(payload).map_err(bad)?),
             2 => Self::Bell(n),
             3 => Self::Sack(n),
@@ -146,8 +152,9 @@ impl Frame {
             67 => Self::Trim(n),
             68 => {
                 let end = memchr::memchr(b'\n', payload).ok_or(BadFrame("stop"))?;
-                let waits = serde_json::from_slice(&payload[..end]).map_err(bad)?;
-                Self::Stop(waits, payload[end + 1..].to_vec())
+                let (waits, interrupt) = payload.split_at_checked(end).ok_or(BadFrame("stop"))?;
+                let waits = serde_json::from_slice(waits).map_err(bad)?;
+                Self::Stop(waits, interrupt.iter().skip(1).copied().collect())
             }
             69 => Self::Kill,
             70 => Self::Seen(n),
@@ -172,7 +179,8 @@ mod erased {
 
     impl<T: serde::Serialize> Json for T {
         fn to_vec(&self) -> Vec<u8> {
-            serde_json::to_vec(self).expect("our own structures serialise")
+            // It always has one; without it, the other side calls the frame bad.
+            serde_json::to_vec(self).unwrap_or_default()
         }
     }
 }

@@ -37,7 +37,8 @@ pub(super) fn start(dir: &Path) -> io::Result<u64> {
 /// The end of the last segment, as it is on disk.
 pub(super) fn end(dir: &Path) -> io::Result<u64> {
     match segments(dir)?.last() {
-        Some(start) => Ok(start + segment(dir, *start).metadata()?.len()),
+        // Saturating here and below: the agent runs as the same user, and may put files with any name here.
+        Some(start) => Ok(start.saturating_add(segment(dir, *start).metadata()?.len())),
         None => Ok(0),
     }
 }
@@ -80,8 +81,10 @@ impl Writer {
     pub(super) fn trim(&mut self, offset: u64) {
         self.trimmed = self.trimmed.max(offset.min(self.end));
         let Ok(starts) = segments(&self.dir) else { return };
-        for pair in starts.windows(2).filter(|pair| pair[1] <= self.trimmed) {
-            fs::remove_file(segment(&self.dir, pair[0])).ok(); // it is tried again with the next trim
+        for (start, next) in starts.iter().zip(starts.iter().skip(1)) {
+            if *next <= self.trimmed {
+                fs::remove_file(segment(&self.dir, *start)).ok(); // it is tried again with the next trim
+            }
         }
     }
 }
@@ -120,7 +123,7 @@ impl Reader {
             let Some((start, file)) = &self.open else { return Ok(0) };
             let read = file.read_at(buf, self.offset - start)?;
             if read > 0 {
-                self.offset += read as u64;
+                self.offset = self.offset.saturating_add(read as u64);
                 return Ok(read);
             }
             // At the end of this segment: is there a next one?

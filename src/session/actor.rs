@@ -4,6 +4,7 @@
 //! Commands come first, then news of the process, then its output, a bounded batch at a time.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use super::commit::{self, Todo, Voice};
 use super::handle::{Arrival, CommandError, Desk, Done, Handle, OnItsWay, Stopped};
 use super::stall::Vigil;
 use super::state::{Effect, Gone, How, Input, Judge, Refused, State};
-use crate::domain::{Ask, Delivery, Entry, Outbound, Said, Time, agent};
+use crate::domain::{Ask, Delivery, Entry, Outbound, Time, agent};
 use crate::driver::Driver;
 use crate::failpoint;
 use crate::host::{Activity, Keep, Ladder, News, Process, Spec};
@@ -26,6 +27,7 @@ use crate::wire::framing::Framer;
 mod desk;
 mod errands;
 mod life;
+mod output;
 mod reassess;
 mod rejections;
 mod terminals;
@@ -115,6 +117,8 @@ async fn until(at: Option<Time>) {
 fn voice(plan: &mut Plan) -> Voice<'_> {
     Voice { framer: &mut plan.framer, driver: &mut plan.driver }
 }
+
+pub use output::quarantined_lines;
 
 pub type Started = oneshot::Receiver<Result<(), StartError>>;
 
@@ -324,7 +328,16 @@ impl Actor {
     async fn command(&mut self, input: Input) -> Result<Done, CommandError> {
         let (before, driver) = (self.state.clone(), self.plan.driver.clone());
         let mut effects = self.unrecorded.clone();
-        self.step(input, &mut effects)?;
+        // Unwind safe: what was changed is put back, and nothing else is touched.
+        match catch_unwind(AssertUnwindSafe(|| self.step(input, &mut effects))) {
+            Ok(stepped) => stepped?,
+            Err(panic) => {
+                let cause = output::cause_of(&*panic);
+                tracing::error!(%cause, "failed at a command, and took it back");
+                (self.state, self.plan.driver) = (before, driver);
+                return Err(CommandError::Failed(cause));
+            }
+        }
         let prompt = effects.iter().find_map(|effect| match effect {
             Effect::Ledger(Entry::PromptAdded { prompt, .. }) => Some(prompt.id),
             _ => None,
@@ -409,42 +422,6 @@ impl Actor {
         }
     }
 
-    /// Makes a bounded number of messages in `buf` into events.
-    async fn digest(&mut self) {
-        let (mut inputs, mut said) = (Vec::new(), Vec::new());
-        self.more = false;
-        loop {
-            let before = self.buf.len();
-            let frame = self.plan.framer.next(&mut self.buf);
-            self.held += (before - self.buf.len()) as u64;
-            let Some(frame) = frame else { break };
-            self.consumed += std::mem::take(&mut self.held);
-            self.plan.driver.decode(frame, &mut said);
-            for said in said.drain(..) {
-                inputs.push(match said {
-                    Said::Clearance(ask) => self.assessed(ask).await,
-                    Said::Errand(errand) => self.looked_at(*errand).await,
-                    said => Input::Said(Box::new(said)),
-                });
-            }
-            if inputs.len() >= BATCH_ROWS {
-                self.more = true;
-                break;
-            }
-        }
-        // A message longer than the journal may grow cannot wait for its end. Killed in the middle of it, the next daemon
-        // takes the rest for another line that is no use.
-        if self.held >= self.plan.keep.journal_cap_bytes / 2 {
-            self.consumed += std::mem::take(&mut self.held);
-        }
-        if !inputs.is_empty() || self.consumed >= self.committed + BATCH_BYTES as u64 {
-            self.committed = self.consumed;
-            failpoint::visit("output.decoded");
-            self.absorb(inputs, Some(self.consumed)).await;
-            failpoint::visit("output.committed");
-        }
-    }
-
     /// A request for a clearance is looked at before it is recorded.
     fn assessed(&self, ask: Ask) -> impl Future<Output = Input> + Send + use<> {
         let (judge, about, asked) = (Arc::clone(&self.plan.judge), self.state.about.clone(), ask.clone());
@@ -505,6 +482,11 @@ impl Actor {
         }
         self.warn(&effects);
         let (write, todo) = self.write(effects, outgoing, consumed);
+        self.commit(write, todo, consumed).await;
+    }
+
+    /// Writes until it is written, then performs.
+    async fn commit(&mut self, write: Write, todo: Vec<Todo>, consumed: Option<u64>) {
         if write.is_empty() {
             return; // a look that found nothing new
         }

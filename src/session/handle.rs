@@ -23,6 +23,9 @@ pub enum CommandError {
     Refused(#[from] Refused),
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A panic, and so a bug; nothing has changed.
+    #[error("intercom failed at this command, which is a bug in intercom; nothing was changed: {0}")]
+    Failed(String),
     #[error("too many commands wait for this session")]
     Overloaded,
 }

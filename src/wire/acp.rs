@@ -123,12 +123,12 @@ impl<'de, const N: usize> Visitor<'de> for Pick<'_, N> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = [None; N];
         while let Some(place) = map.next_key_seed(Place(&self.0))? {
-            match place {
+            match place.and_then(|place| found.get_mut(place)) {
                 None => {
                     map.next_value::<IgnoredAny>()?;
                 }
-                Some(place) if found[place].is_some() => return Err(A::Error::custom("named twice")),
-                Some(place) => found[place] = Some(map.next_value::<&RawValue>()?),
+                Some(Some(_)) => return Err(A::Error::custom("named twice")),
+                Some(place) => *place = Some(map.next_value::<&RawValue>()?),
             }
         }
         Ok(found.map(|value| value.filter(|value| value.get() != "null")))

@@ -49,9 +49,10 @@ struct Change {
 
 fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
     let start = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let (old_rest, new_rest) = (&old[start..], &new[start..]);
+    let (old_rest, new_rest) = (part(old, start, old.len()), part(new, start, new.len()));
     let end = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b).count();
-    let (old_rest, new_rest) = (&old_rest[..old_rest.len() - end], &new_rest[..new_rest.len() - end]);
+    let (old_rest, new_rest) =
+        (part(old_rest, 0, old_rest.len() - end), part(new_rest, 0, new_rest.len() - end));
     if old_rest.is_empty() && new_rest.is_empty() {
         return Vec::new();
     }
@@ -81,7 +82,7 @@ fn common(old: &[&str], new: &[&str]) -> Option<Vec<(usize, usize)>> {
             let mut x = rounds.last().map_or(0, |before| step(before, d, i));
             // Diagonals that leave the old or the new text are carried along, and go nowhere.
             let mut y = (x + d).saturating_sub(2 * i);
-            while x < old.len() && y < new.len() && old[x] == new[y] {
+            while old.get(x).is_some_and(|line| new.get(y) == Some(line)) {
                 (x, y) = (x + 1, y + 1);
             }
             reach.push(x);
@@ -97,19 +98,34 @@ fn common(old: &[&str], new: &[&str]) -> Option<Vec<(usize, usize)>> {
 
 /// Where edit number `d` starts on its diagonal `i`: one line further down (added) or right (removed) from a neighbour.
 fn step(before: &[usize], d: usize, i: usize) -> usize {
-    if i == 0 || (i < d && before[i - 1] < before[i]) { before[i] } else { before[i - 1] + 1 }
+    if comes_from_above(before, d, i) { reached(before, i) } else { reached(before, i - 1) + 1 }
+}
+
+/// Whether that edit adds a line.
+fn comes_from_above(before: &[usize], d: usize, i: usize) -> bool {
+    i == 0 || (i < d && reached(before, i - 1) < reached(before, i))
+}
+
+fn reached(round: &[usize], i: usize) -> usize {
+    round.get(i).copied().unwrap_or(0)
+}
+
+/// These lines; none where there are no such lines.
+fn part<'a, 't>(lines: &'a [&'t str], from: usize, to: usize) -> &'a [&'t str] {
+    lines.get(from..to).unwrap_or_default()
 }
 
 fn walk_back(rounds: &[Vec<usize>], mut i: usize, mut x: usize) -> Vec<(usize, usize)> {
     let mut same = Vec::new();
     for d in (0..rounds.len()).rev() {
-        let start = if d == 0 { 0 } else { step(&rounds[d - 1], d, i) };
+        let before = d.checked_sub(1).and_then(|last| rounds.get(last));
+        let start = before.map_or(0, |before| step(before, d, i));
         while x > start {
             x -= 1;
             same.push((x, x + d - 2 * i));
         }
-        if d > 0 {
-            let added = i == 0 || (i < d && rounds[d - 1][i - 1] < rounds[d - 1][i]);
+        if let Some(before) = before {
+            let added = comes_from_above(before, d, i);
             (x, i) = if added { (start, i) } else { (start - 1, i - 1) };
         }
     }
@@ -128,15 +144,15 @@ fn render(out: &mut String, old: &[&str], new: &[&str], hunk: &[Change]) {
     let trail = (old.len() - last.old.1).min(CONTEXT);
     let old_range = range(first.old.0 - lead, last.old.1 + trail);
     let new_range = range(first.new.0 - lead, last.new.1 + trail);
-    writeln!(out, "@@ -{old_range} +{new_range} @@").expect("a string takes every write");
+    writeln!(out, "@@ -{old_range} +{new_range} @@").ok(); // a string takes every write
     let mut at = first.old.0 - lead;
     for change in hunk {
-        lines(out, ' ', &old[at..change.old.0]);
-        lines(out, '-', &old[change.old.0..change.old.1]);
-        lines(out, '+', &new[change.new.0..change.new.1]);
+        lines(out, ' ', part(old, at, change.old.0));
+        lines(out, '-', part(old, change.old.0, change.old.1));
+        lines(out, '+', part(new, change.new.0, change.new.1));
         at = change.old.1;
     }
-    lines(out, ' ', &old[at..at + trail]);
+    lines(out, ' ', part(old, at, at + trail));
 }
 
 /// As it stands in a hunk's head: from one, and an empty range is said by the line before it.
@@ -179,7 +195,8 @@ mod tests {
                 continue;
             }
             let unended = lines.next_if(|next| *next == NO_NEWLINE).is_some();
-            let text = if unended { line[1..].strip_suffix('\n').unwrap() } else { &line[1..] };
+            let text = line.get(1..).unwrap();
+            let text = if unended { text.strip_suffix('\n').unwrap() } else { text };
             if !line.starts_with('+') {
                 assert_eq!(old[at], text, "{diff}");
                 at += 1;

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::unquote;
+use super::{ParsedText, to_text, trim_json, unquote};
 use crate::domain::RequestId;
 
 /// What an agent may send.
@@ -94,8 +94,13 @@ struct Envelope<'a> {
     params: Option<&'a RawValue>,
 }
 
-pub fn parse(text: &str) -> Result<Inbound<'_>, Bad> {
-    let text = text.trim();
+/// A message together with its own text.
+pub fn parse(text: &str) -> Result<(Inbound<'_>, ParsedText<'_>), Bad> {
+    let text = trim_json(text);
+    message(text).map(|message| (message, ParsedText(text)))
+}
+
+fn message(text: &str) -> Result<Inbound<'_>, Bad> {
     if !text.starts_with('{') {
         return Err(match serde_json::from_str::<IgnoredAny>(text) {
             Ok(_) => Bad::NotAnObject,
@@ -194,12 +199,24 @@ impl<'a> Params<'a> {
     }
 }
 
+/// The fields of a method that needs some, and the params that they are in. `first` is the field that is missing where
+/// there are no params at all.
+fn needed<'a>(
+    method: &'static str,
+    first: &'static str,
+    id: Option<&RequestId>,
+    params: Option<&'a RawValue>,
+) -> Result<(Params<'a>, &'a RawValue), Bad> {
+    let raw = params.ok_or_else(|| missing(method, first, id))?;
+    Ok((Params::new(method, id, params)?, raw))
+}
+
 fn status(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
     const METHOD: &str = "status/update";
-    let fields = Params::new(METHOD, id.as_ref(), params)?;
+    let (fields, params) = needed(METHOD, "message", id.as_ref(), params)?;
     // The text itself is not needed here: it goes into the log as it came.
     if required(METHOD, "message", fields.message, id.as_ref())?.starts_with('"') {
-        Ok(Inbound::StatusUpdate { params: params.expect("a message was found in it") })
+        Ok(Inbound::StatusUpdate { params })
     } else {
         Err(not_a_string(METHOD, "message", id))
     }
@@ -207,7 +224,7 @@ fn status(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_
 
 fn clearance(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
     const METHOD: &str = "clearance/request";
-    let fields = Params::new(METHOD, id.as_ref(), params)?;
+    let (fields, params) = needed(METHOD, "title", id.as_ref(), params)?;
     let id_ref = id.as_ref();
     let known = ClearanceRequest {
         title: string(METHOD, "title", required(METHOD, "title", fields.title, id_ref)?, id_ref)?,
@@ -220,31 +237,31 @@ fn clearance(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound
         command: optional(METHOD, "command", fields.command, id_ref)?,
     };
     let id = id.ok_or_else(|| missing(METHOD, "id", None))?;
-    Ok(Inbound::ClearanceRequest { id, known, params: params.expect("a title was found in it") })
+    Ok(Inbound::ClearanceRequest { id, known, params })
 }
 
 fn question(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
     const METHOD: &str = "prompt/forward";
-    let fields = Params::new(METHOD, id.as_ref(), params)?;
+    let (fields, params) = needed(METHOD, "text", id.as_ref(), params)?;
     let id_ref = id.as_ref();
     let known = PromptForward {
         text: string(METHOD, "text", required(METHOD, "text", fields.text, id_ref)?, id_ref)?,
         sort: optional(METHOD, "type", fields.sort, id_ref)?,
     };
     let id = id.ok_or_else(|| missing(METHOD, "id", None))?;
-    Ok(Inbound::PromptForward { id, known, params: params.expect("a text was found in it") })
+    Ok(Inbound::PromptForward { id, known, params })
 }
 
 fn tool<'a>(id: Option<&RequestId>, params: Option<&'a RawValue>) -> Result<Inbound<'a>, Bad> {
     const METHOD: &str = "tool/update";
-    let fields = Params::new(METHOD, id, params)?;
+    let (fields, params) = needed(METHOD, "title", id, params)?;
     let known = ToolUpdate {
         title: string(METHOD, "title", required(METHOD, "title", fields.title, id)?, id)?,
         tool: optional(METHOD, "tool", fields.tool, id)?,
         call: optional(METHOD, "call", fields.call, id)?,
         status: optional(METHOD, "status", fields.status, id)?,
     };
-    Ok(Inbound::ToolUpdate { known, params: params.expect("a title was found in it") })
+    Ok(Inbound::ToolUpdate { known, params })
 }
 
 fn limit<'a>(id: Option<&RequestId>, params: Option<&'a RawValue>) -> Result<Inbound<'a>, Bad> {
@@ -268,7 +285,7 @@ fn limit<'a>(id: Option<&RequestId>, params: Option<&'a RawValue>) -> Result<Inb
 
 fn outcome(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
     const METHOD: &str = "clearance/outcome";
-    let fields = Params::new(METHOD, id.as_ref(), params)?;
+    let (fields, params) = needed(METHOD, "request", id.as_ref(), params)?;
     let request = required(METHOD, "request", fields.request, id.as_ref())?;
     let Some(request) = RequestId::parse(request) else {
         let (method, wanted) = (Some(METHOD.to_owned()), "a string or a number");
@@ -276,7 +293,7 @@ fn outcome(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'
     };
     let outcome = required(METHOD, "outcome", fields.outcome, id.as_ref())?;
     let outcome = string(METHOD, "outcome", outcome, id.as_ref())?;
-    Ok(Inbound::ClearanceOutcome { request, outcome, params: params.expect("a request was found in it") })
+    Ok(Inbound::ClearanceOutcome { request, outcome, params })
 }
 
 fn heartbeat(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
@@ -388,12 +405,16 @@ pub fn render(message: &Outbound<'_>, id: Option<&RequestId>) -> String {
         message: &'a Outbound<'a>,
     }
     // `flatten` would lose a raw number's spelling inside, but the id is outside of the flattened part.
-    serde_json::to_string(&Envelope { id, message }).expect("strings and ids serialise")
+    to_text(&Envelope { id, message })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(text: &str) -> Result<Inbound<'_>, Bad> {
+        super::parse(text).map(|(message, _)| message)
+    }
 
     fn bad(text: &str) -> Bad {
         parse(text).expect_err(text)

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::unquote;
+use super::{ParsedText, to_text, trim_json, unquote};
 use crate::domain::{Json, RequestId};
 
 pub const PARSE_ERROR: i64 = -32700;
@@ -79,7 +79,16 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 
 /// The version field is not looked at: some agents leave it out.
 pub fn parse(line: &str) -> Result<Message<'_>, Bad> {
-    let line = line.trim();
+    parse_whole(line).map(|(message, _)| message)
+}
+
+/// A message together with its own text.
+pub fn parse_whole(line: &str) -> Result<(Message<'_>, ParsedText<'_>), Bad> {
+    let line = trim_json(line);
+    message(line).map(|message| (message, ParsedText(line)))
+}
+
+fn message(line: &str) -> Result<Message<'_>, Bad> {
     let malformed = |error: serde_json::Error| Bad::Malformed(error.to_string());
     if !line.starts_with('{') {
         serde_json::from_str::<&RawValue>(line).map_err(malformed)?;
@@ -138,20 +147,25 @@ struct ErrorObject<'a> {
 }
 
 pub fn request(id: &RequestId, method: &str, params: &(impl Serialize + ?Sized)) -> String {
-    render(&Call { jsonrpc: "2.0", id: Some(id), method, params })
+    to_text(&Call { jsonrpc: "2.0", id: Some(id), method, params })
 }
 
 pub fn notification(method: &str, params: &(impl Serialize + ?Sized)) -> String {
-    render(&Call { jsonrpc: "2.0", id: None, method, params })
+    to_text(&Call { jsonrpc: "2.0", id: None, method, params })
 }
 
 pub fn result(id: &RequestId, result: &(impl Serialize + ?Sized)) -> String {
-    render(&Reply { jsonrpc: "2.0", id, result: Some(result), error: None })
+    to_text(&Reply { jsonrpc: "2.0", id, result: Some(result), error: None })
 }
 
 pub fn error(id: &RequestId, code: i64, message: &str, data: Option<&Json>) -> String {
     let error = Some(ErrorObject { code, message, data });
-    render(&Reply::<()> { jsonrpc: "2.0", id, result: None, error })
+    to_text(&Reply::<()> { jsonrpc: "2.0", id, result: None, error })
+}
+
+/// The error inside of an answer, by itself.
+pub fn error_object(code: i64, message: &str) -> String {
+    to_text(&ErrorObject { code, message, data: None })
 }
 
 /// The id of what is no message, if it has one: whoever sent it may wait for an answer.
@@ -161,7 +175,7 @@ pub fn id_of(text: &str) -> Option<RequestId> {
         #[serde(borrow)]
         id: Option<&'a RawValue>,
     }
-    let text = text.trim();
+    let text = trim_json(text);
     // The members of a batch are nobody's fields.
     let id = text.starts_with('{').then(|| serde_json::from_str::<Id<'_>>(text).ok())??.id?;
     RequestId::parse(id.get())
@@ -170,7 +184,7 @@ pub fn id_of(text: &str) -> Option<RequestId> {
 /// The answer to what could not be read, or to a request whose id could not.
 pub fn unreadable(code: i64, message: &str) -> String {
     let error = ErrorObject { code, message, data: None };
-    render(&serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error }))
+    to_text(&serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error }))
 }
 
 /// Whether a message says that it is one of this version.
@@ -182,10 +196,6 @@ pub fn is_version_2(line: &str) -> bool {
     }
     serde_json::from_str::<Version<'_>>(line)
         .is_ok_and(|version| version.jsonrpc.is_some_and(|version| version.get() == "\"2.0\""))
-}
-
-fn render(message: &impl Serialize) -> String {
-    serde_json::to_string(message).expect("messages have string keys and finite numbers")
 }
 
 #[cfg(test)]

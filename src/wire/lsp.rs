@@ -51,8 +51,9 @@ impl Lsp {
                     while matches!(buf.first(), Some(b'\r' | b'\n')) {
                         buf.advance(1);
                     }
-                    let end = headers_end(&buf[..buf.len().min(MAX_HEADERS)]);
-                    self.state = match end.map(|end| (end, content_length(&buf[..end]))) {
+                    let head = buf.get(..MAX_HEADERS).unwrap_or(buf);
+                    let end = headers_end(head);
+                    self.state = match end.map(|end| (end, head.get(..end).and_then(content_length))) {
                         None if buf.len() < MAX_HEADERS => return None,
                         Some((end, Some(length))) => {
                             buf.advance(end);
@@ -79,8 +80,7 @@ impl Lsp {
                 }
                 State::Skim { left, overlong } => {
                     let taken = buf.len().min(*left);
-                    overlong.feed(&buf[..taken]);
-                    buf.advance(taken);
+                    overlong.feed(&buf.split_to(taken));
                     *left -= taken;
                     if *left > 0 {
                         return None;
@@ -91,9 +91,8 @@ impl Lsp {
                     let found = find_header(buf);
                     // Without a find, the last bytes may be the beginning of one.
                     let taken = found.unwrap_or(buf.len().saturating_sub(NEEDLE.len() - 1));
-                    grow(head, &buf[..taken]);
+                    grow(head, &buf.split_to(taken));
                     *bytes += taken as u64;
-                    buf.advance(taken);
                     found?;
                     return self.end();
                 }
@@ -140,12 +139,12 @@ fn text(body: &[u8]) -> Frame {
 
 fn grow(head: &mut Vec<u8>, more: &[u8]) {
     let room = (super::EXCERPT_CHARS * 4).saturating_sub(head.len());
-    head.extend_from_slice(&more[..more.len().min(room)]);
+    head.extend(more.iter().take(room));
 }
 
 /// Where the empty line after the headers ends.
 fn headers_end(bytes: &[u8]) -> Option<usize> {
-    memchr::memchr_iter(b'\n', bytes).find_map(|at| match &bytes[at + 1..] {
+    memchr::memchr_iter(b'\n', bytes).find_map(|at| match bytes.get(at + 1..)? {
         [b'\n', ..] => Some(at + 2),
         [b'\r', b'\n', ..] => Some(at + 3),
         _ => None,
@@ -161,7 +160,7 @@ fn content_length(headers: &[u8]) -> Option<usize> {
             return None;
         }
         if name.eq_ignore_ascii_case("content-length") {
-            let value = value.trim();
+            let value = value.trim_matches([' ', '\t']);
             if length.is_some() || !value.bytes().all(|b| b.is_ascii_digit()) {
                 return None;
             }

@@ -49,8 +49,7 @@ impl Ndjson {
         let before = buf.len();
         // The codec consumes a line before it finds that it is not UTF-8: remember how the line began.
         let mut head = [0; EXCERPT_CHARS];
-        let kept = before.min(EXCERPT_CHARS);
-        head[..kept].copy_from_slice(&buf[..kept]);
+        head.iter_mut().zip(buf.iter()).for_each(|(kept, byte)| *kept = *byte);
         match decode(&mut self.lines, buf) {
             Ok(line) => line.map(Frame::Text),
             Err(LinesCodecError::MaxLineLengthExceeded) => {
@@ -60,8 +59,8 @@ impl Ndjson {
             }
             Err(LinesCodecError::Io(_)) => {
                 let line = before - buf.len();
-                let text = &head[..kept.min(line)];
-                let text = &text[..memchr::memchr(b'\n', text).unwrap_or(text.len())];
+                let text = head.get(..line).unwrap_or(&head);
+                let text = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
                 Some(Frame::NotUtf8 { excerpt: excerpt(text), bytes: line as u64 })
             }
         }
@@ -71,8 +70,8 @@ impl Ndjson {
     fn skim(&mut self, buf: &mut BytesMut) -> Option<Frame> {
         let overlong = self.overlong.as_mut()?;
         if let Some(end) = memchr::memchr(b'\n', buf) {
-            overlong.feed(&buf[..end]);
-            buf.advance(end + 1);
+            overlong.feed(&buf.split_to(end));
+            buf.advance(1);
             self.overlong.take().map(Overlong::finish)
         } else {
             overlong.feed(buf);

@@ -1,7 +1,7 @@
 //! Finds `id` and `method` of a message too long to be parsed, byte by byte, keeping almost nothing.
 
 use super::framing::Frame;
-use super::{EXCERPT_CHARS, excerpt};
+use super::{EXCERPT_CHARS, excerpt, trim_json};
 use crate::domain::RequestId;
 
 /// An id longer than this is not looked for further.
@@ -19,7 +19,7 @@ impl Overlong {
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
         let room = (EXCERPT_CHARS * 4).saturating_sub(self.head.len());
-        self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.head.extend(bytes.iter().take(room));
         self.scan.feed(bytes);
     }
 
@@ -82,7 +82,7 @@ impl Scan {
             b',' if self.depth == 1 => self.value_ends(),
             b'{' | b'[' => {
                 self.keep(byte);
-                self.depth += 1;
+                self.depth = self.depth.saturating_add(1);
             }
             b'}' | b']' => {
                 if self.depth == 1 {
@@ -110,7 +110,7 @@ impl Scan {
         let Some(token) = self.token.take() else { return };
         let Ok(text) = std::str::from_utf8(&token) else { return };
         if self.key == b"\"id\"" && self.id.is_none() {
-            self.id = RequestId::parse(text.trim());
+            self.id = RequestId::parse(trim_json(text));
         } else if self.key == b"\"method\"" && self.method.is_none() {
             self.method = serde_json::from_str(text).ok();
         }

@@ -40,6 +40,7 @@ mod policy;
 mod presets;
 mod process;
 mod protocol_doc;
+mod quarantine;
 mod seats;
 mod serve;
 mod sessions;

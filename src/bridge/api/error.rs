@@ -103,6 +103,7 @@ impl From<CommandError> for ApiError {
         let message = error.to_string();
         match error {
             CommandError::Store(error) => error.into(),
+            CommandError::Failed(_) => Self::internal(message),
             CommandError::Overloaded => Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", message),
             CommandError::Refused(refused) => match refused {
                 Refused::Ended | Refused::Parked => {

@@ -14,6 +14,7 @@ use super::Api;
 use super::access::Caller;
 use super::error::ApiError;
 use super::extract::{Nothing, Query};
+use crate::session::quarantined_lines;
 use crate::store::{ClearanceFilter, QuestionFilter};
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -31,6 +32,9 @@ struct More {
     last_seq: u64,
     /// Conditions that need a person: a broken audit chain, a database that cannot be written.
     warnings: Vec<String>,
+    /// Lines of agents at which the daemon has failed since its start, and which it has rejected for that. More than none
+    /// is a bug in intercom.
+    quarantined_lines: u64,
     /// Who you are here.
     you: You,
 }
@@ -63,6 +67,7 @@ pub(super) async fn health(
                 bridges: bridges(&api),
                 last_seq: api.bell().listen().newest(),
                 warnings: warnings(&api).await?,
+                quarantined_lines: quarantined_lines(),
                 you: You {
                     name: caller.name,
                     role: caller.role.to_string(),
@@ -118,6 +123,12 @@ pub(super) async fn metrics(State(api): State<Api>) -> Result<impl IntoResponse,
             metric(&format!("intercom_{bridge}_{name}"), "gauge", help, value.to_string());
         }
     }
+    metric(
+        "intercom_lines_quarantined_total",
+        "counter",
+        "Lines of agents at which intercom failed, and which it rejected.",
+        quarantined_lines().to_string(),
+    );
     metric("intercom_events_total", "counter", "Events ever written to the log.", events.to_string());
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text))
 }

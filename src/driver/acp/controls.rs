@@ -117,7 +117,9 @@ impl Acp {
         let mut all: Vec<serde_json::Value> = Vec::new();
         for page in std::mem::take(&mut self.mind.listed) {
             let mut page: serde_json::Value = serde_json::from_str(page.as_str()).unwrap_or_default();
-            all.extend(page["sessions"].as_array_mut().map(std::mem::take).unwrap_or_default());
+            // Not by `page["sessions"]`: that panics where the page is no object.
+            let sessions = page.get_mut("sessions").and_then(serde_json::Value::as_array_mut);
+            all.extend(sessions.map(std::mem::take).unwrap_or_default());
         }
         said.push(Said::Listed { result: Json::of(&serde_json::json!({ "sessions": all })), ok: true });
     }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::forms::filled_in;
 use super::*;
 use crate::domain::{Set, agent};
 
@@ -314,4 +315,49 @@ fn a_title_is_one_line_of_bounded_length_or_none() {
     assert_eq!(title(json!({ "sessionUpdate": info, "title": "" })), Some(None));
     assert_eq!(title(json!({ "sessionUpdate": info, "title": 5 })), None);
     assert_eq!(title(json!({ "sessionUpdate": info })), None);
+}
+
+#[test]
+fn a_list_of_sessions_that_is_no_object_is_an_empty_list() {
+    for result in [json!([]), json!("none"), json!(7), json!(null), json!({ "sessions": 7 })] {
+        let mut talk = Talk::ready();
+        talk.tell(&Outbound::List);
+        let said = talk.hear(&json!({ "id": 3, "result": result }));
+        assert_eq!(
+            said,
+            [Said::Listed { result: Json::trusted(r#"{"sessions":[]}"#), ok: true }],
+            "{result}"
+        );
+    }
+}
+
+#[test]
+fn a_foreign_blank_around_the_answer_that_ends_a_turn_is_rejected_and_the_turn_goes_on() {
+    for blank in ["\u{a0}", "\u{b}", "\u{2028}"] {
+        let mut talk = Talk::ready();
+        talk.tell(&prompted(Wording::from("go".to_owned())));
+        let answer = r#"{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}"#;
+        for text in [format!("{blank}{answer}"), format!("{answer}{blank}")] {
+            let mut said = Vec::new();
+            talk.driver.decode(&text, &mut said);
+            assert!(matches!(&said[..], [Said::Rejected { .. }]), "{said:?}");
+        }
+        let said = talk.hear(&json!({ "id": 3, "result": { "stopReason": "end_turn" } }));
+        assert!(matches!(&said[..], [Said::TurnEnd { .. }]), "{said:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_we_failed_at_counts_as_an_error_of_the_agent() {
+    let mut talk = Talk::ready();
+    talk.tell(&prompted(Wording::from("go".to_owned())));
+    let mut said = Vec::new();
+    talk.driver.decode_failed(r#"{"id":3,"result":{"stopReason":"end_turn"}}"#, "a bug", &mut said);
+    let [Said::Rejected { fault: None, .. }, Said::TurnEnd { failed: true, .. }] = &said[..] else {
+        panic!("{said:?}")
+    };
+    let mut said = Vec::new();
+    talk.driver.decode_failed(r#"{"id":"x","method":"fs/read_text_file"}"#, "a bug", &mut said);
+    let [Said::Rejected { fault: Some(fault), .. }] = &said[..] else { panic!("{said:?}") };
+    assert_eq!(fault.request.as_json(), "\"x\"");
 }

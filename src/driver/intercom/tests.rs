@@ -23,7 +23,7 @@ impl Stream {
         self.buf.extend_from_slice(bytes.as_bytes());
         let mut said = Vec::new();
         while let Some(frame) = self.framer.next(&mut self.buf) {
-            self.driver.decode(frame, &mut said);
+            self.driver.decode(&frame, &mut said);
         }
         said
     }
@@ -98,7 +98,7 @@ fn stream_eof() {
     let mut stream = Stream::new();
     assert_eq!(stream.read(r#"{"method":"status/update","params":{"message":"last"}}"#), []);
     let mut last = Vec::new();
-    stream.driver.decode(stream.framer.finish(&mut stream.buf).unwrap(), &mut last);
+    stream.driver.decode(&stream.framer.finish(&mut stream.buf).unwrap(), &mut last);
     assert_eq!(last, [status("last")]);
     assert_eq!(stream.framer.finish(&mut stream.buf), None);
 }

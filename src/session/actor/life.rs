@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::output::OutputLine;
 use super::{Actor, Found, StartError, until};
 use crate::domain::{Delivery, Wording};
 use crate::failpoint;
@@ -163,12 +164,8 @@ impl Actor {
                 break;
             }
             self.consumed += std::mem::take(&mut self.held) + (before - self.buf.len()) as u64;
-            let mut said = Vec::new();
-            for frame in frames {
-                self.plan.driver.decode(frame, &mut said);
-            }
-            let inputs: Vec<Input> = said.into_iter().map(|said| Input::Said(Box::new(said))).collect();
-            self.absorb(inputs, Some(self.consumed)).await;
+            let end = self.consumed;
+            self.digest_lines(frames.into_iter().map(|frame| OutputLine { frame, end }).collect()).await;
         }
         let Departure { exit, reason, steps, killed, stderr_tail, written } = departure;
         // What was in its pipe by then has arrived, whether we were told or not.

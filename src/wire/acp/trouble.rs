@@ -248,8 +248,8 @@ fn has(words: &str, phrases: &[&str]) -> bool {
 
 /// Gemini's message is the provider's error as JSON text.
 fn embedded(said: &str) -> Value {
-    let start = said.find('{').unwrap_or(said.len());
-    serde_json::from_str(&said[start..]).unwrap_or_default()
+    let start = said.find('{').and_then(|start| said.get(start..));
+    serde_json::from_str(start.unwrap_or_default()).unwrap_or_default()
 }
 
 /// The message for people, without the provider's JSON around it.
@@ -329,14 +329,14 @@ fn resets_said(said: &str) -> Option<Resets> {
     let lower = said.to_ascii_lowercase();
     let after = |phrases: &[&str]| {
         let found = phrases.iter().find_map(|phrase| lower.find(phrase).map(|at| at + phrase.len()));
-        found.map(|at| &said[at..])
+        found.and_then(|at| said.get(at..))
     };
     if let Some(wait) = after(IN).and_then(duration) {
         return Some(Resets::After(wait));
     }
     let rest = after(AT)?;
-    let end = rest.find(['\n', '"', '|', '·']).unwrap_or(rest.len());
-    let words = rest[..end].trim().trim_end_matches('.');
+    let words = rest.split(['\n', '"', '|', '·']).next().unwrap_or_default();
+    let words = words.trim().trim_end_matches('.');
     let first = words.split_whitespace().next().unwrap_or_default();
     if let Some(time) = Time::parse(first) {
         return Some(Resets::At(time));
@@ -353,24 +353,28 @@ fn duration(text: &str) -> Option<Duration> {
     let mut seconds = 0.0;
     let mut parts = 0;
     loop {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let Ok(number) = rest[..digits].trim_end_matches('.').parse::<f64>() else { break };
-        let tail = rest[digits..].trim_start();
-        let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
-        let unit = match tail[..letters].to_ascii_lowercase().as_str() {
+        let (digits, tail) = split_where(rest, |c| !c.is_ascii_digit() && c != '.');
+        let Ok(number) = digits.trim_end_matches('.').parse::<f64>() else { break };
+        let (letters, tail) = split_where(tail.trim_start(), |c| !c.is_ascii_alphabetic());
+        let unit = match letters.to_ascii_lowercase().as_str() {
             "ms" | "milliseconds" => 0.001,
             "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
             "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
             "h" | "hr" | "hrs" | "hour" | "hours" => 3_600.0,
             "d" | "day" | "days" => 86_400.0,
             // A bare number counts seconds, as in the header.
-            _ if parts == 0 && letters == 0 => 1.0,
+            "" if parts == 0 => 1.0,
             _ => break,
         };
         seconds += number * unit;
         parts += 1;
-        rest = tail[letters..].trim_start_matches([' ', ',']);
+        rest = tail.trim_start_matches([' ', ',']);
         rest = rest.strip_prefix("and ").unwrap_or(rest);
     }
     (parts > 0 && seconds <= LONGEST).then(|| Duration::try_from_secs_f64(seconds).ok()).flatten()
+}
+
+/// What comes before the first such character, and the rest.
+fn split_where(text: &str, found: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at_checked(text.find(found).unwrap_or(text.len())).unwrap_or((text, ""))
 }
