@@ -135,6 +135,8 @@ impl Session {
 
     /// The word of the phase column for an agent that is stuck, or whose process is stopped.
     pub const STUCK: &str = "stuck";
+    /// Its agent runs, and the database does not know what it was told.
+    pub const ORPHAN: &'static str = "orphan";
     /// The word of the phase column for a failure that no operator has seen.
     pub const FAILED: &str = "failed";
 
@@ -149,6 +151,7 @@ impl Session {
         match self.phase.as_str() {
             phase if self.failure().is_some() && phase != "parked" => Self::FAILED,
             "working" | "idle" if matches!(state, Some("stuck" | "gone")) => Self::STUCK,
+            "working" | "idle" if state == Some(Self::ORPHAN) => Self::ORPHAN,
             phase => phase,
         }
     }
@@ -158,7 +161,7 @@ impl Session {
         match self.phase_word() {
             _ if self.failure().is_some() => 0,
             "waiting" => 1,
-            Self::STUCK | "parked" => 2,
+            Self::STUCK | Self::ORPHAN | "parked" => 2,
             _ => 3,
         }
     }

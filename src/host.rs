@@ -22,6 +22,7 @@ mod find;
 mod frame;
 mod identity;
 mod journal;
+mod kept;
 mod leftovers;
 mod netlink;
 mod observe;
@@ -50,6 +51,7 @@ pub use files::raise_open_files;
 use files::usual_open_files;
 pub use find::Lost;
 pub use identity::Identity;
+pub use kept::{Cleared, KeptProcess, clear_away, end_parts, end_removed, kept_processes};
 pub use leftovers::{RunningShim, is_running, running_shims, strays};
 pub use observe::{Observer, Seen};
 pub use peer_process::PeerProcess;
@@ -76,6 +78,9 @@ pub struct Spec {
     /// Whom it runs as, if not as we do.
     #[serde(default)]
     pub user: Option<RunAs>,
+    /// What its session is, kept beside the process for a database that does not know it. In the form of whoever starts it.
+    #[serde(default)]
+    pub memo: Option<String>,
 }
 
 /// What is kept of a process on disk, and where.
@@ -152,6 +157,8 @@ pub struct Process {
     trim: Trim,
     /// What its shim wrote down at its end, if it was found dead.
     left: Option<Left>,
+    /// The last message that its shim has accepted, where that is known.
+    accepted: Option<u64>,
     alive: bool,
 }
 
@@ -172,6 +179,11 @@ impl Process {
     /// Whether a message arrived, if that is known without asking: of a process that was found dead.
     pub fn arrived(&self, n: u64) -> Option<bool> {
         self.left.as_ref().map(|left| n <= left.written)
+    }
+
+    /// The last message that its shim had accepted when it was found. Not known of one that an older daemon started.
+    pub fn accepted(&self) -> Option<u64> {
+        self.accepted.or(self.left.as_ref().map(|left| left.written))
     }
 
     /// Everything up to this offset of the output is in the log.

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+mod adopt;
 mod housekeeping;
 pub mod judge;
 mod launch;

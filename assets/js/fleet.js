@@ -32,6 +32,7 @@ const USUAL = { show: "live", search: "", sort: "waiting", rows: PAGE };
 export const phaseWord = (row) => {
   if (row.waits && row.waits.clearances + row.waits.questions > 0) return "waiting";
   if (row.group === "failed") return "failed";
+  if (row.group === "stuck" && row.session.standing?.state === "orphan") return "orphan";
   if (row.group === "stuck") return row.session.phase === "parked" ? "parked" : "stuck";
   return row.session.phase;
 };

@@ -181,6 +181,7 @@ export function sentence(event) {
     "session.stopping": () => `Stopping${of("how", " (", ")")}${by}`,
     "session.resumed": () => `Resumed${by}`,
     "session.kept": () => `Stays when its ACP client leaves: used${by}`,
+    "session.adopted": () => `Adopted as an orphan${of("pid", ", pid ")}${of("why", ": ")}`,
     "session.ended": () => `Session ended${of("reason", ": ")}`,
     "session.parked": () => `Parked${of("reason", ": ")}`,
     "session.seen": () => `Its failure was seen${by}`,

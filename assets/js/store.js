@@ -229,7 +229,7 @@ export function group(session, waits) {
   if (session.phase === "ended") return "ended";
   if (waits && waits.clearances + waits.questions > 0) return "waiting";
   const standing = session.standing?.state;
-  if (session.phase === "parked" || standing === "stuck" || standing === "gone") return "stuck";
+  if (session.phase === "parked" || ["stuck", "gone", "orphan"].includes(standing)) return "stuck";
   if (session.phase === "waiting") return "waiting";
   if (["working", "starting", "stopping"].includes(session.phase)) return "working";
   return "idle";

@@ -3,6 +3,7 @@
 mod audit;
 mod capacity;
 mod known;
+mod leftovers;
 mod port;
 mod shims;
 
@@ -26,6 +27,7 @@ use crate::socket;
 pub(super) use self::audit::audit;
 pub(super) use self::capacity::capacity;
 pub(super) use self::known::known;
+pub(super) use self::leftovers::{orphans, strays};
 pub(super) use self::port::port;
 pub(super) use self::shims::shims;
 
@@ -196,8 +198,12 @@ pub(super) fn database(file: &Path) -> Check {
     }
 }
 
-/// Reads what the store wrote, without a daemon and without changing anything.
 fn schema_version(file: &Path) -> rusqlite::Result<i64> {
+    open_database(file)?.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+/// Reads what the store wrote, without a daemon and without changing anything.
+fn open_database(file: &Path) -> rusqlite::Result<rusqlite::Connection> {
     use rusqlite::{Connection, OpenFlags};
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut log = file.as_os_str().to_owned();
@@ -209,7 +215,7 @@ fn schema_version(file: &Path) -> rusqlite::Result<i64> {
         Connection::open_with_flags(immutable(file), flags | OpenFlags::SQLITE_OPEN_URI)?
     };
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
-    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+    Ok(connection)
 }
 
 fn immutable(file: &Path) -> String {
@@ -238,21 +244,6 @@ pub(super) fn killing() -> Check {
         ),
         None => Check::ok("killing", "by sweeping the tree; no cgroup can be made here"),
     }
-}
-
-/// Processes that were an agent's and belong to nobody any more.
-pub(super) fn strays() -> Check {
-    let strays = host::strays();
-    if strays.is_empty() {
-        return Check::ok("leftovers", "none");
-    }
-    let list: Vec<String> = strays.iter().map(|(pid, session)| format!("{pid} of {session}")).collect();
-    let pids: Vec<String> = strays.iter().map(|(pid, _)| pid.to_string()).collect();
-    Check::warning(
-        "leftovers",
-        list.join(", "),
-        format!("the next `intercom serve` ends those of its own sessions; else kill {}", pids.join(" ")),
-    )
 }
 
 #[allow(clippy::useless_conversion, reason = "a count of blocks has 32 bits on some systems")]

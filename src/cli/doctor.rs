@@ -40,8 +40,9 @@ pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
         checks::capacity(limits.max_sessions),
         checks::disk(&cx.paths.state_dir),
         checks::killing(),
-        checks::strays(),
+        checks::strays(&cx.paths),
     ]);
+    checks.extend(checks::orphans(&cx.paths));
     checks.extend(checks::shims(&cx.paths).await);
     if let Some(config) = &config {
         checks.push(checks::audit(&cx.paths, config));

@@ -130,6 +130,15 @@ fn session_event(kind: &str, data: &Data) -> Option<Shown> {
             Style::Dim,
             format!("stays when its ACP client leaves: used{}", data.part(" by ", "by", "")),
         ),
+        "session.adopted" => Shown::new(
+            Style::Red,
+            format!(
+                "adopted as an orphan{}{}: {}",
+                data.part(", pid ", "pid", ""),
+                life(data),
+                data.part("", "why", "")
+            ),
+        ),
         "session.ended" => Shown::new(Style::Bold, format!("session ended{}", data.part(": ", "reason", ""))),
         "session.seen" => Shown::new(
             Style::Dim,
@@ -621,6 +630,7 @@ mod tests {
             "session.ended",
             "session.seen",
             "session.kept",
+            "session.adopted",
             "agent.exited",
             "line.rejected",
             "unknown",

@@ -7,7 +7,7 @@ pub(super) fn phase_style(session: &Session) -> Style {
     match session.phase_word() {
         "waiting" => Style::Yellow,
         "working" => Style::Green,
-        Session::FAILED | Session::STUCK | "stopping" | "parked" => Style::Red,
+        Session::FAILED | Session::STUCK | Session::ORPHAN | "stopping" | "parked" => Style::Red,
         "ended" => Style::Dim,
         _ => Style::Plain,
     }

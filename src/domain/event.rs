@@ -12,6 +12,8 @@ pub enum Kind {
     SessionPreset,
     /// It stays when the ACP client that started it leaves: somebody else uses it.
     SessionKept,
+    /// A process that this database does not know, or knows too little of, was found running.
+    SessionAdopted,
     AgentSpawned,
     AgentReady,
     TurnStarted,
@@ -105,6 +107,7 @@ impl Kind {
             Self::SessionAgent => "session.agent",
             Self::SessionPreset => "session.preset",
             Self::SessionKept => "session.kept",
+            Self::SessionAdopted => "session.adopted",
             Self::AgentSpawned => "agent.spawned",
             Self::AgentReady => "agent.ready",
             Self::TurnStarted => "turn.started",
@@ -176,6 +179,7 @@ impl Kind {
         matches!(
             self,
             Self::SessionCreated
+                | Self::SessionAdopted
                 | Self::SessionAgent
                 | Self::SessionPreset
                 | Self::SessionResumed

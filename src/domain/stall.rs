@@ -28,6 +28,8 @@ pub enum Situation {
     Stuck,
     /// Its process is stopped.
     Gone,
+    /// It runs, and this database does not know what it was told: it can be stopped, not directed.
+    Orphan,
 }
 
 impl Situation {
@@ -40,6 +42,7 @@ impl Situation {
             Self::Quiet => "quiet",
             Self::Stuck => "stuck",
             Self::Gone => "gone",
+            Self::Orphan => "orphan",
         }
     }
 
@@ -98,6 +101,7 @@ impl Standing {
             Situation::Quiet => format!("quiet {}", span(now.since(self.since))),
             Situation::Stuck => format!("stuck {}", span(now.since(self.since))),
             Situation::Gone => format!("gone {}", span(now.since(self.since))),
+            Situation::Orphan => "orphan".to_owned(),
         };
         let running = self.running.as_ref();
         let running =

@@ -47,6 +47,8 @@ pub(super) struct Care {
     pub(super) stdout: Option<OwnedFd>,
     /// The shim, if it is a child of ours: it must be reaped.
     pub(super) child: Option<tokio::process::Child>,
+    /// The last message that the shim has accepted, by its own word.
+    pub(super) accepted: Option<u64>,
 }
 
 impl Care {
@@ -95,6 +97,7 @@ impl Care {
             keep: self.keep.clone(),
             trim: Trim { told: self.consumed, every: (self.keep.journal_cap_bytes / 4).clamp(1, 1 << 20) },
             left: None,
+            accepted: self.accepted,
             alive: !control_closed,
         };
         (process, news_to, extent_to, self)
@@ -156,8 +159,8 @@ impl Care {
         let left = if let Some(left) = told.or_else(|| read_exit(&self.keep.dir)) {
             left
         } else {
-            let meta = self.meta.clone();
-            tokio::task::spawn_blocking(move || leftovers::end(&meta)).await.unwrap_or_default()
+            let (meta, dir) = (self.meta.clone(), self.keep.dir.clone());
+            tokio::task::spawn_blocking(move || leftovers::end(&meta, &dir)).await.unwrap_or_default()
         };
         let end = journal::end(&self.keep.dir).unwrap_or(left.journal_end);
         extent.send_replace(Extent { end, last: true });

@@ -40,7 +40,7 @@ impl Process {
         let never = known.is_none() && !keep.dir.join(SOCKET).exists();
         // A shim that is there says itself who it is.
         let meta = known.unwrap_or_else(|| Meta::unknown(session, keep));
-        let care = Care { keep: keep.clone(), meta, consumed, stdout: None, child: None };
+        let care = Care { keep: keep.clone(), meta, consumed, stdout: None, child: None, accepted: None };
         if never {
             // Without even a directory it was not started from here: a copy of the database may be served elsewhere.
             if keep.dir.exists() {
@@ -93,7 +93,7 @@ impl Care {
                 self.meta.version = hello.version;
                 self.meta.agent = hello.agent;
                 self.meta.shim = hello.shim;
-                self.stdout = stdout;
+                (self.stdout, self.accepted) = (stdout, hello.accepted);
                 return Ok(self.attach(stream, rest, hello.journal_end));
             }
             // It went between our call and its answer.
@@ -110,10 +110,10 @@ impl Care {
 
     /// Shim, agent and everything below it.
     pub(super) async fn end_all(&self) {
-        let meta = self.meta.clone();
+        let (meta, dir) = (self.meta.clone(), self.keep.dir.clone());
         let ended = tokio::task::spawn_blocking(move || {
             meta.shim.kill();
-            leftovers::end(&meta)
+            leftovers::end(&meta, &dir)
         });
         ended.await.ok(); // it does not panic
     }

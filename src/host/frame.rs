@@ -55,6 +55,9 @@ pub(super) struct Hello {
     pub(super) agent: Identity,
     pub(super) shim: Identity,
     pub(super) journal_end: u64,
+    /// The last message for the agent that was accepted. Shims did not say so from the beginning.
+    #[serde(default)]
+    pub(super) accepted: Option<u64>,
 }
 
 /// What the shim wrote down about the end.
@@ -193,7 +196,13 @@ mod tests {
         let who = Identity { pid: 7, boot: "b".into(), started: 9 };
         let waits = Waits { after_interrupt_ms: 1, after_stdin_closed_ms: 2, after_sigterm_ms: 3 };
         vec![
-            Frame::Hello(Hello { version: 1, agent: who.clone(), shim: who, journal_end: 5 }),
+            Frame::Hello(Hello {
+                version: 1,
+                agent: who.clone(),
+                shim: who,
+                journal_end: 5,
+                accepted: Some(3),
+            }),
             Frame::Bell(u64::MAX),
             Frame::Sack(1),
             Frame::Nack(2),

@@ -2,7 +2,10 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use nix::errno::Errno;
+use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -34,15 +37,22 @@ impl Identity {
 
     /// Lets it run if somebody has stopped it.
     pub(super) fn wake(&self) {
-        if self.exists() {
-            kill(Pid::from_raw(self.pid), Signal::SIGCONT).ok(); // it may have just gone
-        }
+        self.signal(Signal::SIGCONT);
     }
 
-    /// This very process, and no other that has its number now.
     pub(super) fn kill(&self) {
-        if self.exists() {
-            kill(Pid::from_raw(self.pid), Signal::SIGKILL).ok(); // it may have just gone
+        self.signal(Signal::SIGKILL);
+    }
+
+    /// Signals this very process, and no other that has its number now. Returns whether it was there.
+    pub(super) fn signal(&self, signal: Signal) -> bool {
+        match open_process(self.pid) {
+            // The descriptor stands for one process as long as it is open. So the one that is looked at now is the one that gets
+            // the signal, whoever has the number by then.
+            Ok(process) => self.exists() && send(&process, signal).is_ok(),
+            // A kernel from before 2019: the time between look and signal is all that can be kept short.
+            Err(Errno::ENOSYS) => self.exists() && kill(Pid::from_raw(self.pid), signal).is_ok(),
+            Err(_) => false, // it has gone
         }
     }
 
@@ -52,6 +62,22 @@ impl Identity {
             && self.started != 0
             && stat(self.pid).is_some_and(|stat| stat.started == self.started)
     }
+}
+
+#[expect(unsafe_code, reason = "the system call has no safe wrapper here")]
+fn open_process(pid: i32) -> Result<OwnedFd, Errno> {
+    // SAFETY: it takes two numbers, and what it returns is a new descriptor that nobody else knows of.
+    let opened = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+    let fd = i32::try_from(opened).map_err(|_| Errno::EBADF)?;
+    // SAFETY: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[expect(unsafe_code, reason = "the system call has no safe wrapper here")]
+fn send(process: &OwnedFd, signal: Signal) -> Result<(), Errno> {
+    let (fd, number, info) = (process.as_raw_fd(), signal as i32, std::ptr::null::<libc::siginfo_t>());
+    // SAFETY: the descriptor is open for as long as it is borrowed, and without a siginfo the kernel makes its own.
+    Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, number, info, 0) }).map(drop)
 }
 
 pub(super) struct Stat {
@@ -64,6 +90,8 @@ pub(super) struct Stat {
     pub(super) reaped_ticks: u64,
     pub(super) pages: u64,
     pub(super) parent: i32,
+    /// The leader of its session: whoever was the last above it to call `setsid`.
+    pub(super) leader: i32,
     pub(super) started: u64,
 }
 
@@ -104,6 +132,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
         threads: number(17)?,
         state: fields.first()?.chars().next()?,
         parent: fields.get(1)?.parse().ok()?,
+        leader: fields.get(3)?.parse().ok()?,
         started: number(19)?,
     })
 }
@@ -125,11 +154,24 @@ pub(super) fn with_variable(name: &str) -> Vec<(i32, String)> {
 
 /// What this variable was when the process was started.
 pub(super) fn variable(pid: i32, name: &str) -> Option<String> {
-    let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let environ = environment(pid)?;
     let mut variables = environ.split(|byte| *byte == 0);
     variables.find_map(|variable| {
         let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
         Some(String::from_utf8_lossy(value).into_owned())
+    })
+}
+
+/// The environment that a process was started with. One whose first thread has ended shows it only through another thread.
+fn environment(pid: i32) -> Option<Vec<u8>> {
+    match std::fs::read(format!("/proc/{pid}/environ")) {
+        Ok(environ) if !environ.is_empty() => return Some(environ),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return None,
+        Ok(_) | Err(_) => {}
+    }
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    threads.flatten().find_map(|thread| {
+        std::fs::read(thread.path().join("environ")).ok().filter(|environ| !environ.is_empty())
     })
 }
 
@@ -143,7 +185,7 @@ mod tests {
     fn a_process_name_with_brackets_does_not_confuse() {
         let rest = "S 1 42 42 0 -1 4194560 1 0 0 0 7 3 4 1 20 0 1 0 777 0 55";
         let stat = parse_stat(&format!("42 (a) b) {rest}")).unwrap();
-        assert_eq!((stat.state, stat.parent, stat.started), ('S', 1, 777));
+        assert_eq!((stat.state, stat.parent, stat.leader, stat.started), ('S', 1, 42, 777));
         assert_eq!((stat.name.as_str(), stat.ticks, stat.pages), ("a) b", 10, 55));
         assert_eq!(stat.reaped_ticks, 5);
         assert!(parse_stat("garbage").is_none());

@@ -1,59 +1,62 @@
-//! What is left of an agent whose shim has died: found by more than one mark, and ended.
+//! Processes of an agent whose shim has died: found by more than one trace, and ended.
+//!
+//! With the shim, its children have lost the parent below which all of them could be found. What is left of the tree is
+//! known by what it cannot or usually does not take off: the mark in its environment, its kernel session, its cgroup, the pipe that is the
+//! agent's stdout, and a parent that is known by one of these.
 
 use std::collections::HashSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use super::cgroup::Cgroup;
 use super::environment::{PART_VARIABLE, SESSION_VARIABLE};
+use super::find::read_meta;
 use super::frame::Left;
-use super::identity::{boot_id, pids, stat, with_variable};
+use super::identity::{Identity, Stat, boot_id, pids, stat, variable, with_variable};
+use super::kept::kept_processes;
 use super::shim::{MODE, Meta};
-use super::tree::descendants;
 use super::{AGENTS_DIR, REBOOTED};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const GIVE_UP: Duration = Duration::from_secs(5);
+/// How long processes are only stopped before those that were found are killed: a tree that grows faster than it is found is
+/// cut down in rounds.
+const STOPPING: Duration = Duration::from_millis(500);
+/// Looks in a row that find nobody before nobody is left. A process that hands its life on to a child every few milliseconds can
+/// be missed by one look: its number was not there when the numbers were listed, and the one that was has gone. By the
+/// next look that one is an old number, and looks are independent of each other.
+const EMPTY_LOOKS: u32 = 4;
 
 /// Ends the tree and says what happened. After a restart of the machine there is nothing to end.
-pub(super) fn end(meta: &Meta) -> Left {
+pub(super) fn end(meta: &Meta, dir: &Path) -> Left {
     if meta.agent.boot != boot_id() {
         let reason = REBOOTED.to_owned();
         return Left { reason, ..Left::default() };
     }
-    let cgroup = meta.cgroup.as_deref().and_then(Cgroup::existing);
-    let members = || members(meta, cgroup.as_ref());
+    let search = Search::new(meta, dir);
     let mut killed = HashSet::new();
-    let deadline = Instant::now() + GIVE_UP;
-    loop {
-        let fresh: Vec<i32> = members().into_iter().filter(|pid| killed.insert(*pid)).collect();
-        // Stopped before killed: what cannot run cannot fork away.
-        for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
-            for pid in &fresh {
-                kill(Pid::from_raw(*pid), signal).ok(); // it may have just gone
-            }
+    let (deadline, mut empty) = (Instant::now() + GIVE_UP, 0);
+    while empty < EMPTY_LOOKS {
+        let stopped = search.stop_all();
+        for process in &stopped {
+            process.kill();
         }
-        if let Some(cgroup) = &cgroup {
-            cgroup.kill();
-        }
-        if members().is_empty() {
-            break;
-        }
+        search.cgroup.iter().for_each(Cgroup::kill);
+        empty = if stopped.is_empty() { empty + 1 } else { 0 };
+        killed.extend(stopped.into_iter().map(|process| (process.pid, process.started)));
         if Instant::now() > deadline {
             tracing::error!(
                 session.id = meta.session,
-                "processes of an agent whose shim died cannot be killed"
+                "processes of an agent whose shim died cannot be killed; `intercom doctor` lists them"
             );
             break;
         }
         std::thread::sleep(LOOK_AGAIN);
     }
-    if let Some(cgroup) = &cgroup {
-        cgroup.remove();
-    }
+    search.cgroup.iter().for_each(Cgroup::remove);
     Left {
         reason: "its shim died".to_owned(),
         steps: if killed.is_empty() { Vec::new() } else { vec!["sigkill".to_owned()] },
@@ -62,46 +65,194 @@ pub(super) fn end(meta: &Meta) -> Left {
     }
 }
 
-/// The agent itself, who is in its cgroup, who carries its mark, and all below them.
-fn members(meta: &Meta, cgroup: Option<&Cgroup>) -> Vec<i32> {
-    let (name, mark) = match &meta.part {
-        Some(part) => (PART_VARIABLE, part),
-        None => (SESSION_VARIABLE, &meta.session),
-    };
-    let marked = with_variable(name).into_iter().filter(|(_, found)| found == mark);
-    let mut roots: HashSet<i32> = marked.map(|(pid, _)| pid).collect();
-    roots.extend(cgroup.into_iter().flat_map(Cgroup::members));
-    if meta.agent.exists() {
-        roots.insert(meta.agent.pid);
+/// Those that are left of the agent of a directory, as of now.
+pub(super) fn members(meta: &Meta, dir: &Path) -> Vec<Identity> {
+    if meta.agent.boot != boot_id() {
+        return Vec::new();
     }
-    let below: Vec<i32> = roots.iter().flat_map(|pid| descendants(*pid)).collect();
-    roots.extend(below);
-    roots.retain(|pid| stat(*pid).is_some_and(|stat| !stat.is_dead()));
-    roots.into_iter().collect()
+    Search::new(meta, dir).look(&HashSet::new(), |_| {})
 }
 
-/// Processes that carry a session's mark and have no shim above them: left behind by a crash. With their session.
-pub fn strays() -> Vec<(i32, String)> {
-    let mut found: Vec<(i32, String)> =
-        with_variable(SESSION_VARIABLE).into_iter().filter(|(pid, _)| !below_a_shim(*pid)).collect();
+/// How the processes of an agent are told from all others.
+struct Search<'a> {
+    meta: &'a Meta,
+    cgroup: Option<Cgroup>,
+    /// The directory of the process, and that of its session, as the kernel calls them.
+    dir: PathBuf,
+    session_dir: Option<PathBuf>,
+    mark: (&'static str, &'a str),
+    own: i32,
+}
+
+impl<'a> Search<'a> {
+    fn new(meta: &'a Meta, dir: &Path) -> Self {
+        let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        Self {
+            dir: canonical(dir),
+            session_dir: dir.parent().map(canonical),
+            cgroup: meta.cgroup.as_deref().and_then(Cgroup::existing),
+            mark: match &meta.part {
+                Some(part) => (PART_VARIABLE, part),
+                None => (SESSION_VARIABLE, &meta.session),
+            },
+            own: i32::try_from(std::process::id()).expect("pids fit into an i32"),
+            meta,
+        }
+    }
+
+    /// Stops everybody who is found, until a look finds nobody new. Stopped before killed: a process that cannot run cannot
+    /// fork, and keeps its place in every limit on processes, so that a tree which forks as fast as it is killed runs into that.
+    fn stop_all(&self) -> Vec<Identity> {
+        let (mut all, mut seen) = (Vec::new(), HashSet::new());
+        let deadline = Instant::now() + STOPPING;
+        loop {
+            // At sight, not after the look: who is looked at next may have gone by then.
+            let fresh = self.look(&seen, |process| {
+                process.signal(Signal::SIGSTOP);
+            });
+            let none = fresh.is_empty();
+            seen.extend(fresh.iter().map(|process| (process.pid, process.started)));
+            all.extend(fresh);
+            if none || Instant::now() > deadline {
+                return all;
+            }
+        }
+    }
+
+    /// One look at all processes. Calls `found` at once for each that belongs to the agent and is not in `seen`, and returns
+    /// them.
+    fn look(&self, seen: &HashSet<(i32, u64)>, mut found: impl FnMut(&Identity)) -> Vec<Identity> {
+        let in_cgroup: HashSet<i32> = self.cgroup.iter().flat_map(Cgroup::members).collect();
+        let mut numbers: Vec<i32> = pids().filter(|pid| *pid > 1 && *pid != self.own).collect();
+        // The youngest first: they are the ones that may be gone in a moment.
+        numbers.sort_unstable_by_key(|pid| std::cmp::Reverse(*pid));
+        let (mut fresh, mut others, mut members) = (Vec::new(), Vec::new(), HashSet::new());
+        let mut take = |pid: i32, stat: &Stat, members: &mut HashSet<i32>| {
+            members.insert(pid);
+            if !seen.contains(&(pid, stat.started)) {
+                let process = Identity { pid, boot: self.meta.agent.boot.clone(), started: stat.started };
+                found(&process);
+                fresh.push(process);
+            }
+        };
+        for pid in numbers {
+            let Some(stat) = stat(pid).filter(|stat| !stat.is_dead()) else { continue };
+            if self.is_known(pid, &stat, &in_cgroup) && !self.is_spared(pid) {
+                take(pid, &stat, &mut members);
+            } else {
+                others.push((pid, stat));
+            }
+        }
+        // Then whoever is below them, or has only the pipe in common with them.
+        others.retain(|(pid, stat)| {
+            let holds = self.holds_stdout(*pid, stat) && !self.is_spared(*pid);
+            if holds {
+                take(*pid, stat, &mut members);
+            }
+            !holds
+        });
+        loop {
+            let before = others.len();
+            others.retain(|(pid, stat)| {
+                let below = members.contains(&stat.parent) && !self.is_spared(*pid);
+                if below {
+                    take(*pid, stat, &mut members);
+                }
+                !below
+            });
+            if others.len() == before {
+                return fresh;
+            }
+        }
+    }
+
+    fn is_known(&self, pid: i32, stat: &Stat, in_cgroup: &HashSet<i32>) -> bool {
+        let agent = &self.meta.agent;
+        (pid == agent.pid && stat.started == agent.started)
+            || in_cgroup.contains(&pid)
+            || variable(pid, self.mark.0).is_some_and(|mark| mark == self.mark.1)
+            || self.is_of_its_session(pid, stat)
+    }
+
+    /// Whether the agent began the kernel session of this process. The number of a session is not given to anybody else while it has
+    /// members; but once it had none, it may have been, and then its leader is another process or it carries another mark.
+    fn is_of_its_session(&self, pid: i32, found: &Stat) -> bool {
+        let agent = &self.meta.agent;
+        if agent.started == 0 || found.leader != agent.pid || found.started < agent.started {
+            return false;
+        }
+        let led_by_another = stat(agent.pid).is_some_and(|leader| leader.started != agent.started);
+        let of_another = variable(pid, SESSION_VARIABLE).is_some_and(|session| session != self.meta.session);
+        let same_user = owner(pid).is_some_and(|uid| uid == nix::unistd::geteuid().as_raw());
+        !led_by_another && !of_another && same_user
+    }
+
+    /// Whether it can still write to what was the agent's stdout. Who reads from it is a daemon.
+    fn holds_stdout(&self, pid: i32, stat: &Stat) -> bool {
+        let Some(inode) = self.meta.stdout.filter(|_| stat.started >= self.meta.agent.started) else {
+            return false;
+        };
+        writable_end(pid, inode).is_some()
+    }
+
+    /// Whether another shim of the same session looks after it: of a terminal, or of another generation. Its processes carry the
+    /// same mark.
+    fn is_spared(&self, pid: i32) -> bool {
+        let Some(session) = &self.session_dir else { return false };
+        ancestors(pid).any(|above| {
+            let place = || std::fs::read_link(format!("/proc/{above}/cwd"));
+            is_shim(above) && place().is_ok_and(|place| place != self.dir && place.starts_with(session))
+        })
+    }
+}
+
+/// The descriptor, below `/proc`, through which a process can write to this pipe.
+pub(super) fn writable_end(pid: i32, inode: u64) -> Option<PathBuf> {
+    let wanted = PathBuf::from(format!("pipe:[{inode}]"));
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let mut paths = open.flatten().map(|entry| entry.path());
+    paths.find(|path| {
+        let writes =
+            |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.permissions().mode() & 0o200 != 0);
+        std::fs::read_link(path).is_ok_and(|target| target == wanted) && writes(path)
+    })
+}
+
+fn owner(pid: i32) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid())
+}
+
+/// The process itself, its parent, and so on up.
+fn ancestors(pid: i32) -> impl Iterator<Item = i32> {
+    /// More than any tree has: numbers that are reused meanwhile must not make a circle.
+    const MAX_DEPTH: usize = 1000;
+    let parent = |pid: &i32| stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);
+    std::iter::successors(Some(pid), parent).take(MAX_DEPTH)
+}
+
+/// Processes that have no shim above them and carry a session's mark, or are left of an agent of this directory whose shim has gone: left
+/// behind by a crash. With their session.
+pub fn strays(agents_dir: &Path) -> Vec<(i32, String)> {
+    let marked = with_variable(SESSION_VARIABLE).into_iter().filter(|(pid, _)| is_running(*pid));
+    let mut found: Vec<(i32, String)> = marked.filter(|(pid, _)| !below_a_shim(*pid)).collect();
+    for kept in kept_processes(agents_dir) {
+        let meta = read_meta(&kept.dir).filter(|meta| !meta.shim.is_running());
+        let left = meta.map(|meta| members(&meta, &kept.dir)).unwrap_or_default();
+        found.extend(left.into_iter().map(|process| (process.pid, kept.session.clone())));
+    }
     found.sort();
+    found.dedup();
     found
 }
 
-fn is_shim(pid: i32) -> bool {
+pub(super) fn is_shim(pid: i32) -> bool {
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     command.split(|byte| *byte == 0).nth(1) == Some(MODE.as_bytes())
 }
 
 fn below_a_shim(pid: i32) -> bool {
-    let mut pid = pid;
-    while pid > 1 {
-        if is_shim(pid) {
-            return true;
-        }
-        pid = stat(pid).map_or(0, |stat| stat.parent);
-    }
-    false
+    ancestors(pid).any(is_shim)
 }
 
 /// The shim of an agent, and where its session belongs.
@@ -109,6 +260,7 @@ fn below_a_shim(pid: i32) -> bool {
 pub struct RunningShim {
     pub pid: i32,
     pub session: String,
+    pub generation: Option<u32>,
     pub state_dir: PathBuf,
     /// Its own directory is gone: no daemon can find it any more.
     pub removed: bool,
@@ -131,11 +283,13 @@ fn shim_in(pid: i32, dir: &Path) -> Option<RunningShim> {
     let text = dir.to_str()?;
     // The kernel says so at the end of a path that is gone.
     let place = text.strip_suffix(" (deleted)");
-    let session = Path::new(place.unwrap_or(text)).parent()?;
+    let generation = Path::new(place.unwrap_or(text));
+    let session = generation.parent()?;
     let agents = session.parent().filter(|dir| dir.file_name().is_some_and(|name| name == AGENTS_DIR))?;
     Some(RunningShim {
         pid,
         session: session.file_name()?.to_str()?.to_owned(),
+        generation: generation.file_name()?.to_str()?.parse().ok(),
         state_dir: agents.parent()?.to_owned(),
         removed: place.is_some(),
     })

@@ -72,14 +72,33 @@ pub(super) struct Meta {
     /// Of which part of its session it is, if not of all.
     #[serde(default)]
     pub(super) part: Option<String>,
+    /// What its session is, as whoever started it wrote it down.
+    #[serde(default)]
+    pub(super) memo: Option<String>,
+    /// The inode of the pipe that is the agent's stdout.
+    #[serde(default)]
+    pub(super) stdout: Option<u64>,
 }
 
 impl Meta {
     /// Of a shim that has not told us who it is.
     pub(super) fn unknown(session: &str, keep: &Keep) -> Self {
-        let (shim, agent) = (Identity::nobody(), Identity::nobody());
-        let part = keep.part.clone();
-        Self { version: 0, shim, agent, session: session.to_owned(), cgroup: None, part }
+        Self { part: keep.part.clone(), ..Self::unlisted(session) }
+    }
+
+    /// The same without a word about where it belongs but its session.
+    pub(super) fn unlisted(session: &str) -> Self {
+        let (shim, agent, part) = (Identity::nobody(), Identity::nobody(), None);
+        Self {
+            version: 0,
+            shim,
+            agent,
+            session: session.to_owned(),
+            cgroup: None,
+            part,
+            memo: None,
+            stdout: None,
+        }
     }
 }
 

@@ -52,7 +52,8 @@ impl Process {
         let mut child = None;
         let cause = match tokio::time::timeout(limit, start(spec, keep, &mut child)).await {
             Ok(Ok(meta)) => {
-                let care = Care { keep: keep.clone(), meta, consumed: 0, stdout: None, child };
+                let care =
+                    Care { keep: keep.clone(), meta, consumed: 0, stdout: None, child, accepted: None };
                 match care.reach().await {
                     Ok(process) => return Ok(process),
                     Err(lost) => lost.to_string(), // and ended
@@ -65,7 +66,8 @@ impl Process {
                     child.wait().await.ok(); // reaped, that is all
                 }
                 let meta = Meta::unknown(&session, keep);
-                Care { keep: keep.clone(), meta, consumed: 0, stdout: None, child: None }.end_all().await;
+                let (keep, accepted) = (keep.clone(), None);
+                Care { keep, meta, consumed: 0, stdout: None, child: None, accepted }.end_all().await;
                 format!("no process after {} s", limit.as_secs())
             }
         };

@@ -4,11 +4,15 @@
 //! down. They are stopped first: a process that cannot run cannot fork away.
 
 use std::collections::{HashSet, VecDeque};
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::identity::{self, Stat, stat};
+use crate::domain::Exit;
 
 /// One process below another.
 pub(super) struct Below {
@@ -22,12 +26,7 @@ pub(super) fn walk(root: i32) -> Vec<Below> {
     let mut next = VecDeque::from([root]);
     let mut by_scan = None;
     while let Some(parent) = next.pop_front() {
-        // A kernel without the list of children: look at everybody's parent, once.
-        let children = children(parent).unwrap_or_else(|| {
-            let all: &Vec<(i32, i32)> = by_scan.get_or_insert_with(identity::parents);
-            all.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid).collect()
-        });
-        for pid in children {
+        for pid in children_or_scan(parent, &mut by_scan) {
             next.push_back(pid);
             found.extend(stat(pid).map(|stat| Below { pid, stat }));
         }
@@ -42,6 +41,14 @@ pub(super) fn descendants(root: i32) -> Vec<i32> {
 
 pub(super) fn living(root: i32) -> impl Iterator<Item = Below> {
     walk(root).into_iter().filter(|below| !below.stat.is_dead())
+}
+
+/// The children of a process. On a kernel without the list of children: by everybody's parent, looked at once.
+fn children_or_scan(parent: i32, by_scan: &mut Option<Vec<(i32, i32)>>) -> Vec<i32> {
+    children(parent).unwrap_or_else(|| {
+        let all = by_scan.get_or_insert_with(identity::parents);
+        all.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid).collect()
+    })
 }
 
 /// The children of all threads of a process; `None` where the kernel does not list them.
@@ -62,21 +69,86 @@ fn children(pid: i32) -> Option<Vec<i32>> {
     Some(found)
 }
 
-/// Stops and kills all descendants of `root`, until a look finds none that was not killed. Returns who was.
+/// How long processes are only stopped before those that were found are killed. A tree that grows faster than it is found is cut down in
+/// rounds, and the caller has other things to do in between.
+const STOPPING: Duration = Duration::from_millis(500);
+
+/// Stops and kills the descendants of `root`: of the caller, a child subreaper that reaps nobody meanwhile. Returns who was killed.
+///
+/// Why this converges, whatever the tree does:
+///
+/// - A process with a pending SIGSTOP cannot fork: the kernel refuses to link a child to a parent that has a signal pending. So a process that
+///   appears after its parent was signalled was linked before, and the next walk sees it.
+/// - Processes are signalled at sight, nearest first. A relay, which forks every few milliseconds and exits, is caught if it lives from the
+///   reading of the list to its signal, a few microseconds per sibling. One that is missed has one successor, which the next walk
+///   finds among our own children: an orphan becomes ours in the same moment in which its parent dies.
+/// - Nobody is killed before a walk finds nobody new, so that a tree which forks when a member dies has no reason to, and one that forks without
+///   end runs into the limit on processes, whose places the stopped ones keep.
+/// - A number that we have signalled stays taken: our children are reaped by us alone, and not here; and a child of a stopped process is not
+///   reaped by that. So `stopped` never holds back a signal from a process that came later.
+///
+/// A walk that finds nobody new proves that all are stopped only if nobody was missed, and a busy machine can hold us up between list and
+/// look for longer than all relays live. So whether the tree is *empty* is never asked of a walk: see [`Reaped::Childless`].
 pub(super) fn sweep(root: i32) -> HashSet<i32> {
-    let mut stopped = HashSet::new();
-    // Each round stops at least one more process that could fork; bounded by what the system can hold.
+    let (mut stopped, deadline) = (HashSet::new(), Instant::now() + STOPPING);
     loop {
-        let fresh: Vec<i32> = descendants(root).into_iter().filter(|pid| stopped.insert(*pid)).collect();
-        if fresh.is_empty() {
+        let before = stopped.len();
+        stop_below(root, &mut stopped);
+        if stopped.len() == before || Instant::now() > deadline {
             break;
         }
-        for pid in fresh {
-            kill(Pid::from_raw(pid), Signal::SIGSTOP).ok(); // it may have just gone
+    }
+    let is_below = |stat: &Stat| stat.parent == root || stopped.contains(&stat.parent);
+    let living = |pid: &i32| stat(*pid).is_some_and(|stat| !stat.is_dead() && is_below(&stat));
+    let killed: HashSet<i32> = stopped.iter().copied().filter(living).collect();
+    for pid in &killed {
+        kill(Pid::from_raw(*pid), Signal::SIGKILL).ok(); // it may have just gone
+    }
+    killed
+}
+
+/// One walk that stops everybody at sight.
+fn stop_below(root: i32, stopped: &mut HashSet<i32>) {
+    let mut next = VecDeque::from([root]);
+    let mut by_scan = None;
+    while let Some(parent) = next.pop_front() {
+        let below = children_or_scan(parent, &mut by_scan);
+        // All of them before anything else is read: that takes long enough for a relay to be gone.
+        for pid in &below {
+            kill(Pid::from_raw(*pid), Signal::SIGSTOP).ok(); // it may have just gone
+        }
+        stopped.extend(&below);
+        next.extend(below);
+    }
+}
+
+/// A look for children that have ended.
+pub(super) enum Reaped {
+    /// One has, and is reaped.
+    Child(i32, Exit),
+    /// Children are left, and none has ended.
+    Waiting,
+    /// There are no children, so there is no tree. This is exact, unlike any walk: the kernel looks at all children under the lock
+    /// that guards forks, deaths and adoptions. Whoever lives below a subreaper has an ancestor among its children, because a parent that
+    /// dies hands its children on to the subreaper in the same step.
+    Childless,
+}
+
+/// Reaps one child that has ended.
+pub(super) fn reap() -> Reaped {
+    // Also those that were made with another signal than SIGCHLD for their end.
+    let flags = WaitPidFlag::WNOHANG | WaitPidFlag::__WALL;
+    loop {
+        match waitpid(None, Some(flags)) {
+            Ok(WaitStatus::Exited(pid, code)) => {
+                return Reaped::Child(pid.as_raw(), Exit { code: Some(code), signal: None });
+            }
+            Ok(WaitStatus::Signaled(pid, signal, _)) => {
+                return Reaped::Child(pid.as_raw(), Exit { code: None, signal: Some(signal as i32) });
+            }
+            Err(Errno::ECHILD) => return Reaped::Childless,
+            Ok(WaitStatus::StillAlive) | Err(_) => return Reaped::Waiting,
+            Ok(_) => {}
         }
     }
-    for pid in &stopped {
-        kill(Pid::from_raw(*pid), Signal::SIGKILL).ok(); // as above
-    }
-    stopped
 }

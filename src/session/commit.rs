@@ -78,5 +78,6 @@ pub(super) fn prepare(
         Box::new(Snapshot { record: state.record(), state: json, launch: None })
     });
     let (session, generation) = (state.id(), state.generation());
-    (Write { session, generation, facts, ledger, outgoing, snapshot, consumed, urgent }, todo)
+    let adopts = false;
+    (Write { session, generation, facts, ledger, outgoing, snapshot, consumed, urgent, adopts }, todo)
 }

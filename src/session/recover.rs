@@ -1,11 +1,11 @@
-//! A session whose process was lost with an earlier daemon.
+//! A session whose process was lost with an earlier daemon, or is not known to the database.
 
 use std::sync::Arc;
 
 use super::commit::{prepare, step};
 use super::handle::CommandError;
 use super::stall::Vigil;
-use super::state::{Gone, Input, State};
+use super::state::{Adoption, Gone, Input, State};
 use crate::store::{Outgoing, Store, StoreError};
 
 /// Records the end of a session that has no process any more. What was open is withdrawn, visibly.
@@ -29,4 +29,25 @@ pub async fn amend(store: &Store, mut state: State, input: Input) -> Result<(), 
         return Ok(()); // nothing has changed
     }
     Ok(store.write(Arc::new(write)).await?)
+}
+
+/// Records that a process was found running of which the database does not know what it was told. `launch` is how to start it again, if
+/// the database does not know the session at all; `consumed` is where what is kept of its output begins.
+pub async fn adopt(
+    store: &Store,
+    state: &mut State,
+    adoption: Adoption,
+    launch: Option<String>,
+    consumed: u64,
+) -> Result<(), StoreError> {
+    let mut effects = Vec::new();
+    if step(state, &Vigil::off(), 0, Input::Adopt(Box::new(adoption)), &mut effects).is_err() {
+        return Ok(()); // it is never refused
+    }
+    let (mut write, _) = prepare(state, effects, None);
+    if let Some(snapshot) = &mut write.snapshot {
+        snapshot.launch = launch;
+    }
+    (write.adopts, write.consumed, write.outgoing) = (true, Some(consumed), vec![Outgoing::Cleared]);
+    store.write(Arc::new(write)).await
 }

@@ -42,6 +42,7 @@ mod failure;
 mod input;
 mod interrupt;
 mod operator;
+mod orphan;
 mod preset;
 mod process;
 mod terms;
@@ -54,6 +55,7 @@ mod watch;
 
 pub use errands::Terminal;
 pub use input::{Gone, Input, Refused};
+pub use orphan::Adoption;
 use terms::{Subject, Terms};
 
 /// Outgoing messages on their way to the agent. At the limit we stop reading from it: it must take some first.
@@ -169,6 +171,9 @@ pub struct State {
     /// It was to be started by its first prompt, and no process of it has been ready yet.
     #[serde(default)]
     deferred: bool,
+    /// Its process was found running, and nobody knows what it was told.
+    #[serde(default)]
+    orphan: bool,
     /// Something in here has changed since the last snapshot.
     #[serde(skip)]
     dirty: bool,
@@ -401,6 +406,7 @@ impl State {
             phase_since: None,
             left_at: None,
             deferred: false,
+            orphan: false,
             dirty: true,
         }
     }
@@ -419,6 +425,8 @@ impl State {
             matches!(input, Input::Said(_) | Input::Asked(..) | Input::Watch(_) | Input::Clients { .. });
         let phase = self.phase();
         match input {
+            Input::Adopt(adoption) => self.adopt(*adoption, out),
+            input if self.orphan => self.step_orphan(input, out)?,
             Input::Said(said) => self.said(*said, out),
             Input::Asked(ask, assessed) => self.asked(*ask, *assessed, out),
             Input::Errand(errand, looked) => self.errand(*errand, *looked, out),
@@ -491,6 +499,16 @@ impl State {
 
     fn has_open(&self) -> bool {
         !self.clearances.is_empty() || !self.questions.is_empty()
+    }
+
+    /// Whether its process was found running and nobody knows what it was told.
+    pub fn is_orphan(&self) -> bool {
+        self.orphan
+    }
+
+    /// The number of the next message to the agent.
+    pub fn next_message(&self) -> u64 {
+        self.next_n
     }
 
     /// Whether it has no process, and waits for what starts its first.

@@ -59,6 +59,7 @@ fn write(session: SessionId) -> Write {
         snapshot: None,
         consumed: None,
         urgent: false,
+        adopts: false,
     }
 }
 

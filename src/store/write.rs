@@ -18,6 +18,8 @@ pub struct Write {
     pub consumed: Option<u64>,
     /// Somebody waits for it: it goes before bulk output of other sessions.
     pub urgent: bool,
+    /// The session may be unknown, in whatever generation it is: its process was found running.
+    pub adopts: bool,
 }
 
 /// A change to the list of messages on their way to the agent.
@@ -56,8 +58,8 @@ impl Write {
     }
 
     pub(super) fn apply(&self, connection: &Connection, next: &mut u64) -> Result<(), StoreError> {
-        let begins =
-            self.generation == 1 && self.snapshot.as_ref().is_some_and(|snapshot| snapshot.launch.is_some());
+        let begins = (self.generation == 1 || self.adopts)
+            && self.snapshot.as_ref().is_some_and(|snapshot| snapshot.launch.is_some());
         let known = self.key(connection)?;
         if known.is_none() && !begins {
             return Err(StoreError::Removed);

@@ -90,6 +90,31 @@ struct Launch {
     mcp_servers: Option<Json>,
 }
 
+/// What a session is, kept beside its process for a database that does not know it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Memo {
+    pub(super) about: About,
+    launch: Launch,
+}
+
+impl Memo {
+    pub(super) fn launch(&self) -> String {
+        serde_json::to_string(&self.launch).expect("strings serialise")
+    }
+
+    /// The program, as people know it.
+    pub(super) fn program(&self) -> String {
+        self.launch.command.clone().or_else(|| self.launch.agent.clone()).unwrap_or_default()
+    }
+
+    /// Of a process without any: it cannot be started again.
+    pub(super) fn of_nothing(about: About) -> Self {
+        let (agent, command, protocol, resume, mcp_servers) = (None, None, None, None, None);
+        let (args, env) = (Vec::new(), BTreeMap::new());
+        Self { about, launch: Launch { agent, command, protocol, args, env, resume, mcp_servers } }
+    }
+}
+
 impl Supervisor {
     /// The session's id once its process runs, or at once if that is to wait.
     pub async fn start(&self, request: StartRequest) -> Result<SessionId, StartRefused> {
@@ -286,7 +311,7 @@ impl Supervisor {
     }
 
     /// What is kept of a generation's process on disk.
-    fn keep(&self, id: SessionId, generation: u32, at_least: u64) -> Keep {
+    pub(super) fn keep(&self, id: SessionId, generation: u32, at_least: u64) -> Keep {
         let config = self.config();
         let limits = &config.limits;
         Keep {
@@ -353,7 +378,9 @@ impl Supervisor {
             };
             Ok((program.map_err(told)?, user))
         });
+        let memo = Memo { about: about.clone(), launch: launch.clone() };
         let spec = program.map(|(program, user)| Spec {
+            memo: Some(serde_json::to_string(&memo).expect("it has string keys only")),
             user,
             session,
             program,

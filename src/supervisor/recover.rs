@@ -19,13 +19,30 @@ pub struct Recovered {
     pub attached: usize,
     /// Sessions whose agents have ended meanwhile.
     pub ended: usize,
+    /// Sessions whose agents the database did not know.
+    pub adopted: usize,
 }
 
 impl std::fmt::Display for Recovered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let sessions = if self.attached == 1 { "session" } else { "sessions" };
-        write!(f, "{} {sessions} re-attached, {} ended while away", self.attached, self.ended)
+        write!(f, "{} {sessions} re-attached, {} ended while away", self.attached, self.ended)?;
+        match self.adopted {
+            0 => Ok(()),
+            adopted => write!(f, ", {adopted} adopted as orphans"),
+        }
     }
+}
+
+/// What became of a session that was live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Attached,
+    Ended,
+    /// Its agent runs, or ran, and nobody knows what it was told. `known` if the session was.
+    Orphan {
+        known: bool,
+    },
 }
 
 impl Supervisor {
@@ -35,14 +52,16 @@ impl Supervisor {
         for (id, micros) in self.store().spent_on(today).await? {
             self.0.bench.spends(id, today, micros);
         }
+        let adopted = self.adopt_kept().await?;
         let live = self.store().live().await?;
         let found = stream::iter(live.iter().map(|id| self.recover_one(*id))).buffer_unordered(AT_ONCE);
-        let found: Vec<Result<bool, StoreError>> = found.collect().await;
-        let mut recovered = Recovered::default();
-        for attached in found {
-            match attached {
-                Ok(true) => recovered.attached += 1,
-                Ok(false) => recovered.ended += 1,
+        let found: Vec<Result<Fate, StoreError>> = found.collect().await;
+        let mut recovered = Recovered { adopted, ..Recovered::default() };
+        for fate in found {
+            match fate {
+                Ok(Fate::Attached) => recovered.attached += 1,
+                Ok(Fate::Ended) => recovered.ended += 1,
+                Ok(Fate::Orphan { known }) => recovered.adopted += usize::from(known),
                 // One session that cannot be read must not keep the others from their people.
                 Err(error @ (StoreError::Corrupt { .. } | StoreError::Conflict(_))) => {
                     tracing::error!(%error, "a session cannot be taken up");
@@ -50,37 +69,48 @@ impl Supervisor {
                 Err(error) => return Err(error),
             }
         }
-        self.clear_out(&live);
+        self.clear_out(&live).await;
         Ok(recovered)
     }
 
-    /// Whether its agent is there.
-    async fn recover_one(&self, id: SessionId) -> Result<bool, StoreError> {
-        let (stored, state) = self.stored(id).await?;
+    async fn recover_one(&self, id: SessionId) -> Result<Fate, StoreError> {
+        let (stored, mut state) = self.stored(id).await?;
         let plan = self.plan_again(&stored, &state)?;
         if state.resting().is_some() || state.is_deferred() {
-            return self.take_up(state, plan, Beginning::Resting).await.map(|()| true);
+            return self.take_up(state, plan, Beginning::Resting).await.map(|()| Fate::Attached);
         }
-        let process = match Process::find(&id.to_string(), &plan.keep, stored.consumed).await {
+        // What a newer database has consumed may be gone from the journal.
+        let consumed = stored.consumed.max(host::output_start(&plan.keep));
+        let process = match Process::find(&id.to_string(), &plan.keep, consumed).await {
             Ok(process) => process,
             // It was to be started, and was not: nobody has been told anything yet.
             Err(_) if state.is_waking() => {
-                return self.take_up(state, plan, Beginning::Resting).await.map(|()| true);
+                return self.take_up(state, plan, Beginning::Resting).await.map(|()| Fate::Attached);
             }
             Err(lost) => {
                 tracing::warn!(session.id = %id, %lost, "a session was lost");
                 let lost = Beginning::Lost(format!("lost: {lost}"));
-                return self.take_up(state, plan, lost).await.map(|()| false);
+                return self.take_up(state, plan, lost).await.map(|()| Fate::Ended);
             }
         };
-        let alive = process.is_alive();
-        let again = !alive && plan.resume_after_reboot;
-        let found = FoundProcess { process, consumed: stored.consumed, outbox: stored.outbox };
+        let (alive, was_orphan) = (process.is_alive(), state.is_orphan());
+        let (mut outbox, is_ahead) = (stored.outbox, is_ahead(&process, &state, stored.consumed, consumed));
+        if is_ahead && !was_orphan {
+            self.adopt_known(&mut state, &process, consumed).await?;
+            outbox.clear();
+        }
+        let fate = match (state.is_orphan(), alive) {
+            (true, _) => Fate::Orphan { known: !was_orphan },
+            (false, true) => Fate::Attached,
+            (false, false) => Fate::Ended,
+        };
+        let again = fate == Fate::Ended && plan.resume_after_reboot;
+        let found = FoundProcess { process, consumed, outbox };
         self.take_up(state, plan, Beginning::Found(Box::new(found))).await?;
         if again {
             self.resume_after_reboot(id);
         }
-        Ok(alive)
+        Ok(fate)
     }
 
     async fn take_up(&self, state: State, plan: Plan, beginning: Beginning) -> Result<(), StoreError> {
@@ -106,17 +136,10 @@ impl Supervisor {
             }
         });
     }
+}
 
-    /// Directories of processes whose end is in the log, left by a daemon that was killed right after.
-    fn clear_out(&self, live: &[SessionId]) {
-        let Ok(entries) = std::fs::read_dir(self.agents_dir()) else { return };
-        for entry in entries.flatten() {
-            let id = entry.file_name().to_str().and_then(|name| name.parse::<SessionId>().ok());
-            if id.is_some_and(|id| !live.contains(&id)) {
-                for generation in std::fs::read_dir(entry.path()).into_iter().flatten().flatten() {
-                    host::remove(&generation.path());
-                }
-            }
-        }
-    }
+/// Whether a process has heard or said more than the database knows of: that is older than the process. Every message is recorded
+/// before it is sent, and output is given up only once it is in the log, so without a restored backup neither can be.
+fn is_ahead(process: &Process, state: &State, stored: u64, kept: u64) -> bool {
+    process.accepted().is_some_and(|accepted| accepted >= state.next_message()) || kept > stored
 }

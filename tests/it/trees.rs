@@ -58,7 +58,7 @@ fn end_a_hopper(config: &str) {
 }
 
 /// Who was started by this session, by the mark in its environment.
-fn marked(session: &str) -> Vec<i32> {
+pub(crate) fn marked(session: &str) -> Vec<i32> {
     let mark = format!("INTERCOM_SESSION={session}");
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

@@ -124,6 +124,8 @@ impl From<CommandError> for ApiError {
                 Refused::Unread(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "agent_not_reading", message),
                 Refused::Left => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message),
                 Refused::Running => Self::conflict("running", message),
+                Refused::Orphan => Self::conflict("orphan", message)
+                    .hint("`intercom stop` ends it; `intercom resume` starts it again after that"),
                 Refused::NotOpen => Self::conflict("already_decided", message),
                 Refused::NotQueued => Self::conflict("already_sent", message),
                 Refused::QueueFull(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", message)

@@ -21,7 +21,7 @@ const LONGEST_SNOOZE: Duration = Duration::from_hours(30 * 24);
 /// How an agent stands.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct StandingView {
-    /// `working`, `waiting_for_you`, `waiting_for_service`, `idle`, `quiet`, `stuck` or `gone`; `null` while it starts or stops.
+    /// `working`, `waiting_for_you`, `waiting_for_service`, `idle`, `quiet`, `stuck`, `gone` or `orphan`; `null` while it starts or stops.
     state: Option<&'static str>,
     /// Of what takes its time: since when nothing has happened.
     since: Option<String>,

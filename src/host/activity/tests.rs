@@ -136,7 +136,17 @@ fn process(pid: i32, parent: i32, started: u64) -> Below {
     let name = "sh".to_owned();
     Below {
         pid,
-        stat: Stat { name, state: 'S', threads: 1, ticks: 0, reaped_ticks: 0, pages: 0, parent, started },
+        stat: Stat {
+            name,
+            state: 'S',
+            threads: 1,
+            ticks: 0,
+            reaped_ticks: 0,
+            pages: 0,
+            parent,
+            leader: 0,
+            started,
+        },
     }
 }
 

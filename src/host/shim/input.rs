@@ -32,6 +32,10 @@ impl Input {
         self.pipe.as_ref().filter(|_| !self.queue.is_empty())
     }
 
+    pub(super) fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
     pub(super) fn written(&self) -> u64 {
         self.written
     }

@@ -13,7 +13,6 @@ use nix::fcntl::{SpliceFFlags, splice};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::agent::Agent;
@@ -26,6 +25,7 @@ use super::{EXIT, META, Meta, Order, SOCKET};
 use crate::domain::Exit;
 use crate::host::cgroup::Cgroup;
 use crate::host::frame::{Frame, Hello, Left, Waits};
+use crate::host::tree::Reaped;
 use crate::host::{EXITED, Identity, STREAM_CLOSED, Spec, journal, tree};
 
 /// How long what is below the agent may go on after it, unless it was told to end: then it has the time for that.
@@ -64,6 +64,8 @@ pub(super) struct Shim {
     interrupt: Vec<u8>,
     steps: Vec<&'static str>,
     killed: HashSet<i32>,
+    /// The kernel has said that there are no children.
+    childless: bool,
     exit: Option<Exit>,
     exited_at: Option<Instant>,
     closed_at: Option<Instant>,
@@ -111,6 +113,8 @@ impl Shim {
             session: session.clone(),
             cgroup: order.spec.cgroup.clone().filter(|_| cgroup.is_some()),
             part: order.keep.part.clone(),
+            memo: order.spec.memo.clone(),
+            stdout: nix::sys::stat::fstat(&agent.stdout).ok().map(|stat| stat.st_ino),
         };
         if let Err(error) = write_whole(META, &serde_json::to_vec(&meta)?) {
             // An agent that nobody could find again must not stay.
@@ -135,6 +139,7 @@ impl Shim {
             interrupt: Vec::new(),
             steps: Vec::new(),
             killed: HashSet::new(),
+            childless: false,
             exit: None,
             exited_at: None,
             closed_at: None,
@@ -226,6 +231,7 @@ impl Shim {
             agent: self.meta.agent.clone(),
             shim: self.meta.shim.clone(),
             journal_end: self.journal.end(),
+            accepted: Some(self.input.accepted()),
         });
         let (me, cgroup) = (self.me, self.cgroup.as_ref());
         // Whoever is below us is the agent's, whatever it holds.
@@ -305,7 +311,7 @@ impl Shim {
             ladder.skip_to_signal(now);
         }
         while let Some(rung) = self.ladder.as_mut().and_then(|ladder| ladder.due(now)) {
-            if self.exit.is_some() && self.tree().is_empty() {
+            if self.exit.is_some() && self.is_empty() {
                 break; // nobody is left to be told
             }
             if rung != Rung::Sigkill {
@@ -352,19 +358,24 @@ impl Shim {
     /// Every child that has ended, the agent's orphans included.
     fn reap(&mut self) {
         loop {
-            let exit = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(pid, code)) => (pid, Exit { code: Some(code), signal: None }),
-                Ok(WaitStatus::Signaled(pid, signal, _)) => {
-                    (pid, Exit { code: None, signal: Some(signal as i32) })
+            match tree::reap() {
+                Reaped::Child(pid, exit) if pid == self.meta.agent.pid && self.exit.is_none() => {
+                    self.exit = Some(exit);
+                    self.exited_at = Some(Instant::now());
                 }
-                Ok(WaitStatus::StillAlive) | Err(_) => return,
-                Ok(_) => continue,
-            };
-            if exit.0.as_raw() == self.meta.agent.pid && self.exit.is_none() {
-                self.exit = Some(exit.1);
-                self.exited_at = Some(Instant::now());
+                Reaped::Child(..) => {}
+                Reaped::Waiting => return,
+                Reaped::Childless => {
+                    self.childless = true;
+                    return;
+                }
             }
         }
+    }
+
+    /// Whether nothing is left of the tree. Once it is so, it stays so: nobody is there to fork.
+    fn is_empty(&self) -> bool {
+        self.childless && self.cgroup.as_ref().is_none_or(|cgroup| cgroup.members().is_empty())
     }
 
     /// Whether there is room for more output. A daemon that listens is not left far behind: the agent waits for it as it
@@ -436,7 +447,7 @@ impl Shim {
                 return false;
             }
         }
-        self.tree().is_empty()
+        self.is_empty()
     }
 
     fn left(&self) -> Left {

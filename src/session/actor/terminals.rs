@@ -164,5 +164,6 @@ pub(super) fn spec(agent: &Spec, workspace: &Path, run: &Run, keep: &Keep) -> Re
         cgroup: group.map(|dir| dir.join(&run.terminal)),
         limits: if group.is_some() { Limits::default() } else { agent.limits.clone() },
         user: agent.user.clone(),
+        memo: None,
     })
 }

@@ -1,6 +1,6 @@
 //! What can happen to a session, and why something cannot.
 
-use super::{About, Assessed, How};
+use super::{About, Adoption, Assessed, How};
 use crate::domain::{
     Answer, Ask, ClearanceId, Errand, Exit, LadderChoice, Preset, PromptId, QuestionId, RequestId, Ruling,
     Set, Time, Verdict, Wording,
@@ -31,6 +31,8 @@ pub enum Input {
     Restart {
         prompt: Option<Wording>,
     },
+    /// Its process was found running, and nobody knows what it was told.
+    Adopt(Box<Adoption>),
     /// Somebody else than the ACP client that started it uses it.
     Keep {
         by: String,
@@ -189,6 +191,10 @@ pub enum Refused {
     Started,
     #[error("the session is running: only an ended or parked one can be resumed")]
     Running,
+    #[error(
+        "the session is an orphan: the database does not know what its agent was told, so it can only be stopped"
+    )]
+    Orphan,
     #[error("it is not open any more")]
     NotOpen,
     #[error("you have approved it already: {0} different people have to")]

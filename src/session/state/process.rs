@@ -22,6 +22,19 @@ impl State {
         prompt: Option<String>,
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
+        self.record_creation(&by, command, out);
+        if self.deferred && prompt.is_none() {
+            return Ok(());
+        }
+        self.stage = Stage::Starting;
+        if let Some(text) = prompt {
+            self.prompt(text.into(), by, out)?;
+        }
+        out.effects.push(Effect::Spawn);
+        Ok(())
+    }
+
+    pub(super) fn record_creation(&self, by: &str, command: &str, out: &mut Out<'_, '_>) {
         let about = &self.about;
         let mut data = json!({
             "name": about.name, "agent": about.agent, "protocol": about.protocol,
@@ -37,15 +50,6 @@ impl State {
             data["on_client_left"] = json!(on_client_left);
         }
         out.record(Kind::SessionCreated, Json::of(&data));
-        if self.deferred && prompt.is_none() {
-            return Ok(());
-        }
-        self.stage = Stage::Starting;
-        if let Some(text) = prompt {
-            self.prompt(text.into(), by, out)?;
-        }
-        out.effects.push(Effect::Spawn);
-        Ok(())
     }
 
     /// The first process of a session that was deferred.
@@ -93,8 +97,9 @@ impl State {
         Ok(())
     }
 
-    fn next_generation(&mut self) {
+    pub(super) fn next_generation(&mut self) {
         self.generation += 1;
+        self.orphan = false;
         self.spoke = false;
         self.next_n = 1;
         self.exit = None;
@@ -198,6 +203,8 @@ impl State {
             Stage::Stopping { how: How::Kill, by, .. } => (format!("killed by {by}"), None),
             // The daemon died between the two.
             Stage::Starting if self.is_restart(out.now()) => (gone.reason.clone(), Some(Ended::ToRestart)),
+            // Only people start an agent again whose last life nobody knows.
+            _ if self.orphan => (gone.reason.clone(), None),
             _ => (gone.reason.clone(), Some(Ended::Itself(&gone.exit))),
         };
         let why = self.judge_exit(&gone, out.now());
@@ -254,7 +261,7 @@ impl State {
     }
 
     /// Nothing may be sent from here on, not even what a settled message made room for.
-    fn fail_in_flight(&mut self, reason: &str, out: &mut Out<'_, '_>) {
+    pub(super) fn fail_in_flight(&mut self, reason: &str, out: &mut Out<'_, '_>) {
         self.stage = Stage::Ended { reason: reason.to_owned(), at: out.now() };
         let in_flight: Vec<u64> = self.in_flight.keys().copied().collect();
         for n in in_flight {
@@ -263,7 +270,7 @@ impl State {
     }
 
     /// What went with the process.
-    fn let_go(&mut self, out: &mut Out<'_, '_>) {
+    pub(super) fn let_go(&mut self, out: &mut Out<'_, '_>) {
         let unfinished = self.unfinished;
         self.withdraw_open(out);
         self.drop_errands(out);
@@ -280,11 +287,12 @@ impl State {
             self.fail_queue(&cause, out);
         }
         out.record(Kind::SessionEnded, Json::of(&json!({ "reason": reason })));
+        self.orphan = false; // the next process is told everything by us
         self.stage = Stage::Ended { reason, at: out.now() };
     }
 
     /// What was to start it has not.
-    fn fail_queue(&mut self, cause: &str, out: &mut Out<'_, '_>) {
+    pub(super) fn fail_queue(&mut self, cause: &str, out: &mut Out<'_, '_>) {
         let at = out.now();
         for Queued { id, .. } in std::mem::take(&mut self.queue) {
             out.record(Kind::PromptUndelivered, about("prompt", &id, Some(cause)));

@@ -1,6 +1,6 @@
 //! What people see of a session, derived from its state.
 
-use super::{Stage, State};
+use super::{Stage, State, orphan};
 use crate::domain::{Phase, SessionRecord};
 
 impl State {
@@ -29,6 +29,7 @@ impl State {
             Stage::Stopping { again: true, .. } => "being stopped to be started again".to_owned(),
             Stage::Stopping { by, .. } => format!("being stopped by {by}"),
             Stage::Ended { reason, .. } | Stage::Parked { reason, .. } => self.end_in_words(reason),
+            Stage::Running if self.orphan => orphan::WHY.to_owned(),
             Stage::Running => match self.phase() {
                 Phase::Waiting => format!("waiting for you: {}", self.open_in_words()),
                 Phase::Working if self.cancelled_by.is_some() => {

@@ -119,6 +119,7 @@ impl State {
     /// When something is due by the clock: a look at the agent, a reminder, a step, an expiry.
     pub fn next_due(&self, now: Time, vigil: &Vigil) -> Option<Time> {
         match self.stage {
+            Stage::Running if self.orphan => None,
             Stage::Running => {
                 let watch = self.watch.next(&self.setting(now), vigil);
                 watch.into_iter().chain(self.cancelled_by).min()
@@ -188,7 +189,7 @@ impl State {
         let says_more = match standing.state {
             Situation::Quiet | Situation::Stuck | Situation::Gone | Situation::WaitingForService => true,
             Situation::Working => standing.why == BUSY,
-            Situation::WaitingForYou | Situation::Idle => false,
+            Situation::WaitingForYou | Situation::Idle | Situation::Orphan => false,
         };
         let before = self.standing.as_ref().and_then(|before| before.running.as_ref());
         if let (Some(before), Some(running)) = (before, &mut standing.running) {

@@ -10,6 +10,7 @@ pub(super) enum State {
     WaitingForYou,
     Stuck,
     Gone,
+    Orphan,
     WaitingForService,
     Working,
     Quiet,
@@ -34,6 +35,7 @@ impl State {
             (_, Some("waiting_for_service")) => Self::WaitingForService,
             (_, Some("stuck")) => Self::Stuck,
             (_, Some("gone")) => Self::Gone,
+            (_, Some("orphan")) => Self::Orphan,
             (_, Some("quiet")) => Self::Quiet,
             ("working", _) | (_, Some("working")) => Self::Working,
             ("idle", _) => Self::Idle,
@@ -44,7 +46,7 @@ impl State {
     pub(super) const fn symbol(self) -> &'static str {
         match self {
             Self::WaitingForYou => "🙋",
-            Self::Failed | Self::Stuck | Self::Gone => "🔴",
+            Self::Failed | Self::Stuck | Self::Gone | Self::Orphan => "🔴",
             Self::WaitingForService => "⏳",
             Self::Working | Self::Quiet => "🔵",
             Self::Starting | Self::Stopping => "🔄",
@@ -61,6 +63,7 @@ impl State {
             Self::WaitingForYou => "waiting for you",
             Self::Stuck => "stuck",
             Self::Gone => "gone: its process is stopped",
+            Self::Orphan => "orphan: it can only be stopped",
             Self::WaitingForService => "waiting for its service",
             Self::Working => "working",
             Self::Quiet => "working, but quiet",
@@ -113,6 +116,7 @@ fn without_state(why: &str) -> &str {
         "quiet",
         "stuck",
         "gone",
+        "orphan",
         "parked",
         "ended",
     ];

@@ -1,0 +1,64 @@
+//! Agents and processes that the database does not know, or that belong to nobody any more.
+
+use std::collections::HashSet;
+
+use rusqlite::OptionalExtension as _;
+
+use super::{Check, open_database};
+use crate::config::Paths;
+use crate::host::{self, AGENTS_DIR, RunningShim};
+
+/// Shims of this state directory that the database does not know: it is older than they are. A daemon adopts them when it starts.
+pub(in crate::cli) fn orphans(paths: &Paths) -> Option<Check> {
+    let ours = paths.state_dir.canonicalize().ok()?;
+    let shims: Vec<RunningShim> =
+        host::running_shims().into_iter().filter(|shim| shim.state_dir == ours && !shim.removed).collect();
+    let database = open_database(&paths.database()).ok()?;
+    let is_known = |shim: &RunningShim| {
+        let sql = "SELECT generation, phase FROM sessions WHERE id = ?1";
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, u32>(0)?, row.get::<_, String>(1)?));
+        // A table that cannot be read says nothing about anybody.
+        match database.query_row(sql, [&shim.session], row).optional() {
+            Ok(Some((generation, phase))) => {
+                shim.generation.is_none_or(|found| found == generation)
+                    && phase != "ended"
+                    && phase != "parked"
+            }
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    };
+    let unknown: Vec<String> = shims
+        .iter()
+        .filter(|shim| !is_known(shim))
+        .map(|shim| format!("pid {} of {}", shim.pid, shim.session))
+        .collect();
+    (!unknown.is_empty()).then(|| {
+        Check::warning(
+            "orphans",
+            format!("agents run that the database does not know: {}", unknown.join(", ")),
+            "`intercom serve` adopts them; then `intercom ls` shows them and `intercom stop` ends them",
+        )
+    })
+}
+
+/// Processes that were an agent's and belong to nobody any more, of this daemon and of others.
+pub(in crate::cli) fn strays(paths: &Paths) -> Check {
+    let agents = paths.state_dir.join(AGENTS_DIR);
+    let strays = host::strays(&agents);
+    if strays.is_empty() {
+        return Check::ok("leftovers", "none");
+    }
+    let kept: HashSet<String> = host::kept_processes(&agents).into_iter().map(|kept| kept.session).collect();
+    let place = |session: &str| {
+        if kept.contains(session) { "" } else { " (not of this state directory, or removed)" }
+    };
+    let named = |(pid, session): &(i32, String)| format!("{pid} of {session}{}", place(session));
+    let list: Vec<String> = strays.iter().map(named).collect();
+    let pids: Vec<String> = strays.iter().map(|(pid, _)| pid.to_string()).collect();
+    Check::warning(
+        "leftovers",
+        list.join(", "),
+        format!("the next `intercom serve` ends those of its own sessions; else kill {}", pids.join(" ")),
+    )
+}

@@ -1,0 +1,161 @@
+//! Orphans: processes that run, and of which the database does not know what they were told. It was restored from a backup
+//! that is older than they are.
+//!
+//! ```text
+//!            Adopt                      Stop              Exited           Resume
+//!  (any) ─────────► running, an orphan ──────► stopping ─────────► ended ─────────► the next generation
+//! ```
+//! What was asked and answered since the backup is lost, and so are the numbers of the messages. An answer now could be the
+//! second one to a question, or be taken by the shim for one that it has written before. So nothing is sent: what an orphan says is
+//! kept in the log, and people can stop it.
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::watch::BY;
+use super::{Input, Out, Refused, Stage, State};
+use crate::domain::{Ask, Errand, Json, Kind, Said, Situation, Standing};
+
+/// Why it is in its phase, for people.
+pub(super) const WHY: &str =
+    "orphan: the database does not know what its agent was told; it can be stopped, not directed";
+/// The same for what it asks for.
+const UNANSWERED: &str = "nobody can answer it: the session is an orphan";
+
+/// A process that was found running.
+#[derive(Debug, Clone)]
+pub struct Adoption {
+    pub generation: u32,
+    /// `None` if its shim has not said so yet.
+    pub pid: Option<i32>,
+    /// The program, if the database does not know the session at all.
+    pub created: Option<String>,
+    /// What the database lacks, as a part of a sentence.
+    pub why: String,
+}
+
+#[derive(Serialize)]
+struct Unanswered<'a> {
+    message: &'a Json,
+    why: &'static str,
+}
+
+impl State {
+    /// Whatever the database says of the session was true at the time of the backup: what was open then is closed, and nothing
+    /// of it is sent later.
+    pub(super) fn adopt(&mut self, adoption: Adoption, out: &mut Out<'_, '_>) {
+        let Adoption { generation, pid, created, why } = adoption;
+        if let Some(command) = created {
+            self.record_creation(BY, &command, out);
+        } else {
+            let cause = format!("the database is older than the process: {why}");
+            self.fail_in_flight(&cause, out);
+            self.let_go(out);
+            self.fail_queue(&cause, out);
+        }
+        self.next_generation();
+        (self.generation, self.orphan, self.stage) = (generation, true, Stage::Running);
+        (self.pid, self.started_at, self.deferred) = (pid, Some(out.now()), false);
+        (self.unfinished, self.left_at, self.about.on_client_left) = (None, None, None);
+        self.restarts.clear();
+        self.watch.reset(out.now());
+        let (words, ladder_off) = (format!("{why}; it can be stopped, not directed"), true);
+        self.standing =
+            Some(Standing { why: words, ladder_off, ..Standing::new(Situation::Orphan, out.now()) });
+        let data = json!({ "generation": generation, "pid": pid, "why": why, "by": BY });
+        out.record(Kind::SessionAdopted, Json::of(&data));
+    }
+
+    /// What it says is kept, its end is its end, and nothing but a stop is done to it.
+    pub(super) fn step_orphan(&mut self, input: Input, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+        match input {
+            Input::Said(said) => keep(*said, out),
+            Input::Asked(ask, _) => keep_request(&ask, out),
+            Input::Errand(errand, _) => keep_call(&errand, out),
+            Input::Exited(gone) => self.exited(*gone, out),
+            Input::Spawned { pid } => self.pid = Some(pid),
+            Input::Stop { how, by } => return self.stop(how, by, out),
+            Input::Seen { at, by } => self.seen(at, &by, out),
+            Input::Launch { .. } | Input::Resume { .. } => return Err(self.refusal(Refused::Running)),
+            Input::Agent { .. }
+            | Input::Prompt { .. }
+            | Input::TakeBack { .. }
+            | Input::Amend { .. }
+            | Input::Decide { .. }
+            | Input::Answer { .. }
+            | Input::Nudge { .. }
+            | Input::Interrupt { .. }
+            | Input::List { .. }
+            | Input::Set { .. }
+            | Input::Snooze { .. }
+            | Input::Ladder { .. }
+            | Input::Preset { .. } => return Err(self.refusal(Refused::Orphan)),
+            // Nothing is on its way, open, awaited or watched.
+            Input::Adopt(_)
+            | Input::Restart { .. }
+            | Input::Keep { .. }
+            | Input::Clients { .. }
+            | Input::SpawnFailed { .. }
+            | Input::Delivered { .. }
+            | Input::Undelivered { .. }
+            | Input::Done { .. }
+            | Input::TerminalEnded { .. }
+            | Input::Expire
+            | Input::Ruled { .. }
+            | Input::Found
+            | Input::Listening
+            | Input::Watch(_) => {}
+        }
+        Ok(())
+    }
+
+    fn refusal(&self, refused: Refused) -> Refused {
+        match self.stage {
+            Stage::Stopping { .. } => Refused::Stopping,
+            _ => refused,
+        }
+    }
+}
+
+/// Everything is in the log; nothing follows from it.
+fn keep(said: Said, out: &mut Out<'_, '_>) {
+    #[derive(Serialize)]
+    struct Message<'a> {
+        message: &'a Json,
+    }
+    let unknown = |message: &Json| Json::of(&Message { message });
+    match said {
+        Said::Status { params } => out.record(Kind::Status, params),
+        Said::Heartbeat { params, .. } => out.record(Kind::Heartbeat, params),
+        Said::Update { params } | Said::Tool { params, .. } => out.record(Kind::Update, params),
+        Said::Echo { kind, data } => out.record(kind, data),
+        Said::Rejected { rejection, .. } => out.record(Kind::LineRejected, Json::of(&rejection)),
+        Said::Clearance(ask) => keep_request(&ask, out),
+        Said::Errand(errand) => keep_call(&errand, out),
+        Said::Question { params, .. } => {
+            out.record(Kind::Unknown, Json::of(&Unanswered { message: &params, why: UNANSWERED }));
+        }
+        Said::Unknown { message, .. }
+        | Said::Withdrawn { message, .. }
+        | Said::TurnEnd { message, .. }
+        | Said::Limited { params: message, .. }
+        | Said::Outcome { params: message, .. }
+        | Said::Listed { result: message, .. }
+        | Said::IsSet { result: message, .. }
+        | Said::NotSet { error: message, .. }
+        | Said::Ready { info: message, .. } => out.record(Kind::Unknown, unknown(&message)),
+        Said::NotSteered { message, .. }
+        | Said::LogInNeeded { reason: message, .. }
+        | Said::Unusable { reason: message } => out.record(Kind::Unknown, unknown(&Json::of(&message))),
+        // Read out of messages that are kept themselves, or words of ours that are not sent.
+        Said::Steps(_) | Said::Title(_) | Said::Controls(_) | Said::Cost { .. } | Said::Tell { .. } => {}
+    }
+}
+
+fn keep_request(ask: &Ask, out: &mut Out<'_, '_>) {
+    out.record(Kind::Unknown, Json::of(&Unanswered { message: &ask.params, why: UNANSWERED }));
+}
+
+fn keep_call(errand: &Errand, out: &mut Out<'_, '_>) {
+    out.record(Kind::Unknown, Json::of(&Unanswered { message: &errand.params, why: UNANSWERED }));
+}

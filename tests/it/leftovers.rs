@@ -1,0 +1,142 @@
+//! Processes that outlive the shim of their agent, and trees that fork faster than they are found.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::harness::{Daemon, PATIENCE, QUICK, command, is_alive, run};
+use crate::trees::marked;
+
+/// Without cgroups, so that every process has to be found.
+const SWEPT: &str = "[daemon]\ncgroups = false\n";
+
+fn shim(daemon: &Daemon, session: &str) -> Pid {
+    let meta = daemon.dir.path().join(format!("state/agents/{session}/1/meta.json"));
+    let meta: Value = serde_json::from_slice(&std::fs::read(meta).unwrap()).unwrap();
+    Pid::from_raw(i32::try_from(meta["shim"]["pid"].as_i64().unwrap()).unwrap())
+}
+
+/// Ways out of the tree that leave one trace each: the mark, the kernel session, the pipe of stdout, the mark of another thread.
+const WAYS: &[&str] = &[
+    "grandchild:setsid,double,nohup:hang",
+    "grandchild:double,clean,nohup:hang",
+    "grandchild:setsid,double,clean,nohup,stdout:hang",
+    "grandchild:setsid,double,nohup:leaderless",
+];
+
+/// An agent with a process for each way out, and their pids.
+fn with_escapes(daemon: &Daemon) -> (String, Vec<Value>) {
+    let mut steps = vec!["ignore:eof"];
+    steps.extend(WAYS);
+    steps.extend(["status:up", "serve"]);
+    let session = daemon.run(&steps);
+    daemon.wait_status(&session, "up");
+    let told = |event: &Value| event["data"]["message"] == "grandchild";
+    let mut pids: Vec<Value> = daemon
+        .so_far(&session)
+        .iter()
+        .filter(|event| told(event))
+        .map(|event| event["data"]["pid"].clone())
+        .collect();
+    assert_eq!(pids.len(), WAYS.len());
+    pids.push(daemon.show(&session)["pid"].clone());
+    (session, pids)
+}
+
+/// Whether a thread of it runs: a process without its first thread looks dead to a glance.
+fn has_threads(pid: &Value) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    stats
+        .filter_map(|stat| stat.rsplit_once(") ").map(|(_, rest)| rest.to_owned()))
+        .any(|rest| !rest.starts_with(['Z', 'X']))
+}
+
+#[test]
+fn what_outlives_a_killed_shim_is_found_by_any_trace_and_ended() {
+    let daemon = Daemon::with_config(&format!("{QUICK}{SWEPT}"));
+    let (session, pids) = with_escapes(&daemon);
+    assert!(pids.iter().all(has_threads));
+    kill(shim(&daemon, &session), Signal::SIGKILL).unwrap();
+    let ended = daemon.wait_kind(&session, "session.ended");
+    assert_eq!(ended["data"]["reason"], "its shim died");
+    let left: Vec<&Value> = pids.iter().filter(|pid| has_threads(pid)).collect();
+    assert!(left.is_empty(), "{left:?} of {pids:?} are left");
+}
+
+#[test]
+fn what_outlives_daemon_and_shim_is_listed_by_doctor_and_ended_by_the_next_daemon() {
+    let daemon = Daemon::with_config(&format!("{QUICK}{SWEPT}"));
+    let (session, pids) = with_escapes(&daemon);
+    let shim = shim(&daemon, &session);
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    kill(shim, Signal::SIGKILL).unwrap();
+    let start = Instant::now();
+    while is_alive(&json!(shim.as_raw())) {
+        assert!(start.elapsed() < PATIENCE);
+    }
+    let doctor = run(command(dir.path()).args(["doctor", "--json"])).json();
+    let leftovers =
+        doctor["checks"].as_array().unwrap().iter().find(|check| check["name"] == "leftovers").unwrap();
+    for pid in &pids {
+        let named = format!("{pid} of {session}");
+        assert!(leftovers["detail"].as_str().unwrap().contains(&named), "{named}: {leftovers}");
+    }
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    daemon.wait_kind(&session, "session.ended");
+    let left: Vec<&Value> = pids.iter().filter(|pid| has_threads(pid)).collect();
+    assert!(left.is_empty(), "{left:?} of {pids:?} are left");
+}
+
+#[test]
+fn relays_that_outlive_a_killed_shim_are_caught() {
+    let daemon = Daemon::with_config(&format!("{QUICK}{SWEPT}"));
+    let session = daemon.run(&["relay:8:3:20", "status:up", "serve"]);
+    daemon.wait_status(&session, "up");
+    kill(shim(&daemon, &session), Signal::SIGKILL).unwrap();
+    daemon.wait_kind(&session, "session.ended");
+    assert_eq!(marked(&session), [] as [i32; 0]);
+}
+
+/// `scripts/test-full` sets thousands.
+fn relays() -> u64 {
+    std::env::var("INTERCOM_TEST_RELAYS").ok().and_then(|n| n.parse().ok()).unwrap_or(150)
+}
+
+/// A machine so busy that a shim waits for its turn longer than a relay lives. Ends with the guard.
+struct Busy(Vec<std::process::Child>);
+
+impl Busy {
+    fn new() -> Self {
+        let spin =
+            || std::process::Command::new("timeout").args(["20", "sh", "-c", "while :; do :; done"]).spawn();
+        Self((0..4).map(|_| spin().unwrap()).collect())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGTERM).ok(); // `timeout` passes it on
+            child.wait().ok();
+        }
+    }
+}
+
+/// The sweep must converge, and *stopped* must mean that nobody is left. See `host::tree::sweep` for why it does.
+#[test]
+fn relays_are_all_gone_when_stop_answers_also_on_a_busy_machine() {
+    let _busy = Busy::new();
+    let daemon = Daemon::with_config(&format!("{QUICK}{SWEPT}"));
+    let most = relays();
+    for count in [1, 8, 8, 8, 8, most] {
+        let session = daemon.run(&["ignore:TERM", &format!("relay:{count}:3:20"), "status:up", "serve"]);
+        daemon.wait_status(&session, "up");
+        let (answer, took) = daemon.end_session(&session, "stop");
+        let left = marked(&session);
+        assert!(left.is_empty(), "{} of {count} relays are left after {took:?}: {answer}", left.len());
+        assert!(took < Duration::from_secs(15), "{count} relays took {took:?}");
+    }
+}
