@@ -13,6 +13,7 @@ mod access;
 mod choices;
 mod describe;
 mod environment;
+mod fetcher;
 mod known;
 mod load;
 mod locate;
@@ -28,6 +29,7 @@ mod validate;
 
 pub use access::*;
 pub use choices::*;
+pub use fetcher::FETCHED_WITHIN_SECONDS;
 pub use known::{FETCHER, KNOWN, Known, known};
 pub use load::{ConfigError, load, parse};
 pub use model::*;

@@ -2,13 +2,12 @@
 //! takes the place of the one here. `docs/AGENTS.md` says where each of these facts is from.
 
 use super::choices::Protocol;
+use super::fetcher::FETCHED_WITHIN_SECONDS;
 use super::model::{AgentProfile, StopOverrides};
 
 /// What starts an agent if it is not installed.
 pub const FETCHER: &str = "npx";
 
-/// From an empty cache; an installed agent is ready within a few seconds.
-const FETCHED_WITHIN_SECONDS: u64 = 300;
 const READY_WITHIN_SECONDS: u64 = 60;
 
 /// Without these an agent does not reach its service from behind a proxy, and `npx` not its packages.

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::access::{Access, Api, AuditAnchors, Clearances, Operator, Webhook};
 use super::choices::{Framing, OnStop, PromptDelivery, Protocol};
+use super::fetcher::{FETCHED_WITHIN_SECONDS, may_fetch};
 use super::seats::Seats;
 use super::slack::{Slack, SlackPlace};
 use super::stall::{Restart, RestartOverrides, Spend, SpendOverrides, Stall, StallOverrides};
@@ -307,8 +308,12 @@ impl AgentProfile {
         self.max_line_length.unwrap_or(usual)
     }
 
+    /// The longest wait until it is ready. A download takes longer than the start of an installed program.
     pub fn startup_timeout(&self, acp: &Acp) -> Duration {
-        Duration::from_secs(self.startup_timeout_seconds.unwrap_or(acp.startup_timeout_seconds))
+        let usual = acp.startup_timeout_seconds;
+        let fetched = may_fetch(&self.command, &self.args);
+        let usual = if fetched { usual.max(FETCHED_WITHIN_SECONDS) } else { usual };
+        Duration::from_secs(self.startup_timeout_seconds.unwrap_or(usual))
     }
 
     pub fn interrupt_quiet(&self, acp: &Acp) -> Duration {

@@ -462,7 +462,7 @@ impl Actor {
     fn step(&mut self, input: Input, effects: &mut Vec<Effect>) -> Result<(), Refused> {
         let vigil = self.vigil();
         let elsewhere = self.spent_elsewhere(&vigil);
-        commit::step(&mut self.state, &vigil, elsewhere, input, effects)
+        commit::step(&mut self.state, &vigil, self.plan.startup_timeout, elsewhere, input, effects)
     }
 
     async fn absorb(&mut self, inputs: Vec<Input>, consumed: Option<u64>) {
@@ -475,8 +475,10 @@ impl Actor {
         effects.reserve(inputs.len() + 4);
         let vigil = self.vigil();
         let elsewhere = self.spent_elsewhere(&vigil);
+        let startup = self.plan.startup_timeout;
         for input in inputs {
-            if let Err(refused) = commit::step(&mut self.state, &vigil, elsewhere, input, &mut effects) {
+            let stepped = commit::step(&mut self.state, &vigil, startup, elsewhere, input, &mut effects);
+            if let Err(refused) = stepped {
                 tracing::error!(%refused, "what happened was refused");
             }
         }

@@ -1,5 +1,7 @@
 //! From effects to one write of the store and what is done after it is committed.
 
+use std::time::Duration;
+
 use super::errand::Job;
 use super::stall::Vigil;
 use super::state::{Cx, Effect, How, Input, Refused, State};
@@ -33,12 +35,13 @@ impl Voice<'_> {
 pub(super) fn step(
     state: &mut State,
     vigil: &Vigil,
+    startup: Duration,
     spent_elsewhere: u64,
     input: Input,
     effects: &mut Vec<Effect>,
 ) -> Result<(), Refused> {
     let mut seed = id::seed;
-    let mut cx = Cx { now: Time::now(), seed: &mut seed, vigil, spent_elsewhere };
+    let mut cx = Cx { now: Time::now(), seed: &mut seed, vigil, startup, spent_elsewhere };
     state.step(&mut cx, input, effects)
 }
 

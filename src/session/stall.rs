@@ -76,8 +76,6 @@ pub struct Vigil {
     pub stopped_after: Option<Duration>,
     /// How long a step may take to work before the next.
     pub verify: Duration,
-    /// How long it may take to get ready, where that takes some talking.
-    pub startup: Duration,
     /// Silence after an interrupt that ends the turn, if the agent does not say that it has ended.
     pub interrupt_quiet: Duration,
     /// Something waits for people.
@@ -111,7 +109,6 @@ impl Vigil {
             heartbeats_count_for: None,
             stopped_after: None,
             verify: MOMENT,
-            startup: MOMENT,
             interrupt_quiet: Duration::from_secs(5),
             remind_after: None,
             nudge_text: String::new(),

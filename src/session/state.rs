@@ -317,6 +317,8 @@ pub struct Cx<'a> {
     pub seed: &'a mut dyn FnMut() -> Seed,
     /// How sessions like this one are watched.
     pub vigil: &'a Vigil,
+    /// How long its process may take to get ready. It depends on the command line, not only on the profile's name.
+    pub startup: Duration,
     /// What other sessions have spent today, in millionths.
     pub spent_elsewhere: u64,
 }
@@ -350,6 +352,11 @@ impl<'c> Out<'_, 'c> {
 
     fn vigil(&self) -> &'c Vigil {
         self.cx.vigil
+    }
+
+    /// The time at which a process that starts now has to be ready.
+    fn ready_by(&self) -> Time {
+        self.now().plus(self.cx.startup)
     }
 
     fn seed(&mut self) -> Seed {

@@ -49,7 +49,6 @@ fn vigil(config: &Config, profile: &AgentProfile) -> Vigil {
         heartbeats_count_for: stall.heartbeats_count_for.0,
         stopped_after: stall.stopped_after.0,
         verify: stall.verify.0,
-        startup: profile.startup_timeout(&config.acp),
         interrupt_quiet: profile.interrupt_quiet(&config.acp),
         remind_after: stall.remind_after.0,
         nudge_text: stall.nudge_text,

@@ -248,3 +248,22 @@ fn what_an_agent_told_is_known_until_its_command_line_changes() {
     daemon.wait_kind(&session, "agent.ready");
     assert!(known(&daemon)["session"]["modes"].is_null(), "{}", known(&daemon));
 }
+
+/// A download takes longer than the start of an installed program: agents that are fetched have five minutes.
+#[test]
+fn an_agent_that_is_downloaded_first_may_take_longer_than_others() {
+    let config = "[acp]\nstartup_timeout_seconds = 1\n\
+        [agents.mine]\ncommand = 'npx'\nargs = ['-y', 'mine']\nprotocol = 'acp'\n\
+        [agents.slow]\ncommand = 'slow-agent'\nprotocol = 'acp'\n";
+    let dir = home(config);
+    let script = format!("sleep 2; exec {}", acp_fixture().display());
+    let path = programs(dir.path(), &[("npx", &script), ("slow-agent", &script)]);
+    let daemon = Daemon::start_in(dir, &[], &[("PATH", &format!("{path}:/usr/bin:/bin"))]);
+    for agent in ["codex", "mine"] {
+        let ran = daemon.cli(&["run", "--agent", agent, "say:hello"]).ok();
+        daemon.wait_kind(ran.stdout.trim(), "turn.ended");
+    }
+    daemon.cli(&["run", "--protocol", "acp", "say:hello", "--", "npx", "-y", "another"]).ok();
+    let ran = daemon.cli(&["run", "--agent", "slow", "say:hello"]);
+    assert!(ran.code == 1 && ran.stderr.contains("it was not ready within 1s"), "{ran:?}");
+}

@@ -11,15 +11,12 @@ use super::super::{Context, out};
 use super::config_file::{self, Edit};
 use super::install::Package;
 use super::registry::{Entry, Recipe, Target, platform};
-use crate::config::{AgentProfile, Protocol, known};
+use crate::config::{AgentProfile, FETCHED_WITHIN_SECONDS, Protocol, known};
 use crate::remote::Url;
 use crate::text::clean;
 
 /// The whole registry has less than a tenth of it.
 const LARGEST: u64 = 16 * 1024 * 1024;
-
-/// What is fetched is fetched when it is started.
-const FETCHED_WITHIN_SECONDS: u64 = 300;
 
 /// Add an agent to the configuration file from an entry of the ACP registry; needs no daemon
 #[derive(Debug, clap::Args)]

@@ -147,7 +147,7 @@ impl Actor {
     async fn prepare(&mut self, lines: &[OutputLine], handling: Handling<'_>) -> Prepared {
         let mut effects = self.unrecorded.clone();
         let (vigil, mut said) = (self.vigil(), Vec::new());
-        let elsewhere = self.spent_elsewhere(&vigil);
+        let (elsewhere, startup) = (self.spent_elsewhere(&vigil), self.plan.startup_timeout);
         let mut means_something = false;
         for line in lines {
             let driver = &mut self.plan.driver;
@@ -164,7 +164,9 @@ impl Actor {
                     Said::Errand(errand) => self.looked_at(*errand).await,
                     said => Input::Said(Box::new(said)),
                 };
-                if let Err(refused) = commit::step(&mut self.state, &vigil, elsewhere, input, &mut effects) {
+                if let Err(refused) =
+                    commit::step(&mut self.state, &vigil, startup, elsewhere, input, &mut effects)
+                {
                     tracing::error!(%refused, "what happened was refused");
                 }
             }

@@ -134,7 +134,7 @@ impl State {
             return;
         }
         if self.about.strict {
-            self.ready_by = Some(out.now().plus(out.vigil().startup));
+            self.ready_by = Some(out.ready_by());
             self.send(Outbound::Hello, Carries::Other, out);
         } else {
             // Our own protocol has no handshake: an agent is ready as soon as it runs.

@@ -29,6 +29,8 @@ struct World {
     vigil: Vigil,
 }
 
+const STARTUP: Duration = Duration::from_secs(30);
+
 impl World {
     fn new() -> Self {
         Self::with(|_| {})
@@ -77,8 +79,13 @@ impl World {
             seed[2..].copy_from_slice(&seeds.to_be_bytes());
             seed
         };
-        let mut cx =
-            Cx { now: Time::from_millis(self.time), seed: &mut seed, vigil: &self.vigil, spent_elsewhere: 0 };
+        let mut cx = Cx {
+            now: Time::from_millis(self.time),
+            seed: &mut seed,
+            vigil: &self.vigil,
+            startup: STARTUP,
+            spent_elsewhere: 0,
+        };
         let mut effects = Vec::new();
         self.state.step(&mut cx, input, &mut effects).map(|()| effects)
     }

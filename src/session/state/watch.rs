@@ -132,7 +132,7 @@ impl State {
 
     /// Whoever was not listened to has not been late.
     pub(super) fn deadlines_anew(&mut self, out: &Out<'_, '_>) {
-        self.ready_by = self.ready_by.map(|_| out.now().plus(out.vigil().startup));
+        self.ready_by = self.ready_by.map(|_| out.ready_by());
         if self.cancelled_by.is_some() {
             self.await_end(out);
         }
@@ -142,7 +142,7 @@ impl State {
     pub(super) fn watched(&mut self, activity: Option<Activity>, out: &mut Out<'_, '_>) {
         let (now, vigil) = (out.now(), out.vigil());
         if self.ready_by.is_some_and(|by| by <= now) && self.stage == Stage::Starting {
-            let why = format!("it was not ready within {}", span(vigil.startup));
+            let why = format!("it was not ready within {}", span(out.cx.startup));
             return self.unusable(why, out);
         }
         if self.stage != Stage::Running {

@@ -12,7 +12,6 @@ use crate::session::stall::tests::{self, minutes};
 
 fn vigil() -> Vigil {
     Vigil {
-        startup: Duration::from_secs(30),
         remind_after: minutes(30),
         nudge_text: "go on".to_owned(),
         reprompt_text: "go on, please".to_owned(),
