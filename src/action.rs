@@ -57,7 +57,16 @@ impl<'a> From<&'a Ask> for Parts<'a> {
 /// agent names neither a command nor a file.
 pub fn action(parts: Parts<'_>) -> Option<String> {
     let command = parts.command.map(one_line).filter(|command| !command.is_empty());
-    let action = command.or_else(|| change(parts))?;
+    // A request that names both would do both.
+    let is_change = parts.diff.is_some() || matches!(parts.tool, Some("edit" | "delete" | "move"));
+    let action = match (command, change(parts)) {
+        (Some(command), Some(change)) if is_change => {
+            let change = cut(&change, MAX_ACTION / 2);
+            let room = MAX_ACTION.saturating_sub(columns(&change) + " (and )".len());
+            format!("{} (and {change})", cut(&command, room))
+        }
+        (command, change) => command.or(change)?,
+    };
     Some(cut(&action, MAX_ACTION))
 }
 
@@ -175,6 +184,10 @@ mod tests {
             "ls ; rm<U+202E> x<U+001B>[2J"
         );
         assert_eq!(of(Some("  "), &["a"], None, None).unwrap(), "a");
+        let both = of(Some("ls"), &["/etc/passwd"], None, Some("delete"));
+        assert_eq!(both.unwrap(), "ls (and delete /etc/passwd)");
+        let both = of(Some(&"x".repeat(500)), &["a"], Some("+b"), None).unwrap();
+        assert!(both.ends_with("… (and a +1 -0)"), "{both}");
     }
 
     #[test]

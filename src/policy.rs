@@ -17,11 +17,13 @@
 //!
 //! What this is not: a sandbox. The agent says what it is about to do, and can lie.
 
+use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 
 use crate::domain::Risk;
 
 mod command;
+mod contradiction;
 mod decide;
 mod diff;
 mod glob;
@@ -39,6 +41,7 @@ mod shell;
 mod tests;
 mod words;
 
+pub use contradiction::CONTRADICTION;
 pub use decide::{Explained, Outcome, Ruling, decide, explain};
 pub use paths::resolve;
 pub use preset::{forbidden_by, forbids};
@@ -75,6 +78,8 @@ pub struct Resolved {
     /// Where the workspace really is.
     workspace: PathBuf,
     places: Vec<Place>,
+    /// `None` if there are too many to look up.
+    operands: Option<Operands>,
     /// The words of the command, or why it is not just words.
     words: Option<Result<Vec<String>, String>>,
     script: Option<shell::Script>,
@@ -82,11 +87,25 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    fn new(subject: Subject, workspace: PathBuf, places: Vec<Place>) -> Self {
-        let words = subject.command.as_deref().map(words::plain);
-        let script = subject.command.as_deref().map(shell::read);
-        let diff = subject.diff.as_deref().map(diff::read);
-        Self { subject, workspace, places, words, script, diff }
+    /// The places of the request that its command does not name. What the command names is judged with the command.
+    fn unnamed_places(&self) -> impl Iterator<Item = &Place> {
+        let names = |operands: &Operands, place: &Place| {
+            let same = |operand: &Place| operand.real.is_some() && operand.real == place.real;
+            operands.names.contains(&place.seems) || operands.places.iter().any(same)
+        };
+        let is_workspace = |place: &Place| place.real.as_ref() == Some(&self.workspace);
+        let is_named = move |place: &Place| {
+            is_workspace(place) || self.operands.as_ref().is_some_and(|operands| names(operands, place))
+        };
+        self.places.iter().filter(move |place| !is_named(place))
+    }
+
+    /// The tools that the request uses: the one that the agent names, and those that its command and its diff amount to.
+    fn tools(&self) -> Vec<&str> {
+        let named = self.subject.tool.as_deref();
+        let executes = self.subject.command.is_some() && named != Some("execute");
+        let edits = self.subject.diff.is_some() && !matches!(named, Some("edit" | "delete" | "move"));
+        named.into_iter().chain(executes.then_some("execute")).chain(edits.then_some("edit")).collect()
     }
 
     pub fn subject(&self) -> &Subject {
@@ -101,6 +120,15 @@ impl Resolved {
     pub fn places(&self) -> &[Place] {
         &self.places
     }
+}
+
+/// The words of a command that may be paths.
+#[derive(Debug, Clone, Default)]
+struct Operands {
+    /// Those that look like paths or exist.
+    places: Vec<Place>,
+    /// All of them, absolute, links not followed.
+    names: HashSet<PathBuf>,
 }
 
 /// A path of a request.

@@ -99,16 +99,7 @@ fn check(compiled: &Compiled, request: &Resolved, assessment: &Assessment, now: 
     {
         return Err(("workspace", format!("the workspace is {}", request.workspace.display())));
     }
-    if let Some(tools) = &rule.tool {
-        // An agent that does not say that it executes something must not get around a rule by that.
-        let executes = !allows && subject.command.is_some() && tools.contains("execute");
-        match &subject.tool {
-            _ if executes => {}
-            Some(tool) if tools.contains(tool) => {}
-            Some(tool) => return Err(("tool", format!("the tool is {tool}"))),
-            None => return Err(("tool", "the tool is not known".to_owned())),
-        }
-    }
+    tools(compiled, request).map_err(|why| ("tool", why))?;
     let usual = RiskLimit::UpTo(if allows { Risk::High } else { Risk::Critical });
     if !rule.risk.as_ref().unwrap_or(&usual).holds(assessment.risk) {
         return Err(("risk", format!("the risk is {}", assessment.risk.as_str())));
@@ -122,6 +113,32 @@ fn check(compiled: &Compiled, request: &Resolved, assessment: &Assessment, now: 
     }
     paths(compiled, request).map_err(|why| ("path", why))?;
     commands(compiled, request).map_err(|why| ("command", why))
+}
+
+/// To hold back, one tool of the request is enough. To let through, the rule must speak of all: of a command by
+/// `command` if not by `tool`, of a diff by `path` or `max_diff_lines`.
+fn tools(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
+    let rule = &compiled.rule;
+    let Some(wanted) = &rule.tool else { return Ok(()) };
+    let used = request.tools();
+    if rule.then != Then::Allow {
+        return match used.as_slice() {
+            [] => Err("the tool is not known".to_owned()),
+            used if used.iter().any(|tool| wanted.contains(tool)) => Ok(()),
+            used => Err(format!("the tool is {}", used.join(" and "))),
+        };
+    }
+    let Some(named) = request.subject.tool.as_deref() else { return Err("the tool is not known".to_owned()) };
+    if !wanted.contains(named) {
+        return Err(format!("the tool is {named}"));
+    }
+    let speaks_of = |tool: &&&str| match **tool {
+        "execute" => rule.command.is_some(),
+        "edit" => rule.path.is_some() || rule.max_diff_lines.is_some(),
+        _ => false,
+    };
+    let other = used.iter().filter(|tool| !wanted.contains(tool)).find(|tool| !speaks_of(tool));
+    other.map_or(Ok(()), |tool| Err(format!("the request also is of the tool {tool}")))
 }
 
 fn paths(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
@@ -141,7 +158,13 @@ fn paths(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
         return outside
             .map_or(Ok(()), |place| Err(format!("{:?} is outside of the workspace", place.written)));
     };
-    if request.places.is_empty() {
+    // Words of a command count for rules that hold back; among too many to look up may be any path.
+    let operands: &[Place] = match &request.operands {
+        None if !allows => return Ok(()),
+        Some(operands) if !allows => &operands.places,
+        _ => &[],
+    };
+    if request.places.is_empty() && operands.is_empty() {
         return Err("the request names no path".to_owned());
     }
     let matches = |place: &Place| {
@@ -152,7 +175,7 @@ fn paths(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
     if allows {
         let other = request.places.iter().find(|place| !matches(place));
         other.map_or(Ok(()), |place| Err(format!("{:?} does not match", place.written)))
-    } else if request.places.iter().any(matches) {
+    } else if request.places.iter().chain(operands).any(matches) {
         Ok(())
     } else {
         Err("no path of the request matches".to_owned())
@@ -192,11 +215,12 @@ fn commands(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
         };
     }
     // The command of a request that also changes files is not all there is to it.
-    let more = request.diff.is_some() || !request.places.is_empty();
+    let more = request.diff.is_some() || request.unnamed_places().next().is_some();
     if more && compiled.paths.is_none() {
         return Err("the request is not about the command alone".to_owned());
     }
-    if rule.tool.is_none() && matches!(request.subject.tool.as_deref(), Some("edit" | "delete" | "move")) {
+    let of_commands = [None, Some("execute"), Some("read"), Some("search"), Some("think"), Some("other")];
+    if rule.tool.is_none() && !of_commands.contains(&request.subject.tool.as_deref()) {
         return Err("the request is not about the command alone".to_owned());
     }
     let argv = words.as_ref().map_err(Clone::clone)?;

@@ -3,14 +3,18 @@
 //! What is found holds for the moment of looking. An agent that can write in its workspace can change a link between
 //! the decision and its use; only a sandbox can keep it from that. Hard links are not seen at all.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-use super::{Place, Resolved, Subject, diff};
+use super::shell::{self, Script};
+use super::{Operands, Place, Resolved, Subject, diff, words};
 
 /// As many links as the kernel follows.
 const MAX_LINKS: usize = 40;
+/// Different words of a command that are looked up, at most.
+const MAX_OPERANDS: usize = 1000;
 
 /// Finds out where everything is. Blocks for a few file system calls per path.
 pub fn resolve(subject: Subject) -> Resolved {
@@ -24,7 +28,49 @@ pub fn resolve(subject: Subject) -> Resolved {
             places.push(named);
         }
     }
-    Resolved::new(subject, workspace, places)
+    let words = subject.command.as_deref().map(words::plain);
+    let script = subject.command.as_deref().map(shell::read);
+    let diff = subject.diff.as_deref().map(diff::read);
+    let operands = match &script {
+        Some(script) => operands(&workspace, &subject.workspace, script),
+        None => Some(Operands::default()),
+    };
+    Resolved { subject, workspace, places, operands, words, script, diff }
+}
+
+/// The words of all commands that may be paths: those that look like one or that exist, and the targets of
+/// redirections. `cd` is followed where it can be read. `None` for more words than are looked up.
+fn operands(workspace: &Path, as_given: &Path, script: &Script) -> Option<Operands> {
+    let mut found = Operands::default();
+    let mut seen: HashSet<String> = HashSet::new();
+    let mut base = PathBuf::new();
+    for simple in &script.commands {
+        let arguments = simple.words.iter().skip(1).filter(|word| !word.expanded).map(|word| &word.text);
+        for written in arguments.chain(&simple.writes).chain(&simple.reads) {
+            // `--file=a`, `HEAD:a` and `@a` name a file as well.
+            for part in std::iter::once(written.as_str()).chain(written.split(['=', ':', '@', ','])) {
+                let text = base.join(part).to_string_lossy().into_owned();
+                if part.is_empty() || seen.contains(&text) {
+                    continue;
+                }
+                if part.contains(['/', '.']) || workspace.join(&text).symlink_metadata().is_ok() {
+                    found.places.push(place(workspace, as_given, &text));
+                }
+                found.names.insert(lexical(&as_given.join(&text)));
+                seen.insert(text);
+                if seen.len() > MAX_OPERANDS {
+                    return None;
+                }
+            }
+        }
+        if let [program, folder] = simple.words.as_slice()
+            && program.text == "cd"
+            && !folder.wild
+        {
+            base.push(&folder.text);
+        }
+    }
+    Some(found)
 }
 
 fn place(workspace: &Path, as_given: &Path, written: &str) -> Place {

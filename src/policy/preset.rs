@@ -99,9 +99,10 @@ mod tests {
     #[test]
     fn what_an_agent_calls_reading_and_is_not_is_forbidden() {
         let text = Some("cargo test".to_owned());
-        check(&Subject { command: text.clone(), ..tool("read") }, [false, true, false, true]);
-        check(&Subject { command: text, ..tool("think") }, [false, true, false, true]);
-        check(&Subject { diff: Some("+a".to_owned()), ..tool("search") }, [false, true, false, true]);
+        check(&Subject { command: text.clone(), ..tool("read") }, [false, true, true, true]);
+        check(&Subject { command: text, ..tool("think") }, [false, true, true, true]);
+        check(&Subject { command: Some("ls".to_owned()), ..tool("read") }, [false, true, false, true]);
+        check(&Subject { diff: Some("+a".to_owned()), ..tool("search") }, [false, true, true, true]);
         check(&Subject { paths: vec!["a.rs".to_owned()], ..tool("fetch") }, [false, false, false, true]);
         check(&Subject { claimed: Some(Risk::Critical), ..tool("think") }, [false, false, true, true]);
     }

@@ -55,7 +55,7 @@ pub fn proposal(request: &Resolved, assessment: &Assessment) -> Result<Rule, Str
 
 fn exact_paths(request: &Resolved) -> Result<Option<Names>, String> {
     let mut globs = Vec::new();
-    for place in &request.places {
+    for place in request.unnamed_places() {
         if let Some(doubt) = place.doubt() {
             return Err(doubt);
         }

@@ -1,11 +1,15 @@
 //! How risky a request is, from what can be seen of it. The agent's claim can raise the risk, never lower it.
 
-use std::path::Path;
-
+use super::contradiction::contradictions;
 use super::{Place, Resolved, words};
 use crate::domain::Risk;
 
 mod commands;
+pub(super) mod effects;
+mod places;
+
+use effects::Effect;
+use places::{is_system, looks_secret, runs_later};
 
 /// More reasons than this nobody reads.
 const MAX_REASONS: usize = 8;
@@ -15,7 +19,7 @@ pub struct Assessment {
     /// The higher of what we see and what the agent claims.
     pub risk: Risk,
     pub computed: Risk,
-    /// Short, for people, gravest first: `outside of the workspace: /etc/hosts`.
+    /// Short, for people, contradictions first and then the gravest: `outside of the workspace: /etc/hosts`.
     pub why: Vec<String>,
 }
 
@@ -32,9 +36,14 @@ impl Found {
 pub fn assess(request: &Resolved) -> Assessment {
     let subject = &request.subject;
     let mut found = Found::default();
+    let contradictions = contradictions(request);
+    for contradiction in &contradictions {
+        found.add(Risk::High, contradiction.clone());
+    }
     tool(request, &mut found);
+    let reads = !request.places.is_empty() && only_reads(request);
     for place in &request.places {
-        location(request, place, &mut found);
+        location(request, place, reads, &mut found);
     }
     if let (Some(text), Some(script)) = (&subject.command, &request.script) {
         // By either name of the workspace.
@@ -50,7 +59,8 @@ pub fn assess(request: &Resolved) -> Assessment {
     let computed = found.0.iter().map(|(risk, _)| *risk).max().unwrap_or(Risk::Low);
     // With nothing to go by only the claim speaks, and a missing claim counts as high.
     let claimed = subject.claimed.unwrap_or(if known { Risk::Low } else { Risk::of_claim(None) });
-    found.0.sort_by_key(|(risk, _)| std::cmp::Reverse(*risk));
+    // People have to see contradictions, however much else there is.
+    found.0.sort_by_key(|(risk, why)| (!contradictions.contains(why), std::cmp::Reverse(*risk)));
     let mut why: Vec<String> = Vec::new();
     for (risk, reason) in found.0 {
         if risk > Risk::Low && why.len() < MAX_REASONS && !why.contains(&reason) {
@@ -74,13 +84,22 @@ fn tool(request: &Resolved, found: &mut Found) {
     }
 }
 
+/// Nothing in the request does more than reading.
 fn only_reads(request: &Resolved) -> bool {
-    matches!(request.subject.tool.as_deref(), Some("read" | "search" | "think"))
+    let subject = &request.subject;
+    let called_reading = matches!(subject.tool.as_deref(), Some("read" | "search" | "think"));
+    let reads = match &request.script {
+        None => called_reading,
+        Some(script) => {
+            let may_read = called_reading || matches!(subject.tool.as_deref(), Some("execute") | None);
+            may_read && effects::effects(script).iter().all(|(effect, _)| *effect == Effect::Reads)
+        }
+    };
+    reads && subject.diff.is_none()
 }
 
-fn location(request: &Resolved, place: &Place, found: &mut Found) {
+fn location(request: &Resolved, place: &Place, reads: bool, found: &mut Found) {
     let name = &place.written;
-    let reads = only_reads(request);
     if place.is_hidden() {
         found.add(Risk::High, format!("characters that cannot be seen: {name:?}"));
     }
@@ -108,133 +127,16 @@ fn location(request: &Resolved, place: &Place, found: &mut Found) {
     if place.climbs() {
         found.add(Risk::Medium, format!("holds `..`: {name}"));
     }
-    if !reads && below.to_str().is_some_and(runs_later) {
-        found.add(Risk::High, format!("is run later by other programs: {name}"));
-    } else if !reads && below.iter().any(|part| part.as_encoded_bytes().starts_with(b".")) {
+    let later = below.to_str().and_then(runs_later).filter(|_| !reads);
+    if let Some(risk) = later {
+        found.add(risk, format!("is run later by other programs: {name}"));
+    }
+    if later != Some(Risk::High)
+        && !reads
+        && below.iter().any(|part| part.as_encoded_bytes().starts_with(b"."))
+    {
         found.add(Risk::Medium, format!("a dot file: {name}"));
     }
-}
-
-/// By name only; in lower case, for file systems that do not tell.
-fn looks_secret(path: &str) -> bool {
-    const NAMES: &[&str] = &[
-        ".env",
-        ".envrc",
-        ".ssh",
-        ".gnupg",
-        ".aws",
-        ".azure",
-        ".kube",
-        ".netrc",
-        "_netrc",
-        ".pgpass",
-        ".npmrc",
-        ".pypirc",
-        ".git-credentials",
-        ".htpasswd",
-        ".vault-token",
-        "id_rsa",
-        "id_dsa",
-        "id_ecdsa",
-        "id_ed25519",
-        "credentials",
-        "credentials.json",
-        "credentials.toml",
-        "credentials.yml",
-        "secrets",
-        "secrets.json",
-        "secrets.toml",
-        "secrets.yml",
-        "secrets.yaml",
-        "shadow",
-        "sudoers",
-        "authorized_keys",
-        "known_hosts",
-        "service-account.json",
-        "keychain",
-        ".bash_history",
-        ".zsh_history",
-        "environ",
-        ".my.cnf",
-        "auth.json",
-        ".dockercfg",
-        "master.key",
-    ];
-    const ENDINGS: &[&str] =
-        &[".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".asc", ".gpg"];
-    // Made to be read: nothing secret is in them.
-    const EXAMPLES: &[&str] = &[".env.example", ".env.sample", ".env.template", ".env.dist"];
-    path.to_ascii_lowercase().split(['/', '\\']).any(|part| {
-        let environment = part.starts_with(".env.") && !EXAMPLES.contains(&part);
-        environment || NAMES.contains(&part) || ENDINGS.iter().any(|ending| part.ends_with(ending))
-    })
-}
-
-/// Files that make other programs run something, sooner or later.
-fn runs_later(path: &str) -> bool {
-    const PLACES: &[&str] = &[
-        ".git/hooks",
-        ".git/config",
-        ".git/info/attributes",
-        ".gitmodules",
-        ".gitattributes",
-        ".github/workflows",
-        ".github/actions",
-        ".gitlab-ci.yml",
-        ".circleci",
-        ".husky",
-        ".pre-commit-config.yaml",
-        ".vscode",
-        ".idea",
-        ".devcontainer",
-        ".cargo/config",
-        ".cargo/config.toml",
-        ".bashrc",
-        ".bash_profile",
-        ".profile",
-        ".zshrc",
-        ".zshenv",
-        ".zprofile",
-        ".config/fish",
-        ".config/autostart",
-        ".config/systemd",
-        ".gitconfig",
-        ".vimrc",
-        "cron.d",
-        "crontab",
-        ".envrc",
-        ".mise.toml",
-        ".yarnrc.yml",
-        ".claude",
-        ".codex",
-        ".gemini",
-        ".cursor",
-        ".mcp.json",
-    ];
-    let path = format!("/{}/", path.to_ascii_lowercase());
-    PLACES.iter().any(|place| path.contains(&format!("/{place}/")))
-}
-
-fn is_system(path: &Path) -> bool {
-    const PLACES: &[&str] = &[
-        "/bin",
-        "/boot",
-        "/dev",
-        "/etc",
-        "/lib",
-        "/lib64",
-        "/proc",
-        "/root",
-        "/run",
-        "/sbin",
-        "/sys",
-        "/usr",
-        "/System",
-        "/Library",
-        "/var/lib",
-        "/var/spool",
-    ];
-    PLACES.iter().any(|place| path.starts_with(place))
 }
 
 /// A unified diff whose new side is nothing.

@@ -28,6 +28,8 @@ pub(super) struct Simple {
     pub(super) words: Vec<Word>,
     /// Files that the shell opens for it to write.
     pub(super) writes: Vec<String>,
+    /// Files that the shell opens for it to read.
+    pub(super) reads: Vec<String>,
     /// Reads what another command writes.
     pub(super) piped: bool,
 }
@@ -46,7 +48,13 @@ impl Script {
     pub(super) fn relative_to(&self, directory: &str) -> Self {
         let mut script = self.clone();
         for simple in &mut script.commands {
-            for text in simple.words.iter_mut().map(|word| &mut word.text).chain(&mut simple.writes) {
+            for text in simple
+                .words
+                .iter_mut()
+                .map(|word| &mut word.text)
+                .chain(&mut simple.writes)
+                .chain(&mut simple.reads)
+            {
                 match text.strip_prefix(directory) {
                     Some("" | "/") => ".".clone_into(text),
                     Some(below) if below.starts_with('/') => *text = below[1..].to_owned(),
@@ -325,7 +333,7 @@ impl Lexer<'_> {
         match std::mem::replace(&mut self.target, Target::Word) {
             Target::Word => self.simple.words.push(word),
             Target::Write => self.simple.writes.push(word.text),
-            Target::Read => {}
+            Target::Read => self.simple.reads.push(word.text),
         }
     }
 
@@ -333,7 +341,7 @@ impl Lexer<'_> {
         self.end_word();
         self.target = Target::Word;
         let simple = std::mem::take(&mut self.simple);
-        if simple.words.is_empty() && simple.writes.is_empty() {
+        if simple.words.is_empty() && simple.writes.is_empty() && simple.reads.is_empty() {
             // `curl x | (sh)`: still at the end of the pipe.
             self.simple.piped = pipe || simple.piped;
             return;

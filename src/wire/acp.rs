@@ -12,6 +12,7 @@
 
 pub mod answer;
 pub mod asked;
+mod input;
 pub mod permission;
 pub mod request;
 pub mod send;

@@ -40,6 +40,22 @@ fn header(path: &str, new_file: bool) -> String {
     format!("--- {old}\n+++ {}\n", name("b"))
 }
 
+/// Whether two diffs change the same lines of the same files, however much context they show.
+pub fn is_same_change(one: &str, other: &str) -> bool {
+    let name = |line: &str| line.split('\t').next().unwrap_or(line).to_owned();
+    let is_name = |line: &str| line.starts_with("--- ") || line.starts_with("+++ ");
+    let changes = |diff: &str| -> Vec<String> {
+        let lines = diff.lines().filter(|line| line.starts_with(['+', '-', '\\', '*']));
+        lines.map(|line| if is_name(line) { name(line) } else { line.to_owned() }).collect()
+    };
+    let names: Vec<String> = one.lines().filter(|line| is_name(line)).map(|line| name(&line[4..])).collect();
+    let is_plain = |line: &str| match line.strip_prefix("Index: ") {
+        Some(index) => names.iter().any(|known| known == index),
+        None => line.starts_with(['+', '-', ' ', '\\', '@']) || line.starts_with("===="),
+    };
+    other.lines().all(is_plain) && changes(one) == changes(other)
+}
+
 /// These lines of the old text are replaced by those of the new one; what lies between two changes is the same in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Change {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::speak;
 use crate::action::line;
 use crate::domain::{Event, Json, Role};
+use crate::policy::CONTRADICTION;
 use crate::wire::acp::method;
 
 /// A request to a client.
@@ -62,6 +63,8 @@ struct Requested {
     clearance: String,
     #[serde(default)]
     options: Vec<Choice>,
+    #[serde(default)]
+    risk_why: Vec<String>,
     request: Request,
 }
 
@@ -97,10 +100,12 @@ pub(super) fn closed_by(event: &Event) -> Option<String> {
 }
 
 fn clearance(event: &Event) -> Option<Ask> {
-    let Requested { clearance: id, options, request } = serde_json::from_str(event.data.as_str()).ok()?;
+    let Requested { clearance: id, options, risk_why, request } =
+        serde_json::from_str(event.data.as_str()).ok()?;
     let method = method::REQUEST_PERMISSION;
     if !options.is_empty() {
-        return Some(Ask { id, method, params: request.params, about: About::Clearance(options) });
+        let params = with_contradictions(request.params, &risk_why);
+        return Some(Ask { id, method, params, about: About::Clearance(options) });
     }
     let options = json!([
         { "optionId": ALLOW, "name": "Allow", "kind": ALLOW },
@@ -111,14 +116,32 @@ fn clearance(event: &Event) -> Option<Ask> {
     Some(Ask { id, method, params, about: About::Clearance(Vec::new()) })
 }
 
+/// An agent's own request as it came; only contradictions in it are put before its content, for people to see.
+fn with_contradictions(params: Json, risk_why: &[String]) -> Json {
+    let mut blocks: Vec<Value> =
+        risk_why.iter().filter(|why| why.starts_with(CONTRADICTION)).map(|why| block(why)).collect();
+    if blocks.is_empty() {
+        return params;
+    }
+    let Ok(mut value) = serde_json::from_str::<Value>(params.as_str()) else { return params };
+    let Some(call) = value.get_mut("toolCall").and_then(Value::as_object_mut) else { return params };
+    blocks.extend(call.get("content").and_then(Value::as_array).cloned().unwrap_or_default());
+    call.insert("content".to_owned(), Value::Array(blocks));
+    Json::of(&value)
+}
+
+fn block(text: &str) -> Value {
+    json!({ "type": "content", "content": { "type": "text", "text": text } })
+}
+
 /// A clearance as a call of a tool.
 pub(super) fn call(data: &Value) -> Value {
     let text = |name: &str| data[name].as_str();
-    let block = |text: String| json!({ "type": "content", "content": { "type": "text", "text": text } });
-    let mut content = Vec::new();
-    content.extend(text("description").map(|text| block(text.to_owned())));
-    content.extend(text("command").map(|command| block(format!("```sh\n{command}\n```"))));
-    content.extend(text("diff").map(|diff| block(format!("```diff\n{diff}\n```"))));
+    let reasons = data["risk_why"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let mut content: Vec<Value> = reasons.filter(|why| why.starts_with(CONTRADICTION)).map(block).collect();
+    content.extend(text("description").map(block));
+    content.extend(text("command").map(|command| block(&format!("```sh\n{command}\n```"))));
+    content.extend(text("diff").map(|diff| block(&format!("```diff\n{diff}\n```"))));
     let more = data["more_paths"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let locations: Vec<Value> =
         text("file_path").into_iter().chain(more).map(|path| json!({ "path": path })).collect();

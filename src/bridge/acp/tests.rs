@@ -122,6 +122,22 @@ fn a_permission_of_an_acp_agent_passes_as_it_came() {
 }
 
 #[test]
+fn a_contradiction_stands_before_the_content_of_a_permission() {
+    let why = "contradiction: it is called delete, but the command deletes nothing";
+    let theirs =
+        json!({ "toolCall": { "toolCallId": "c", "content": [{ "type": "terminal", "terminalId": "t" }] } });
+    let own = json!([{ "id": "y", "name": "Yes", "kind": "allow_once" }]);
+    for (options, rest) in [(own, Some("terminal")), (json!([]), None)] {
+        let data = json!({ "clearance": "clr_1", "title": "t", "options": options, "risk_why": ["deletes", why],
+            "request": { "id": 1, "params": theirs } });
+        let ask = ask::of(&event("clearance.requested", &data), true, false, Role::Admin).unwrap();
+        let sent: Value = serde_json::from_str(ask.params.as_str()).unwrap();
+        assert_eq!(sent["toolCall"]["content"][0]["content"]["text"], why);
+        assert_eq!(sent["toolCall"]["content"][1]["type"].as_str(), rest);
+    }
+}
+
+#[test]
 fn questions_are_forms_where_the_client_has_them_and_options_elsewhere() {
     let data = json!({
         "question": "qst_1", "text": "Go on?", "type": null, "request": { "id": 1, "params": { "text": "Go on?" } },

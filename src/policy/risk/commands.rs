@@ -3,59 +3,12 @@
 
 use std::path::Path;
 
-use super::{Found, is_hidden, is_system, looks_secret};
+use super::effects::{is_file, only_reads};
+use super::{Found, is_hidden, is_system, looks_secret, runs_later};
 use crate::domain::Risk;
 use crate::policy::programs::{Runs, base, file_name, runs, widening};
 use crate::policy::shell::{Script, Simple, Word, is_assignment};
 use crate::policy::words::MAX_BYTES;
-
-const HARMLESS: &[&str] = &[
-    "ls",
-    "cat",
-    "head",
-    "tail",
-    "wc",
-    "pwd",
-    "echo",
-    "true",
-    "false",
-    "date",
-    "whoami",
-    "id",
-    "uname",
-    "which",
-    "file",
-    "stat",
-    "du",
-    "df",
-    "tree",
-    "grep",
-    "egrep",
-    "fgrep",
-    "rg",
-    "basename",
-    "dirname",
-    "realpath",
-    "readlink",
-    "cut",
-    "uniq",
-    "tr",
-    "diff",
-    "cmp",
-    "jq",
-    "nl",
-    "column",
-    "sleep",
-    "seq",
-    "cd",
-    "md5sum",
-    "sha256sum",
-    "shasum",
-    "find",
-    "fd",
-    "sort",
-    ":",
-];
 
 const HARMLESS_GIT: &[&str] = &[
     "status",
@@ -126,9 +79,8 @@ pub(super) fn judge(text: &str, script: &Script, found: &mut Found) {
 }
 
 fn writes(file: &str, found: &mut Found) {
-    let devices = ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"];
     // `2>&1` writes to no file.
-    if devices.contains(&file) || file.chars().all(|c| c.is_ascii_digit()) {
+    if !is_file(file) {
         return;
     }
     let risk = if is_system(Path::new(file)) {
@@ -139,6 +91,9 @@ fn writes(file: &str, found: &mut Found) {
         Risk::Medium
     };
     found.add(risk, format!("writes to {file}"));
+    if let Some(risk) = runs_later(file) {
+        found.add(risk, format!("is run later by other programs: {file}"));
+    }
 }
 
 /// Leads out of the directory that the command runs in, by its looks.
@@ -216,7 +171,7 @@ fn one(view: &[Word], whole: bool, found: &mut Found) {
     if let Some(secret) = arguments.iter().find(|word| looks_secret(word.trim_start_matches(['@', '=']))) {
         found.add(Risk::High, format!("looks like a secret: {secret}"));
     }
-    if HARMLESS.contains(&name.as_str()) {
+    if only_reads(&name) {
         reads(words, found);
     } else if let Some(system) =
         arguments.iter().find(|word| is_system(Path::new(word)) && **word != "/dev/null")
@@ -289,7 +244,7 @@ fn by_program(name: &str, arguments: &[&str]) -> (Risk, String) {
         "npm" | "pnpm" | "yarn" | "bun" | "cargo" | "go" | "make" => {
             (Risk::Medium, "runs code of the workspace")
         }
-        name if HARMLESS.contains(&name) => return harmless(name, arguments),
+        name if only_reads(name) => return harmless(name, arguments),
         name => return unknown(name),
     };
     (risk, format!("{why}: {name}"))

@@ -378,3 +378,102 @@ fn a_proposal_allows_its_request_and_nothing_beside_it() {
     assert_eq!(outcome(&rules, &touching(&ws, "delete", &["src/[x]*.rs"])), "ask");
     assert_eq!(outcome(&rules, &touching(Path::new("/"), "edit", &["src/[x]*.rs"])), "ask");
 }
+
+/// tool, command, paths, diff, what the card says about it
+type Contradiction =
+    (&'static str, Option<&'static str>, &'static [&'static str], Option<&'static str>, Option<&'static str>);
+
+const CONTRADICTIONS: &[Contradiction] = &[
+    ("delete", Some("ls"), &[], None, Some("it is called delete, but the command deletes nothing")),
+    ("delete", Some("rm a"), &["a"], None, None),
+    ("delete", Some("rm a"), &["b"], None, Some("it is called delete, but the command does not name b")),
+    ("delete", None, &["b"], Some("--- a/b\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"), None),
+    ("delete", None, &["b"], Some("+x\n"), Some("it is called delete, but its diff adds lines")),
+    ("move", Some("cat a"), &[], None, Some("it is called move, but the command moves nothing")),
+    ("move", Some("git mv a b"), &[], None, None),
+    ("edit", Some("cat a"), &[], None, Some("it is called edit, but the command changes nothing")),
+    ("edit", Some("sed -i s/a/b/ a"), &["a"], None, None),
+    ("read", Some("cat a | head -3"), &["a"], None, None),
+    ("read", Some("sed -n '1,20p' a"), &[], None, None),
+    ("read", Some("cat a > b"), &[], None, Some("it is called read, but the command does more: cat")),
+    (
+        "search",
+        Some("rg x | xargs rm"),
+        &[],
+        None,
+        Some("it is called search, but the command does more: xargs"),
+    ),
+    ("read", Some("cat $X `y`"), &[], None, Some("it is called read, but the command does more: y")),
+    ("read", None, &["a"], Some("+x\n"), Some("it is called read, but it changes files")),
+    ("fetch", Some("curl u"), &[], None, None),
+    ("fetch", Some("make"), &[], None, Some("it is called fetch, but the command does more: make")),
+    ("switch_mode", Some("ls"), &[], None, Some("it is called switch_mode, but it brings a command")),
+    ("execute", Some("rm a"), &["b"], None, None),
+];
+
+#[test]
+fn facts_that_do_not_fit_together_are_said_and_are_of_high_risk() {
+    for (tool, command, paths, diff, expected) in CONTRADICTIONS {
+        let request = resolve(Subject {
+            command: command.map(str::to_owned),
+            diff: diff.map(str::to_owned),
+            ..touching(Path::new("/nowhere/ws"), tool, paths).subject().clone()
+        });
+        let assessment = assess(&request);
+        let said = assessment.why.iter().find_map(|why| why.strip_prefix(CONTRADICTION));
+        assert_eq!(said, *expected, "{tool} {command:?} {assessment:?}");
+        if expected.is_some() {
+            assert!(assessment.risk >= crate::domain::Risk::High, "{tool} {command:?}");
+            assert!(
+                assessment.why[0].starts_with(CONTRADICTION) && assessment.why[0].len() <= 80,
+                "{assessment:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn all_facts_must_be_allowed_and_any_denies() {
+    let (_dir, root) = workspace();
+    let ws = root.join("ws");
+    let with = |tool: &str, command: Option<&str>, paths: &[&str], diff: Option<&str>| {
+        let subject = touching(&ws, tool, paths).subject().clone();
+        resolve(Subject { command: command.map(str::to_owned), diff: diff.map(str::to_owned), ..subject })
+    };
+    let cases = [
+        ("allow: command = 'ls'", with("delete", Some("ls"), &[], None), "ask"),
+        ("allow: command = 'ls'", with("fetch", Some("ls"), &[], None), "ask"),
+        ("allow: command = 'ls'", with("switch_mode", Some("ls"), &[], None), "ask"),
+        ("allow: command = 'ls'", with("search", Some("ls"), &[], None), "allow"),
+        ("allow: command = 'ls'", with("execute", Some("ls src"), &["src"], None), "allow"),
+        ("allow: command = 'ls'", with("execute", Some("ls"), &["src"], None), "ask"),
+        ("allow: tool = 'read'", with("read", Some("ls"), &[], None), "ask"),
+        ("allow: tool = 'read'", with("read", None, &["src/a.rs"], Some("+x\n")), "ask"),
+        ("allow: tool = 'read'", with("read", None, &["src/a.rs"], None), "allow"),
+        ("deny: tool = 'execute'", with("read", Some("ls"), &[], None), "deny"),
+        ("deny: tool = 'edit'", with("read", None, &[], Some("+x\n")), "deny"),
+        ("deny: tool = 'read'", with("read", Some("ls"), &[], None), "deny"),
+        ("deny: tool = 'edit'", with("delete", Some("ls"), &[], Some("-x\n")), "ask"),
+        ("deny: path = 'src/**'", with("execute", Some("cat src/a.rs"), &[], None), "deny"),
+        ("deny: path = 'src/**'", with("execute", Some("cat < src/a.rs"), &[], None), "deny"),
+        ("deny: path = 'src/**'", with("execute", Some("echo x >src/new"), &[], None), "deny"),
+        ("deny: path = 'src/**'", with("execute", Some("cd src && cat a.rs"), &[], None), "deny"),
+        ("deny: path = 'src/**'", with("execute", Some("git show HEAD:src/a.rs"), &[], None), "deny"),
+        ("deny: path = 'src/**'", with("execute", Some("cat src/alias.rs"), &[], None), "deny"),
+        ("deny: path = 'src/a.rs'", with("execute", Some("cat src/alias.rs"), &[], None), "deny"),
+        ("deny: path = 'src/**'", with("execute", Some("cargo test"), &[], None), "ask"),
+        (
+            "deny: path = 'zz'",
+            with(
+                "execute",
+                Some(&format!("ls {}", (0..3000).map(|n| n.to_string()).collect::<Vec<_>>().join(" "))),
+                &[],
+                None,
+            ),
+            "deny",
+        ),
+    ];
+    for (rule, request, expected) in cases {
+        assert_eq!(outcome(&one(rule), &request), expected, "{rule} {:?}", request.subject());
+    }
+}

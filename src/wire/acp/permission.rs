@@ -5,7 +5,9 @@
 //! less.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
+use super::input::InputFacts;
 use super::request::Permission;
 use super::tool::{ToolCall, joined};
 use crate::domain::Choice;
@@ -36,10 +38,11 @@ pub fn card(permission: &Permission<'_>, announced: Option<&ToolCall<'_>>, works
         Some(announced) => permission.tool.clone().after(announced),
         None => permission.tool.clone(),
     };
-    let diff = diff(&call);
-    let command = command(&call, workspace);
+    let facts = call.facts();
+    let diff = diff(&call, &facts);
+    let command = command(&call, &facts, workspace);
     let tool = tool(&call, command.is_some(), diff.is_some());
-    let mut paths = paths(&call, tool.as_deref() == Some("execute")).into_iter();
+    let mut paths = paths(&call, &facts, command.is_none()).into_iter();
     Card {
         title: title(&call),
         description: description(&call),
@@ -66,51 +69,85 @@ fn description(call: &ToolCall<'_>) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 
-/// Whatever runs a command executes, also if the agent calls it reading; whatever brings a diff edits at least.
+/// The agent's own word, which is a fact like any other: policy compares it with the command and the diff.
 fn tool(call: &ToolCall<'_>, command: bool, diff: bool) -> Option<String> {
-    let kind = call.kind.as_deref();
-    let word = match kind {
-        _ if command => "execute",
-        Some("edit" | "delete" | "move" | "execute") => kind?,
-        _ if diff => "edit",
+    let word = match call.kind.as_deref() {
         Some(kind) if TOOLS.contains(&kind) => kind,
         Some(_) => "other",
+        None if command => "execute",
+        None if diff => "edit",
         None => return None,
     };
     Some(word.to_owned())
 }
 
-fn command(call: &ToolCall<'_>, workspace: &str) -> Option<String> {
-    let Some(command) = call.command() else {
-        let title = call.title.as_deref().map(|title| title.trim().trim_matches('`'));
-        let title = title.filter(|title| !title.is_empty() && call.kind.as_deref() == Some("execute"))?;
-        return Some(format!("{title}{FROM_TITLE}"));
+/// Everything that would be run, as one shell text, with where it runs and the variables that are set for it.
+fn command(call: &ToolCall<'_>, facts: &InputFacts, workspace: &str) -> Option<String> {
+    let mut parts: Vec<String> = Vec::new();
+    let folders = facts.folders.iter().filter(|folder| is_elsewhere(folder, workspace));
+    parts.extend(folders.map(|folder| joined(&["cd".into(), folder.into()])));
+    if !facts.variables.is_empty() {
+        parts.push(format!("export {}", facts.variables.join(" ")));
+    }
+    let command = match facts.commands.as_slice() {
+        [] => {
+            let title = call.title.as_deref().map(|title| title.trim().trim_matches('`'));
+            let title = title.filter(|title| !title.is_empty() && call.kind.as_deref() == Some("execute"));
+            title.map(|title| format!("{title}{FROM_TITLE}"))
+        }
+        [command] => Some(command.clone()),
+        // A text of its own for each: the quotes of one must not swallow another.
+        several => {
+            let own = |text: &String| joined(&["sh".into(), "-c".into(), text.into()]);
+            Some(several.iter().map(own).collect::<Vec<_>>().join("\n"))
+        }
     };
-    let elsewhere = |folder: &Cow<'_, str>| {
-        let here = |path: &str| path.trim_end_matches('/').to_owned();
-        folder != "." && here(folder) != here(workspace)
-    };
-    Some(match call.folder().filter(elsewhere) {
-        Some(folder) => format!("{} && {command}", joined(&["cd".into(), folder])),
-        None => command.into_owned(),
-    })
+    if command.is_none() && facts.variables.is_empty() {
+        return None;
+    }
+    parts.extend(command);
+    Some(parts.join(" && "))
 }
 
-/// The locations of a command are hints on what to look at; what it does is in its words.
-fn paths(call: &ToolCall<'_>, executes: bool) -> Vec<String> {
+fn is_elsewhere(folder: &str, workspace: &str) -> bool {
+    let here = |path: &str| path.trim_end_matches('/').to_owned();
+    folder != "." && here(folder) != here(workspace)
+}
+
+/// Every path that the request names. The folder is one of them where no command says that it runs there.
+fn paths(call: &ToolCall<'_>, facts: &InputFacts, with_folders: bool) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
-    let edits = call.edits.iter().map(|edit| edit.path.clone());
-    let locations = call.locations.iter().filter(|_| !executes).cloned();
-    for path in edits.chain(locations).chain(call.input_paths()) {
-        if !all.iter().any(|known| *known == path) {
-            all.push(path.into_owned());
+    let edits = call.edits.iter().filter_map(|edit| edit.path.as_deref());
+    let locations = call.locations.iter().map(|path| &**path);
+    let folders = facts.folders.iter().map(String::as_str).filter(|_| with_folders);
+    for path in edits.chain(locations).chain(facts.paths.iter().map(String::as_str)).chain(folders) {
+        if !path.is_empty() && !all.iter().any(|known| known == path) {
+            all.push(path.to_owned());
         }
     }
     all
 }
 
-fn diff(call: &ToolCall<'_>) -> Option<String> {
-    let edits = call.edits.iter();
-    let made: String = edits.map(|edit| diff::unified(&edit.path, edit.old.as_deref(), &edit.new)).collect();
-    if made.is_empty() { call.input_diff().map(Cow::into_owned) } else { Some(made) }
+/// The diffs of the request, and those in the input that say something else.
+fn diff(call: &ToolCall<'_>, facts: &InputFacts) -> Option<String> {
+    let mut made = String::new();
+    for edit in &call.edits {
+        match (&edit.path, &edit.new) {
+            (Some(path), Some(new)) => made.push_str(&diff::unified(path, edit.old.as_deref(), new)),
+            // Policy cannot read this line as a diff, so that no rule allows the request.
+            (path, _) => {
+                let path = path.as_deref().unwrap_or("?");
+                writeln!(made, "*** unknown change: {path:?}").expect("a string takes every write");
+            }
+        }
+    }
+    let differs = |given: &&String| !diff::is_same_change(&made, given);
+    let others: Vec<&String> = facts.diffs.iter().filter(differs).collect();
+    for given in others {
+        if !made.is_empty() && !made.ends_with('\n') {
+            made.push('\n');
+        }
+        made.push_str(given);
+    }
+    (!made.is_empty()).then_some(made)
 }

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::{inside, list, pick, string};
+use super::input::InputFacts;
+use super::{inside, pick, string};
 
 /// As far as it was said: a `tool_call`, a `tool_call_update`, or the one inside a permission request.
 #[derive(Debug, Clone, Default)]
@@ -24,22 +25,15 @@ pub struct ToolCall<'a> {
 }
 
 /// A file's text before and after, or only the part that changes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Edit<'a> {
-    pub path: Cow<'a, str>,
+    /// `None` if the agent does not say which file.
+    pub path: Option<Cow<'a, str>>,
     /// None for a new file, with agents that say so.
     pub old: Option<Cow<'a, str>>,
-    pub new: Cow<'a, str>,
+    /// `None` if the agent does not say what becomes of the file.
+    pub new: Option<Cow<'a, str>>,
 }
-
-/// Where commands are found in a tool's input.
-const COMMANDS: [&str; 4] = ["command", "cmd", "fullCommandText", "script"];
-const FOLDERS: [&str; 4] = ["cwd", "workdir", "working_directory", "directory"];
-const FILES: [&str; 8] =
-    ["file_path", "filePath", "filepath", "path", "fileName", "absolute_path", "abs_path", "notebook_path"];
-const DIFFS: [&str; 3] = ["diff", "patch", "unified_diff"];
-/// Shells whose script is taken for the command, where nothing else can hide behind the name.
-const SHELLS: [&str; 4] = ["sh", "bash", "zsh", "dash"];
 
 impl<'a> ToolCall<'a> {
     /// `None` if it is no object.
@@ -55,23 +49,23 @@ impl<'a> ToolCall<'a> {
             input,
             ..Self::default()
         };
-        let location = |raw| string(inside(Some(raw), ["path"])[0]);
-        call.locations = list(locations).into_iter().filter_map(location).collect();
-        for part in list(content) {
+        call.locations = InputFacts::read(locations).paths.into_iter().map(Cow::Owned).collect();
+        let parts = content.map(|content| serde_json::from_str(content.get()).unwrap_or(vec![content]));
+        for part in parts.into_iter().flatten() {
             call.add(part);
         }
         Some(call)
     }
 
     fn add(&mut self, part: &'a RawValue) {
-        let [sort, path, old, new, content] =
-            inside(Some(part), ["type", "path", "oldText", "newText", "content"]);
+        let Some([sort, path, old, new, content]) =
+            pick(part, ["type", "path", "oldText", "newText", "content"])
+        else {
+            // It names a key twice, or is no object: it may be a change that others can read.
+            return self.edits.push(Edit::default());
+        };
         match string(sort).as_deref() {
-            Some("diff") => {
-                if let (Some(path), Some(new)) = (string(path), string(new)) {
-                    self.edits.push(Edit { path, old: string(old), new });
-                }
-            }
+            Some("diff") => self.edits.push(Edit { path: string(path), old: string(old), new: string(new) }),
             Some("content") => self.texts.extend(string(inside(content, ["text"])[0])),
             _ => {}
         }
@@ -96,37 +90,9 @@ impl<'a> ToolCall<'a> {
         }
     }
 
-    /// What would be run, as shell text; something that we cannot read as one is given as it stands.
-    pub fn command(&self) -> Option<Cow<'a, str>> {
-        let said = inside(self.input, COMMANDS).into_iter().flatten().find(|raw| !is_empty(raw))?;
-        let [args] = inside(self.input, ["args"]);
-        let Some(args) = words(args) else { return Some(Cow::Borrowed(said.get())) };
-        match string(Some(said)) {
-            Some(command) if args.is_empty() => Some(command),
-            Some(command) => Some(Cow::Owned(format!("{command} {}", joined(&args)))),
-            None => Some(match words(Some(said)).as_deref() {
-                Some([shell, flag, script]) if is_shell(shell) && matches!(&**flag, "-c" | "-lc") => {
-                    script.clone()
-                }
-                Some(words) if !words.is_empty() => Cow::Owned(joined(words)),
-                _ => Cow::Borrowed(said.get()),
-            }),
-        }
-    }
-
-    /// Where it would be run, if the agent says so.
-    pub fn folder(&self) -> Option<Cow<'a, str>> {
-        inside(self.input, FOLDERS).into_iter().find_map(string).filter(|folder| !folder.is_empty())
-    }
-
-    /// The files that the input names.
-    pub fn input_paths(&self) -> Vec<Cow<'a, str>> {
-        inside(self.input, FILES).into_iter().filter_map(string).filter(|path| !path.is_empty()).collect()
-    }
-
-    /// A diff that the agent has made itself.
-    pub fn input_diff(&self) -> Option<Cow<'a, str>> {
-        inside(self.input, DIFFS).into_iter().find_map(string).filter(|diff| !diff.is_empty())
+    /// The facts in the input.
+    pub fn facts(&self) -> InputFacts {
+        InputFacts::read(self.input)
     }
 
     pub fn input_description(&self) -> Option<Cow<'a, str>> {
@@ -135,20 +101,15 @@ impl<'a> ToolCall<'a> {
     }
 }
 
-fn is_empty(raw: &RawValue) -> bool {
+pub(super) fn is_empty(raw: &RawValue) -> bool {
     matches!(raw.get(), "\"\"" | "[]" | "{}" | "null")
 }
 
 /// The strings of a list; none are there if it is absent, `None` if it is anything else.
-fn words(raw: Option<&RawValue>) -> Option<Vec<Cow<'_, str>>> {
+pub(super) fn words(raw: Option<&RawValue>) -> Option<Vec<Cow<'_, str>>> {
     let Some(raw) = raw else { return Some(Vec::new()) };
     let items: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
     items.into_iter().map(|item| string(Some(item))).collect()
-}
-
-fn is_shell(word: &str) -> bool {
-    let name = word.strip_prefix("/usr/bin/").or_else(|| word.strip_prefix("/bin/")).unwrap_or(word);
-    SHELLS.contains(&name)
 }
 
 /// Words as a shell would read them again.

@@ -46,7 +46,7 @@ fn claude_says_everything_in_the_request() {
     );
     let bash = json!({ "toolCallId": "t", "name": "Bash", "title": "touch /w/y", "kind": "execute", "content": [],
         "rawInput": { "command": "touch /w/y", "description": "Make y" }, "locations": [{ "path": "/w/y" }] });
-    assert_eq!(seen(&of(&bash)), "touch /w/y | execute | touch /w/y |  | -");
+    assert_eq!(seen(&of(&bash)), "touch /w/y | execute | touch /w/y | /w/y | -");
     assert_eq!(of(&bash).description.as_deref(), Some("Make y"));
     // Not recorded.
     let plan = json!({ "toolCallId": "t", "title": "Ready to code?", "kind": "switch_mode",
@@ -80,7 +80,7 @@ fn codex_shows_its_diff_before_it_asks() {
     // Not recorded: a list of words, and a command that counts as reading.
     let older = json!({ "toolCallId": "c", "title": "Read x", "kind": "read",
         "rawInput": { "command": ["/bin/bash", "-lc", "cat x"], "cwd": "/w" } });
-    assert_eq!(seen(&of(&older)), "Read x | execute | cat x |  | -");
+    assert_eq!(seen(&of(&older)), "Read x | read | cat x |  | -");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_tool_call_is_named_by_whatever_it_has() {
         (json!({ "title": "`ls`", "kind": "execute" }), "`ls` | execute | ls; # as the title says |  | -"),
         (
             json!({ "title": "t", "kind": "read", "content": [{ "type": "diff", "path": "a", "oldText": "x\n", "newText": "" }] }),
-            "t | edit | - | a | --- a/a⏎+++ b/a⏎@@ -1 +0,0 @@⏎-x⏎",
+            "t | read | - | a | --- a/a⏎+++ b/a⏎@@ -1 +0,0 @@⏎-x⏎",
         ),
     ];
     for (tool, expected) in cases {
@@ -221,4 +221,77 @@ fn doubt_about_a_command_denies_but_never_allows() {
         assert_eq!(rule("allow", &tool), "ask", "{tool}");
         assert_eq!(rule("deny", &tool), "deny", "{tool}");
     }
+}
+
+/// A request for `delete /etc/passwd` that brings a harmless command, in the shapes that hide what is asked for.
+#[test]
+fn a_command_in_the_input_does_not_replace_what_is_asked_for() {
+    let ls = "then = 'allow'\ncommand = 'ls'";
+    let etc = "then = 'deny'\npath = '/etc/**'";
+    let w = Path::new("/w");
+    let hidden = [
+        json!({ "kind": "delete", "locations": [{ "path": "/etc/passwd" }], "rawInput": { "command": "ls" } }),
+        json!({ "kind": "execute", "locations": [{ "path": "/etc/passwd" }], "rawInput": { "command": "ls" } }),
+        json!({ "kind": "edit", "content": [{ "type": "diff", "path": "/etc/passwd" }], "rawInput": { "command": "ls" } }),
+        json!({ "kind": "execute", "content": { "type": "diff", "path": "/etc/passwd", "newText": "x" }, "rawInput": { "command": "ls" } }),
+        json!({ "kind": "execute", "rawInput": { "command": "ls", "target_file": "/etc/passwd" } }),
+        json!({ "kind": "execute", "rawInput": { "command": "ls", "files": [{ "name": "x", "filePath": "/etc/passwd" }] } }),
+        json!({ "kind": "execute", "rawInput": { "command": "ls", "edits": { "destination": ["/etc/passwd"] } } }),
+        json!({ "kind": "execute", "rawInput": { "command": "ls", "whatever": "/etc/passwd" } }),
+        json!({ "kind": "execute", "rawInput": { "command": "ls", "input": "{\"path\":\"/etc/passwd\"}" } }),
+        json!({ "kind": "execute", "rawInput": { "command": "ls", "uri": "file:///etc/passwd" } }),
+        json!({ "kind": "execute", "rawInput": { "command": "ls", "patch": "--- /etc/passwd\n+++ /etc/passwd\n@@ -1 +1 @@\n-a\n+b\n" } }),
+        json!({ "kind": "execute", "rawInput": { "command": "ls", "script": "rm /etc/passwd" } }),
+        json!({ "kind": "execute", "rawInput": { "command": "ls", "cwd": "/w", "workdir": "/etc/x" } }),
+    ];
+    for mut tool in hidden {
+        tool["title"] = json!("t");
+        let card = of(&tool);
+        assert_eq!(ruled(ls, &card, w), "ask", "{tool}: {card:?}");
+        assert_eq!(ruled(etc, &card, w), "deny", "{tool}: {card:?}");
+    }
+    // Agents name the files of a command beside it.
+    let named = json!({ "kind": "execute", "title": "t", "locations": [{ "path": "/w/src" }], "rawInput": { "command": "ls src", "cwd": "/w" } });
+    assert_eq!(ruled(ls, &of(&named), w), "allow");
+}
+
+#[test]
+fn every_command_and_variable_of_the_input_counts() {
+    let command = |input: serde_json::Value| of(&json!({ "title": "t", "rawInput": input })).command;
+    let cases = [
+        (json!({ "command": "ls", "cmd": "ls" }), "ls"),
+        (json!({ "command": "ls 'x", "script": "rm 'y" }), "sh -c 'ls '\\''x'\nsh -c 'rm '\\''y'"),
+        (json!({ "command": "ls", "env": { "PATH": ".", "A": "b c" } }), "export PATH=. A='b c' && ls"),
+        (json!({ "command": "ls", "env": [{ "name": "PATH", "value": "." }] }), "export PATH=. && ls"),
+        (json!({ "command": "ls", "environment": ["PATH=.", "a;b=c"] }), "export PATH=. 'a;b'=c && ls"),
+        (json!({ "env": { "PATH": "." } }), "export PATH=."),
+        (json!({ "commands": ["ls", "rm x"] }), "sh -c ls\nsh -c 'rm x'"),
+        (json!({ "tool": { "arguments": { "command": "rm x" } } }), "rm x"),
+        (json!({ "command": "ls", "dir": "a", "cwd": "/b" }), "cd a && cd /b && ls"),
+    ];
+    for (input, expected) in cases {
+        assert_eq!(command(input.clone()).as_deref(), Some(expected), "{input}");
+    }
+    // Parsers differ in which of two equal keys they take.
+    let twice = r#"{"sessionId":"s","toolCall":{"title":"t","rawInput":{"command":"ls","command":"rm x"}},"options":[]}"#;
+    assert_eq!(card(&permission(twice), None, "/w").command.as_deref(), Some("sh -c ls\nsh -c 'rm x'"));
+    for rule in ["then = 'deny'\ncommand = 'rm'", "then = 'ask'\ncommand = 'ls'\nask = ['ana']"] {
+        let expected = if rule.contains("deny") { "deny" } else { "ask" };
+        assert_eq!(ruled(rule, &card(&permission(twice), None, "/w"), Path::new("/w")), expected);
+    }
+}
+
+#[test]
+fn an_input_of_any_size_is_read_within_bounds() {
+    let many: Vec<String> = (0..2000).map(|n| format!("src/{n}")).collect();
+    let card = of(&json!({ "title": "t", "kind": "edit", "rawInput": { "paths": many } }));
+    assert_eq!(card.more_paths.len(), 500);
+    assert_eq!(ruled("then = 'allow'\ntool = 'edit'", &card, Path::new("/w")), "ask");
+    let mut deep = json!({ "path": "/etc/passwd" });
+    for _ in 0..60 {
+        deep = json!({ "x": deep });
+    }
+    let card =
+        of(&json!({ "title": "t", "kind": "edit", "rawInput": deep, "locations": [{ "path": "src/a" }] }));
+    assert_eq!(ruled("then = 'allow'\ntool = 'edit'", &card, Path::new("/w")), "ask");
 }

@@ -91,7 +91,7 @@ fn summary(update: &Update<'_>) -> String {
             call.locations,
             call.edits.len(),
             call.texts,
-            call.command()
+            call.facts().commands.first()
         ),
         Detail::Plan(steps) => {
             let steps: Vec<String> =

@@ -1,0 +1,314 @@
+//! The facts in a tool's raw input. Every agent has its own input, so the whole of it is searched: known keys at any
+//! depth, lists, objects, JSON inside strings, keys that occur twice, and unknown strings that look like paths.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::string;
+use super::tool::{is_empty, joined, words};
+
+/// Objects within objects, at most. Below that nothing is found; real inputs have two or three levels.
+const MAX_DEPTH: usize = 16;
+/// Facts of one kind, at most. A further one is replaced by [`TOO_MANY`].
+const MAX_FACTS: usize = 500;
+/// Bytes of an unknown string that may be a path.
+const MAX_PATH: usize = 4096;
+/// Stands for the facts beyond the limit. Policy cannot resolve it as a path nor read it as words, so that no rule
+/// allows the request.
+const TOO_MANY: &str = "~ (more than can be read)";
+
+/// Keys in lower case without `_` and `-`.
+const COMMANDS: &[&str] = &[
+    "command",
+    "commands",
+    "cmd",
+    "fullcommandtext",
+    "script",
+    "commandline",
+    "shellcommand",
+    "bashcommand",
+    "rawcommand",
+];
+const ARGUMENTS: &[&str] = &["args", "argv"];
+const FOLDERS: &[&str] = &[
+    "cwd",
+    "workdir",
+    "workingdirectory",
+    "workingdir",
+    "directory",
+    "dir",
+    "dirpath",
+    "folder",
+    "currentdirectory",
+];
+const FILES: &[&str] = &[
+    "file",
+    "files",
+    "filepath",
+    "filepaths",
+    "path",
+    "paths",
+    "filename",
+    "filenames",
+    "absolutepath",
+    "abspath",
+    "relativepath",
+    "notebookpath",
+    "targetfile",
+    "targetpath",
+    "destination",
+    "destinationpath",
+    "destpath",
+    "sourcepath",
+    "frompath",
+    "topath",
+    "oldpath",
+    "newpath",
+    "outputpath",
+    "outputfile",
+    "inputfile",
+    "uri",
+];
+/// Keys that hold paths where the tool is about files. Beside a command they may hold anything, and only a value with
+/// a slash counts.
+const MAYBE_FILES: &[&str] = &["target", "dest", "source", "src", "from", "to", "link", "symlink"];
+const DIFFS: &[&str] = &["diff", "patch", "unifieddiff", "patchtext"];
+const VARIABLES: &[&str] = &["env", "environment", "envvars", "environmentvariables"];
+/// Text that is written to files, searched for or read by people: a path in it is none that the tool opens.
+const TEXTS: &[&str] = &[
+    "content",
+    "contents",
+    "text",
+    "filetext",
+    "oldstring",
+    "newstring",
+    "oldstr",
+    "newstr",
+    "oldtext",
+    "newtext",
+    "description",
+    "explanation",
+    "reason",
+    "justification",
+    "title",
+    "message",
+    "prompt",
+    "query",
+    "url",
+];
+
+/// All facts, in the order of the input.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct InputFacts {
+    /// Shell texts.
+    pub commands: Vec<String>,
+    pub folders: Vec<String>,
+    /// Assignments: `NAME=value`.
+    pub variables: Vec<String>,
+    pub paths: Vec<String>,
+    pub diffs: Vec<String>,
+}
+
+impl InputFacts {
+    pub fn read(input: Option<&RawValue>) -> Self {
+        let mut facts = Self::default();
+        if let Some(input) = input {
+            facts.value(input, 0);
+        }
+        facts
+    }
+
+    /// A value under no key, or under an unknown one.
+    fn value(&mut self, raw: &RawValue, depth: usize) {
+        if depth > MAX_DEPTH {
+            return add(&mut self.paths, TOO_MANY);
+        }
+        let text = raw.get();
+        if let Ok(Object(fields)) = serde_json::from_str(text) {
+            self.object(&fields, depth);
+        } else if let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(text) {
+            for item in items {
+                self.value(item, depth + 1);
+            }
+        } else if let Some(text) = string(Some(raw)) {
+            self.unknown_text(&text, depth);
+        }
+    }
+
+    /// Some agents pass on the arguments of the model as JSON inside a string.
+    fn unknown_text(&mut self, text: &str, depth: usize) {
+        let inner = text.trim_start().starts_with(['{', '[']);
+        match inner.then(|| serde_json::from_str::<&RawValue>(text)) {
+            Some(Ok(inner)) => self.value(inner, depth + 1),
+            _ if looks_like_path(text) => self.path(text),
+            _ => {}
+        }
+    }
+
+    fn object(&mut self, fields: &[(Cow<'_, str>, &RawValue)], depth: usize) {
+        let key = |name: &str| name.to_lowercase().replace(['_', '-'], "");
+        let arguments: Vec<&RawValue> = fields
+            .iter()
+            .filter(|(name, _)| ARGUMENTS.contains(&&*key(name)))
+            .map(|(_, value)| *value)
+            .collect();
+        let names_command = fields.iter().any(|(name, _)| COMMANDS.contains(&&*key(name)));
+        let mut has_command = false;
+        for (name, value) in fields {
+            let key = key(name);
+            let is = |keys: &[&str]| keys.contains(&&*key);
+            if key == "commands" {
+                let items: Vec<&RawValue> =
+                    serde_json::from_str(value.get()).unwrap_or_else(|_| vec![*value]);
+                for item in items {
+                    has_command |= self.command(item, &arguments);
+                }
+            } else if is(COMMANDS) {
+                has_command |= self.command(value, &arguments);
+            } else if is(FOLDERS) {
+                self.strings(value, depth, |facts, text| add(&mut facts.folders, text));
+            } else if is(FILES) || (is(MAYBE_FILES) && (!names_command || value.get().contains('/'))) {
+                self.strings(value, depth, Self::path);
+            } else if is(DIFFS) {
+                self.strings(value, depth, |facts, text| add(&mut facts.diffs, text));
+            } else if is(VARIABLES) {
+                self.variables(value);
+            } else if is(TEXTS) {
+                self.strings(value, depth, |_, _| {});
+            } else if !is(ARGUMENTS) {
+                self.value(value, depth + 1);
+            }
+        }
+        if !has_command {
+            for value in arguments {
+                self.value(value, depth + 1);
+            }
+        }
+    }
+
+    /// Takes each string under a known key; objects and lists of objects have keys of their own.
+    fn strings(&mut self, raw: &RawValue, depth: usize, take: fn(&mut Self, &str)) {
+        if is_empty(raw) {
+            return;
+        }
+        if let Some(text) = string(Some(raw)) {
+            return take(self, &text);
+        }
+        match words(Some(raw)) {
+            Some(texts) => texts.iter().for_each(|text| take(self, text)),
+            None => self.value(raw, depth + 1),
+        }
+    }
+
+    fn path(&mut self, text: &str) {
+        // `file:///a%20b` stays as it is, and policy cannot resolve it.
+        let path = text.strip_prefix("file://").filter(|path| !path.contains('%'));
+        add(&mut self.paths, path.unwrap_or(text));
+    }
+
+    /// A command as shell text; something that we cannot read as one is given as it stands. Returns whether there is one.
+    fn command(&mut self, raw: &RawValue, arguments: &[&RawValue]) -> bool {
+        if is_empty(raw) {
+            return false;
+        }
+        let args: Option<Vec<Cow<'_, str>>> = arguments
+            .iter()
+            .map(|list| words(Some(list)))
+            .collect::<Option<Vec<_>>>()
+            .map(|all| all.concat());
+        let text = match (args, string(Some(raw)), words(Some(raw))) {
+            (None, ..) => raw.get().to_owned(),
+            (Some(args), Some(command), _) if args.is_empty() => command.into_owned(),
+            (Some(args), Some(command), _) => format!("{command} {}", joined(&args)),
+            (_, None, Some(words)) => match words.as_slice() {
+                [shell, flag, script] if is_shell(shell) && matches!(&**flag, "-c" | "-lc") => {
+                    script.clone().into_owned()
+                }
+                words => joined(words),
+            },
+            _ => raw.get().to_owned(),
+        };
+        add(&mut self.commands, &text);
+        true
+    }
+
+    /// `{"NAME": "value"}`, `[{"name": …, "value": …}]` or `["NAME=value"]`.
+    fn variables(&mut self, raw: &RawValue) {
+        let value = |raw: &RawValue| string(Some(raw)).map_or_else(|| raw.get().to_owned(), Cow::into_owned);
+        if is_empty(raw) {
+            return;
+        }
+        if let Ok(Object(fields)) = serde_json::from_str(raw.get()) {
+            return fields.iter().for_each(|(name, raw)| self.variable(name, &value(raw)));
+        }
+        let items: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_else(|_| vec![raw]);
+        for item in items {
+            if let [Some(name), given] = super::inside(Some(item), ["name", "value"]) {
+                self.variable(&value(name), &given.map(value).unwrap_or_default());
+            } else {
+                let text = value(item);
+                let (name, value) = text.split_once('=').unwrap_or((&text, ""));
+                self.variable(name, value);
+            }
+        }
+    }
+
+    fn variable(&mut self, name: &str, value: &str) {
+        let value = &joined(&["x".into(), value.into()])[2..];
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        // A name that is none is quoted, and read as a word.
+        let name =
+            if plain { Cow::from(name) } else { joined(&["x".into(), name.into()])[2..].to_owned().into() };
+        add(&mut self.variables, &format!("{name}={value}"));
+    }
+}
+
+/// Shells whose script is taken for the command, where nothing else can hide behind the name.
+fn is_shell(word: &str) -> bool {
+    let name = word.strip_prefix("/usr/bin/").or_else(|| word.strip_prefix("/bin/")).unwrap_or(word);
+    ["sh", "bash", "zsh", "dash"].contains(&name)
+}
+
+fn looks_like_path(text: &str) -> bool {
+    let begins = ["/", "./", "../", "~/", "file://"].iter().any(|start| text.starts_with(start));
+    begins && text.len() <= MAX_PATH && !text.starts_with("//") && !text.contains(char::is_whitespace)
+}
+
+fn add(list: &mut Vec<String>, fact: &str) {
+    if list.len() == MAX_FACTS {
+        list.push(TOO_MANY.to_owned());
+    } else if list.len() < MAX_FACTS && !list.iter().any(|known| known == fact) {
+        list.push(fact.to_owned());
+    }
+}
+
+/// An object's fields in order; a key that occurs twice is there twice.
+struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Object<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = Object<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some((key, value)) = map.next_entry::<Cow<'de, str>, &'de RawValue>()? {
+            fields.push((key, value));
+        }
+        Ok(Object(fields))
+    }
+}
