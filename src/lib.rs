@@ -14,6 +14,7 @@ pub mod demo;
 pub mod domain;
 pub mod driver;
 pub mod failpoint;
+pub mod fold;
 pub mod host;
 pub mod lifecycle;
 pub mod policy;

@@ -129,6 +129,36 @@ pub fn cut(text: &str, limit: usize) -> String {
     kept
 }
 
+/// Cuts to at most `limit` columns between two words, unless that would lose more than half of the room. A quote of
+/// ours that was open is closed: what follows on the line is not part of it.
+pub fn cut_words(text: &str, limit: usize) -> String {
+    let kept = cut_between_words(text, limit);
+    if !ends_in_quotes(&kept) || limit == 0 {
+        return kept;
+    }
+    let kept = cut_between_words(text, limit - 1);
+    if ends_in_quotes(&kept) { format!("{kept}”") } else { kept }
+}
+
+fn ends_in_quotes(text: &str) -> bool {
+    text.rfind('“') > text.rfind('”')
+}
+
+fn cut_between_words(text: &str, limit: usize) -> String {
+    let cut = cut(text, limit);
+    let Some(kept) = cut.strip_suffix('…').filter(|kept| columns(text) > limit && text.starts_with(*kept))
+    else {
+        return cut;
+    };
+    if text[kept.len()..].starts_with(char::is_whitespace) || kept.ends_with(char::is_whitespace) {
+        return format!("{}…", kept.trim_end());
+    }
+    match kept.trim_end().rsplit_once(char::is_whitespace) {
+        Some((words, _)) if columns(words) * 2 >= limit => format!("{}…", words.trim_end()),
+        _ => cut,
+    }
+}
+
 /// Cuts to at most `limit` columns in the middle: of a path, the beginning and the end say most.
 pub fn cut_middle(text: &str, limit: usize) -> String {
     if columns(text) <= limit {
@@ -231,6 +261,24 @@ mod tests {
         assert_eq!(cut("世界世界", 4), "世…");
         assert_eq!(cut("hello", 1), "…");
         assert_eq!(cut("hello", 0), "");
+    }
+
+    #[test]
+    fn a_sentence_is_cut_between_words_where_that_leaves_enough_of_it() {
+        assert_eq!(cut_words("exited with code 1", 18), "exited with code 1");
+        assert_eq!(cut_words("exited with code 1", 17), "exited with code…");
+        assert_eq!(cut_words("exited with code 1", 14), "exited with…");
+        assert_eq!(cut_words("exited with code 1", 12), "exited with…");
+        assert_eq!(cut_words("exited within a", 12), "exited…");
+        assert_eq!(cut_words("a unbreakable-word", 12), "a unbreakab…");
+        assert_eq!(cut_words("世界 世界世界", 8), "世界…");
+        assert_eq!(cut_words("ls “Look at what is there”", 20), "ls “Look at what…”");
+        assert_eq!(cut_words("ls “Look at what is there” now", 29), "ls “Look at what is there”…");
+        assert_eq!(cut_words("ls “Look”", 4), "ls…");
+        for limit in 0..20 {
+            assert!(columns(&cut_words("aa “bb 世界 cc”", limit)) <= limit);
+            assert!(columns(&cut_words("aa bb 世界 cc  dd ee", limit)) <= limit);
+        }
     }
 
     #[test]

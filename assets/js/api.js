@@ -1,5 +1,7 @@
 // Calls of the daemon's API, as the person who is signed in.
 
+import { localTimes } from "./text.js";
+
 export class Refused extends Error {
   constructor(status, body) {
     const { code, message, hint } = body?.error ?? {};
@@ -63,4 +65,4 @@ export async function all(path, most = 2000) {
 }
 
 /** What went wrong, for people. */
-export const why = (error) => (error.hint ? `${error.message}: ${error.hint}` : error.message);
+export const why = (error) => localTimes(error.hint ? `${error.message}: ${error.hint}` : error.message);

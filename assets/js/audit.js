@@ -5,7 +5,8 @@ import { h, button, text } from "./dom.js";
 import { state } from "./live.js";
 import * as address from "./address.js";
 import { may } from "./store.js";
-import { clean, clock, cut, plural, short } from "./text.js";
+import { about, actor } from "./auditwords.js";
+import { clean, clock, plural, short } from "./text.js";
 
 /** Rows that are fetched, the newest; who wants more has the command line. */
 const MOST = 20000;
@@ -13,18 +14,8 @@ const PAGE = 200;
 /** What is listed unless the address says otherwise; no days are all of them. */
 const USUAL = { days: "7", search: "" };
 
-/** What a row says besides, without what it does not say. */
-function details(data) {
-  const said = Object.entries(data ?? {}).filter(
-    ([name, value]) => value != null && value !== "" && name !== "by" && !(Array.isArray(value) && !value.length),
-  );
-  return clean(
-    cut(
-      said.map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(" · "),
-      300,
-    ),
-  );
-}
+/** The name of a session by the rows of the audit, else by what is known of it, else its id. */
+const nameIn = (names) => (id) => clean(names.get(id) ?? state.sessions.get(id)?.name ?? short(id));
 
 export function view() {
   if (!may(state, "admin"))
@@ -41,6 +32,8 @@ export function view() {
   const wish = address.filters(USUAL);
   const keep = () => address.keep({ days: days.value, search: search.value }, USUAL);
   let [rows, most, turn] = [[], PAGE, 0];
+  const names = new Map();
+  const nameOf = nameIn(names);
   // Whether there is more than we have.
   let older = false;
   const body = h("tbody", {});
@@ -83,16 +76,16 @@ export function view() {
       h("td", { class: "tabular" }, String(each.n)),
       h("td", { class: "tabular" }, clock(each.at)),
       h("td", {}, clean(each.action)),
-      h("td", {}, clean(each.by)),
-      h("td", {}, each.session ? h("a", { class: "mono", href: `#/s/${each.session}` }, short(each.session)) : ""),
-      h("td", { class: "wrap faint" }, details(each.data)),
+      h("td", {}, actor(each, nameOf)),
+      h("td", {}, each.session ? h("a", { href: `#/s/${each.session}` }, nameOf(each.session)) : ""),
+      h("td", { class: "wrap faint" }, about(each.action, each.data)),
     );
 
   function draw() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = rows.filter((each) => {
       if (!words.length) return true;
-      const all = [each.n, each.action, each.by, each.session, JSON.stringify(each.data)].join(" ").toLowerCase();
+      const all = [each.n, each.action, actor(each, nameOf), each.session, each.session && nameOf(each.session), JSON.stringify(each.data)].join(" ").toLowerCase();
       return words.every((word) => all.includes(word));
     });
     body.replaceChildren(...found.slice(0, most).map(row));
@@ -117,6 +110,8 @@ export function view() {
         before = page.next;
       }
       [rows, older] = [read, Boolean(before)];
+      for (const { session, action, data } of rows)
+        if (session && action.startsWith("session.") && typeof data?.name === "string") names.set(session, data.name);
       draw();
     } catch (error) {
       if (mine === turn) text(said, api.why(error));

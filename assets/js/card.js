@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { h, attribute, button, ask, toast, announce, keyed, single } from "./dom.js";
 import { explain, state, touch } from "./live.js";
 import { may, putClearance, RANK } from "./store.js";
-import { clean, cleanBlock, clock, line, project, short, since } from "./text.js";
+import { clean, cleanBlock, clock, line, localTimes, project, short, since } from "./text.js";
 import { render as renderDiff } from "./diffview.js";
 import { renderLong } from "./markdown.js";
 import { onTheWay } from "./keys.js";
@@ -31,7 +31,7 @@ async function decide(clearance, body) {
     else toast(`${now.status === "approved" ? "Allowed" : "Denied"}: ${line(now)}`);
   } catch (error) {
     if (error.body?.clearance) putClearance(state, error.body.clearance);
-    if (error.code === "already_decided") toast(`Too late: ${error.message}`);
+    if (error.code === "already_decided") toast(`Too late: ${localTimes(error.message)}`);
     else if (error.code === "option_required") return choose(clearance, body);
     else toast(api.why(error), "error");
   } finally {

@@ -4,7 +4,7 @@ import { h, text, attribute, keyed } from "./dom.js";
 import { state, on } from "./live.js";
 import * as address from "./address.js";
 import { fleet, progress, pendingClearances, pendingQuestions, GROUPS, waitingBySession, group } from "./store.js";
-import { clean, cost, plural, project, short, since } from "./text.js";
+import { clean, cost, localTimes, plural, project, short, since } from "./text.js";
 import { checklist } from "./checklist.js";
 
 const SHOWS = [
@@ -86,7 +86,7 @@ function update({ element, link, plan, parts }, row) {
   const place = [project(session.workspace), clean(session.agent ?? session.protocol), cost(session.spent)];
   text(parts.place, place.filter(Boolean).join(" · "));
   const said = session.said && row.group !== "ended" ? ` · ${session.said}` : "";
-  text(parts.why, clean(row.waits?.first ?? `${session.why}${said}`));
+  text(parts.why, clean(row.waits?.first ?? localTimes(`${session.why}${said}`)));
   const waiting = waits(row);
   parts.waits.hidden = !waiting;
   attribute(parts.waits, "class", `badge wait ${row.waits?.risk ?? ""}`);

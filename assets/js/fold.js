@@ -1,10 +1,11 @@
 // Events as people read them: what belongs together becomes one item of the timeline. Pure.
 
 import { standingOf, stepsOf } from "./store.js";
-import { said as one } from "./text.js";
+import { clock, cut, quoted, said as one } from "./text.js";
 
 const SILENT = new Set([
   "heartbeat",
+  "unknown",
   "clearance.delivered",
   "clearance.approved",
   "question.delivered",
@@ -13,14 +14,79 @@ const SILENT = new Set([
   "terminal.released",
 ]);
 
+const CHUNKS = { agent_message_chunk: "message", agent_thought_chunk: "thought", user_message_chunk: "echo" };
+/** Updates that end a message; the agent tells all others about itself. */
+const ENDING = new Set(["tool_call", "tool_call_update", "plan"]);
+/** Events that are no part of the conversation: a message goes on after them. */
+const ASIDE = new Set([
+  "unknown",
+  "line.rejected",
+  "prompt.delivered",
+  "clearance.delivered",
+  "question.delivered",
+  "session.kept",
+  "session.seen",
+  "session.unenforced",
+]);
+
+/**
+ * `open` is the message that more pieces may continue. Of the beginning, `prepend` wants to know what could continue a
+ * message from before: `leading` is the first message, until anything else has `begun`; `blank` are pieces without words.
+ */
 export function timeline() {
-  return { items: [], byKey: new Map(), plan: null };
+  return { items: [], byKey: new Map(), plan: null, open: null, begun: false, leading: null, blank: [] };
+}
+
+const updateOf = ({ kind, data }) =>
+  kind === "update" && data?.update && typeof data.update === "object" && !Array.isArray(data.update)
+    ? data.update
+    : null;
+
+/**
+ * What an event means for the message that is open: a piece of it, "aside" or "end". The rule of src/fold.rs, with the
+ * same cases: tests/console/fold-cases.json.
+ */
+function foldOf(event) {
+  const update = updateOf(event);
+  if (!update) return event.kind.startsWith("stall.") || ASIDE.has(event.kind) ? "aside" : "end";
+  const sort = update.sessionUpdate;
+  if (typeof sort !== "string" || !Object.hasOwn(CHUNKS, sort)) return ENDING.has(sort) ? "end" : "aside";
+  const { content, messageId } = update;
+  const text =
+    typeof content?.text === "string"
+      ? content.text
+      : `[${typeof content?.type === "string" ? content.type : "no text"}]`;
+  return { type: CHUNKS[sort], message: typeof messageId === "string" ? messageId : null, text };
+}
+
+/** Whether a piece continues a message: the same speaker, and ids that do not differ. */
+const continues = (item, piece) =>
+  item.type === piece.type && (item.message == null || piece.message == null || item.message === piece.message);
+
+function say(line, event, piece) {
+  if (line.open && continues(line.open, piece))
+    return grow(line.open, event, { text: line.open.text + piece.text, message: line.open.message ?? piece.message });
+  if (!piece.text.trim()) {
+    if (!line.begun && !line.leading) line.blank.push(event);
+    return null;
+  }
+  const first = !line.begun && !line.leading;
+  line.open = put(line, event, { ...piece, chunk: true });
+  if (first) line.leading = line.open;
+  line.begun = line.begun || !first;
+  return line.open;
 }
 
 /** Adds one event. Returns the item that it changed or made, or nothing if it says nothing new. */
 export function add(line, event) {
   const { kind, data } = event;
-  const update = kind === "update" && data?.update && typeof data.update === "object" ? data.update : null;
+  const fold = foldOf(event);
+  if (typeof fold === "object") return say(line, event, fold);
+  if (fold === "end") {
+    line.open = null;
+    line.begun = true;
+  }
+  const update = updateOf(event);
   if (update) return acp(line, event, update);
   if (kind.startsWith("clearance.") && data?.clearance) return joined(line, event, "clearance", data.clearance);
   if (kind.startsWith("question.") && data?.question) return joined(line, event, "question", data.question);
@@ -38,13 +104,17 @@ export function add(line, event) {
 export function prepend(line, events) {
   const before = timeline();
   for (const event of events) add(before, event);
-  const [end, begin] = [before.last, line.items[0]];
-  if (end?.chunk && begin?.chunk && end.type === begin.type && before.items[before.items.length - 1] === end) {
-    grow(end, begin.events[0], { text: end.text + begin.text });
-    end.events.push(...begin.events.slice(1));
-    line.items.shift();
-    if (line.last === begin) line.last = end;
-  }
+  for (const event of line.blank) add(before, event);
+  const begin = line.leading;
+  if (begin && before.open && continues(before.open, foldOf(begin.events[0]))) {
+    for (const event of begin.events) add(before, event);
+    line.items.splice(line.items.indexOf(begin), 1);
+    if (line.last === begin) line.last = before.last;
+    if (line.open === begin) line.open = before.open;
+  } else if (!begin && !line.begun) line.open = before.open;
+  line.begun = before.begun || line.begun || (before.leading != null && begin != null);
+  line.leading = before.begun || before.leading ? before.leading : begin;
+  line.blank = before.blank;
   const moved = new Set();
   for (const [key, item] of line.byKey) {
     if (before.byKey.has(key) && item.sent) {
@@ -130,17 +200,8 @@ function plan(line, event, steps) {
   return line.plan;
 }
 
-const CHUNKS = { agent_message_chunk: "message", agent_thought_chunk: "thought", user_message_chunk: "echo" };
-
 function acp(line, event, update) {
   const sort = update.sessionUpdate;
-  const type = Object.hasOwn(CHUNKS, sort) ? CHUNKS[sort] : null;
-  if (type) {
-    const text =
-      typeof update.content?.text === "string" ? update.content.text : `(${one(update.content?.type) || "no text"})`;
-    if (line.last?.type === type && line.last.chunk) return grow(line.last, event, { text: line.last.text + text });
-    return put(line, event, { type, text, chunk: true });
-  }
   if (sort === "tool_call" || sort === "tool_call_update") {
     const key = `tool ${one(update.toolCallId)}`;
     const known = update.toolCallId ? line.byKey.get(key) : null;
@@ -152,16 +213,28 @@ function acp(line, event, update) {
     return put(line, event, { type: "tool", title: one(update.toolCallId), status: "pending", ...more }, key);
   }
   if (sort === "plan") return plan(line, event, stepsOf(event));
-  if (sort === "usage_update" || sort === "available_commands_update") return null;
-  return put(line, event, { type: "fact", kind: one(sort) || "update" });
+  return told(update) ? put(line, event, { type: "fact", kind: sort }) : null;
 }
 
-/** What an ACP agent told that is neither said nor done: in words, or as it came. */
+/** What an ACP agent tells about itself, in words; nothing for counters, and for updates that we do not know. */
 function told(update) {
-  const { sessionUpdate: sort, ...rest } = update;
-  if (sort === "current_mode_update" && update.currentModeId) return `Mode: ${one(update.currentModeId)}`;
-  if (sort === "session_info_update" && update.title) return `Title: ${one(update.title)}`;
-  return `${one(sort) || "update"} ${JSON.stringify(rest)}`;
+  if (update.sessionUpdate === "current_mode_update" && update.currentModeId)
+    return `Mode: ${word(update.currentModeId)}`;
+  if (update.sessionUpdate === "session_info_update" && update.title) return `Title: ${quoted(one(update.title))}`;
+  return null;
+}
+
+/** A word of an agent as it is, anything longer in quotes. */
+const word = (text) => (/^[\w./$-]{1,40}$/.test(one(text)) ? one(text) : quoted(one(text)));
+
+/** The fields of a fact that we do not know, in words: `: level 2, steps …`. */
+function details(data) {
+  const fields = data && typeof data === "object" && !Array.isArray(data) ? Object.entries(data) : [];
+  const words = fields
+    .filter(([, value]) => value != null)
+    .slice(0, 8)
+    .map(([key, value]) => `${key.replaceAll("_", " ")} ${typeof value === "object" ? "…" : cut(word(value), 60)}`);
+  return words.length ? `: ${words.join(", ")}` : "";
 }
 
 /** Text of a fact that no item of its own shows: a sentence, and whether it is bad news. */
@@ -170,6 +243,8 @@ export function sentence(event) {
   const by = data.by ? ` by ${one(data.by)}` : "";
   const of = (name, before = "", after = "") =>
     data[name] == null || data[name] === "" ? "" : `${before}${one(data[name])}${after}`;
+  const words = (name, before = "") => (data[name] == null || data[name] === "" ? "" : before + word(data[name]));
+  const time = (name, before = "") => (data[name] == null ? "" : before + (clock(data[name]) || one(data[name])));
   const say = {
     "session.created": () =>
       `Session created: ${one(data.agent ?? data.command ?? "an agent")}${of("workspace", " in ")}${by}`,
@@ -177,7 +252,7 @@ export function sentence(event) {
       `Agent started${of("pid", ", pid ")}${data.generation > 1 ? `, generation ${data.generation}` : ""}`,
     "agent.ready": () => "Agent is ready",
     "turn.started": () => `Turn started${of("cause", ": ")}`,
-    "turn.ended": () => `Turn ended${of("stop_reason", ": ")}`,
+    "turn.ended": () => `Turn ended${words("stop_reason", ": ")}`,
     "session.stopping": () => `Stopping${of("how", " (", ")")}${by}`,
     "session.resumed": () => `Resumed${by}`,
     "session.kept": () => `Stays when its ACP client leaves: used${by}`,
@@ -197,10 +272,11 @@ export function sentence(event) {
     "nudge.undelivered": () => `The nudge was NOT delivered${of("cause", ": ")}`,
     interrupt: () => `Interrupted${by}${of("reason", ": ")}`,
     "interrupt.undelivered": () => `The interrupt was NOT delivered${of("cause", ": ")}`,
-    update: () => (data.update ? told(data.update) : `${of("tool", "", ": ")}${of("title")}${of("status", " (", ")")}`),
-    "file.read": () => `Read ${of("path")} for the agent`,
-    "file.written": () => `Wrote ${of("path")} for the agent`,
-    "terminal.started": () => `${of("terminal")} runs ${of("command")}`,
+    update: () =>
+      data.update ? told(data.update) || "Update" : `${of("tool", "", ": ")}${of("title")}${of("status", " (", ")")}`,
+    "file.read": () => `Read ${words("path")} for the agent`,
+    "file.written": () => `Wrote ${words("path")} for the agent`,
+    "terminal.started": () => `${of("terminal")} runs ${words("command")}`,
     "terminal.ended": () => `${of("terminal")} ended${of("code", ": exit code ")}${of("signal", ": signal ")}`,
     "terminal.killed": () => `${of("terminal")} was ended by the agent`,
     "call.failed": () => `${of("method")} was not done${of("reason", ": ")}`,
@@ -209,14 +285,14 @@ export function sentence(event) {
     "stall.failed": () => `${of("name")} did not help`,
     "stall.recovered": () => of("summary") || "Recovered",
     "stall.reset": () => `${of("by")} acts: the ladder begins anew`,
-    "stall.snoozed": () => (data.until ? `Left in peace until ${one(data.until)}${by}` : `Watched again${by}`),
+    "stall.snoozed": () => (data.until ? `Left in peace until ${time("until")}${by}` : `Watched again${by}`),
     "stall.ladder": () => `Ladder: ${of("ladder")}${by}`,
-    "stall.reminder": () => `Still waiting for you: ${of("waiting_for")}`,
-    "stall.limited": () => `Waits for its service: ${of("limit")} limit${of("until", ", until ")}`,
+    "stall.reminder": () => `Still waiting for you: ${of("waiting_for")}${time("since", " since ")}`,
+    "stall.limited": () => `Waits for its service: ${of("limit")} limit${time("until", ", until ")}`,
     "stall.limit_over": () => `The ${of("limit")} limit should be over`,
     "spend.capped": () => `No new turn begins${of("why", ": ")}`,
   }[event.kind];
-  const text = say ? say() : `${event.kind} ${event.data == null ? "" : JSON.stringify(event.data)}`;
+  const text = say ? say() : `${event.kind}${details(event.data)}`;
   const bad =
     /rejected|undelivered|unenforced|parked|failed|not_set|capped/.test(event.kind) ||
     (event.kind === "agent.exited" && data.code !== 0) ||

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { h, button, ask, toast, keyed, single } from "./dom.js";
 import { state, touch } from "./live.js";
 import { may, putQuestion } from "./store.js";
-import { clean, clock, cut, project, short, since } from "./text.js";
+import { clean, clock, cut, localTimes, project, short, since } from "./text.js";
 import { renderLong } from "./markdown.js";
 
 const answering = new Set();
@@ -18,7 +18,7 @@ async function answer(question, body) {
   } catch (error) {
     if (error.body?.question) putQuestion(state, error.body.question);
     toast(
-      error.code === "already_decided" ? `Too late: ${error.message}` : api.why(error),
+      error.code === "already_decided" ? `Too late: ${localTimes(error.message)}` : api.why(error),
       error.code === "already_decided" ? "info" : "error",
     );
   }

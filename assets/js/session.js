@@ -14,7 +14,7 @@ import {
   waitingBySession,
 } from "./store.js";
 import { back } from "./address.js";
-import { clean, cleanBlock, clock, project, short, since, span, usage } from "./text.js";
+import { clean, cleanBlock, clock, localTimes, project, short, since, span, usage } from "./text.js";
 import * as clearances from "./card.js";
 import * as questions from "./question.js";
 import { checklist } from "./checklist.js";
@@ -228,7 +228,7 @@ export function view(id, { write = false } = {}) {
     if (["working", "waiting"].includes(session.phase)) shown = null;
     else if (session.failed) shown = session.failed;
     failure.hidden = !shown;
-    text(failure, shown ? `Failed: ${clean(shown.reason)}. What to do: ${clean(shown.hint)}` : "");
+    text(failure, shown ? localTimes(`Failed: ${clean(shown.reason)}. What to do: ${clean(shown.hint)}`) : "");
     if (!session.failed || session.failed.at === told || document.hidden || !may(state, "operator")) return;
     told = session.failed.at;
     api.post(`${path(id)}/seen`, { at: told }).then(
@@ -247,7 +247,7 @@ export function view(id, { write = false } = {}) {
     attribute(dot, "class", `dot ${row.group}`);
     text(phase, `${phaseWord(row)} ${since(waits?.since ?? session.since)}`);
     const done = session.standing?.done;
-    const parts = [session.why, session.why.includes(done) ? null : done, session.unenforced ? "unenforced" : null];
+    const parts = [localTimes(session.why), session.why.includes(done) ? null : done, session.unenforced ? "unenforced" : null];
     const used = usage(session.spent);
     text(why, [project(session.workspace), ...parts.filter(Boolean).map(clean), used].filter(Boolean).join(" · "));
     drawTools(session);

@@ -1,6 +1,6 @@
 // What is known: sessions, clearances, questions. Events go in, models come out; no network and no page in here.
 
-import { line, said } from "./text.js";
+import { line, quoted, said } from "./text.js";
 
 export const RANK = { low: 0, medium: 1, high: 2, critical: 3 };
 export const ROLES = ["viewer", "operator", "approver", "admin"];
@@ -211,7 +211,7 @@ export function waitingBySession(state) {
   for (const q of pendingQuestions(state)) {
     const entry = of(q.session);
     entry.questions += 1;
-    entry.first ??= q.text;
+    entry.first ??= quoted(q.text);
     if (!entry.since || q.asked_at < entry.since) entry.since = q.asked_at;
   }
   return by;

@@ -142,6 +142,10 @@ export function clock(time) {
   return today ? hour : `${at.toLocaleDateString([], { day: "numeric", month: "short" })} ${hour}`;
 }
 
+/** A sentence of the daemon with its times as `clock` shows them: the daemon writes UTC. */
+export const localTimes = (text) =>
+  String(text ?? "").replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, (time) => clock(time) || time);
+
 /** Where a link really leads; `null` if a browser should not go there for an agent. */
 export function target(href) {
   try {

@@ -35,6 +35,7 @@ const FILES: &[(&str, &[u8])] = files![
     "/js/address.js",
     "/js/api.js",
     "/js/audit.js",
+    "/js/auditwords.js",
     "/js/card.js",
     "/js/charts.js",
     "/js/checklist.js",

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::client::List;
 use super::failure::Failure;
-use super::table::{Cell, Table};
+use super::table::{Cell, Fit, Table};
 use super::transport::{Transport, is_listening};
 use super::{Context, out, render};
 use crate::bridge::api::agents_of;
@@ -68,7 +68,9 @@ async fn list(cx: &Context) -> anyhow::Result<()> {
     if cx.json {
         return out::print_json(&list.body);
     }
-    let mut table = Table::new(&["NAME", "PROTOCOL", "INSTALLED", "COMMAND", "DESCRIPTION"]);
+    let mut table = Table::new(&["NAME", "PROTOCOL", "INSTALLED", "COMMAND", "DESCRIPTION"])
+        .fit(&["NAME", "PROTOCOL", "INSTALLED"], Fit::Whole)
+        .fit(&["COMMAND"], Fit::CutMiddle);
     for profile in list.items::<Profile>()? {
         let installed = match profile.availability.as_deref() {
             Some("built_in" | "installed") => "yes",

@@ -2,8 +2,6 @@
 
 mod sentence;
 
-use std::collections::HashMap;
-
 use anyhow::bail;
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,15 +9,19 @@ use serde_json::value::RawValue;
 
 use super::client::parse;
 use super::failure::Failure;
-use super::terminal::Style;
+use super::gutter::wrapped;
+use super::names::SessionNames;
+use super::terminal::{Style, stdout_size};
 use super::time::{date_time_zone, parse_shown};
 use super::url::url;
 use super::{Context, id, out};
-use crate::answers::Session;
 use crate::domain::{AGENT_OF, Time, VIA_POLICY, parse_duration};
-use crate::text::{clean, plural, short};
+use crate::text::{clean, columns, plural, short};
 
 const PAGE: &str = "1000";
+const GRANT: &str = "grt_";
+/// A row that is too long for the terminal goes on below its time.
+const INDENT: usize = 8;
 
 /// Show the audit: every decision, grant, token, start, stop and change of the configuration
 #[derive(Debug, clap::Args)]
@@ -62,7 +64,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         return verify(cx).await;
     }
     let since = args.since.map(|text| moment(&text)).transpose()?;
-    let mut names = if cx.json { Names::default() } else { Names::all(cx).await? };
+    let mut names = if cx.json { SessionNames::default() } else { SessionNames::all(cx).await? };
     let mut after = "0".to_owned();
     loop {
         let mut query = vec![("after", after.as_str()), ("limit", PAGE)];
@@ -75,7 +77,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
                 text.push_str(item.get());
             } else {
                 let row = parse(item.get())?;
-                names.note(&row);
+                note(&row, &mut names);
                 text.push_str(&line(&row, &names, cx));
             }
             text.push('\n');
@@ -107,59 +109,41 @@ pub(super) fn moment(text: &str) -> anyhow::Result<String> {
     }
 }
 
-fn line(row: &Row, names: &Names, cx: &Context) -> String {
-    let head = format!("{:>6}  {}", row.n, date_time_zone(&row.at));
-    let session = row.session.as_deref().map(|id| format!(" {}", names.of(id))).unwrap_or_default();
+fn line(row: &Row, names: &SessionNames, cx: &Context) -> String {
+    let head = format!("{:>6}  {}  ", row.n, date_time_zone(&row.at));
+    let session = row.session.as_deref().map(|id| format!(" {}", names.label(id))).unwrap_or_default();
     let about = sentence::about(&row.action, &row.data).map(|about| format!(": {about}")).unwrap_or_default();
-    format!(
-        "{}  {}{session} by {}{about}",
-        cx.paint.style(Style::Dim, &head),
-        clean(&row.action),
-        row.actor(names)
-    )
+    let text = format!("{}{session} by {}{about}", clean(&row.action), row.actor(names));
+    let width = stdout_size().map(|size| size.columns);
+    cx.paint.style(Style::Dim, &head) + &wrapped(&text, columns(&head), INDENT, width)
+}
+
+/// Sessions that are gone by now are named by their rows.
+fn note(row: &Row, names: &mut SessionNames) {
+    let name = row.data.get("name").and_then(Value::as_str).filter(|_| row.action.starts_with("session."));
+    if let (Some(session), Some(name)) = (&row.session, name) {
+        names.set_name(session, name);
+    }
 }
 
 impl Row {
     /// `person ana (slack)`, `rule tests`, `agent of shop`, `intercom`.
-    fn actor(&self, names: &Names) -> String {
+    fn actor(&self, names: &SessionNames) -> String {
         let via = self.data.get("via").and_then(Value::as_str);
         match self.actor.as_deref() {
             Some("agent") => {
                 let session = self.by.strip_prefix(AGENT_OF).unwrap_or(&self.by);
-                format!("{AGENT_OF}{}", names.of(session))
+                format!("{AGENT_OF}{}", names.label(session))
             }
             Some("person") => {
                 let via = via.map(|via| format!(" ({})", clean(via))).unwrap_or_default();
                 format!("person {}{via}", clean(&self.by))
             }
+            // What somebody allowed always is a rule without a name of its own.
+            Some("rule") if self.by.starts_with(GRANT) => format!("grant {}", short(&self.by)),
             Some("rule") if self.by != VIA_POLICY => format!("rule {}", clean(&self.by)),
             _ => clean(&self.by),
         }
-    }
-}
-
-/// What sessions are called: those that are there, and those whose start or removal was among the rows.
-#[derive(Debug, Default)]
-struct Names(HashMap<String, String>);
-
-impl Names {
-    async fn all(cx: &Context) -> anyhow::Result<Self> {
-        let sessions: Vec<Session> =
-            cx.client.list(&["sessions"], &[("all", "true"), ("brief", "true")]).await?.items()?;
-        let named = sessions.into_iter().filter_map(|session| Some((session.id, session.name?)));
-        Ok(Self(named.collect()))
-    }
-
-    fn note(&mut self, row: &Row) {
-        let name =
-            row.data.get("name").and_then(Value::as_str).filter(|_| row.action.starts_with("session."));
-        if let (Some(session), Some(name)) = (&row.session, name) {
-            self.0.insert(session.clone(), name.to_owned());
-        }
-    }
-
-    fn of(&self, id: &str) -> String {
-        self.0.get(id).map_or_else(|| short(id), |name| clean(name))
     }
 }
 

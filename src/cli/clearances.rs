@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::gutter::{beside, hanging};
 use super::style::{risk_style, status_style};
-use super::table::{Cell, Table};
+use super::table::{Cell, Fit, Table};
 use super::terminal::{Paint, Style};
 use super::time::{age, date_time_zone};
 use super::url::url;
@@ -79,11 +79,14 @@ pub(super) async fn elsewhere(cx: &Context, what: &str, session: Option<&str>) {
 
 /// A line each. The status is the same for all that wait, so it is shown only beside settled ones.
 fn table(clearances: &[Clearance], all: bool, now: Timestamp) -> Table {
-    let mut table = if all {
-        Table::new(&["ID", "SESSION", "RISK", "STATUS", "AGE", "WHAT"])
+    let titles: &[_] = if all {
+        &["ID", "SESSION", "RISK", "STATUS", "AGE", "WHAT"]
     } else {
-        Table::new(&["ID", "SESSION", "RISK", "AGE", "WHAT"])
+        &["ID", "SESSION", "RISK", "AGE", "WHAT"]
     };
+    let mut table = Table::new(titles)
+        .fit(&["ID", "SESSION", "RISK", "STATUS", "AGE"], Fit::Whole)
+        .fit(&["WHAT"], Fit::Below);
     for clearance in clearances {
         let id = Cell::new(&short(&clearance.id));
         let session = Cell::new(&clearance.session_label());
@@ -252,7 +255,8 @@ mod tests {
         Clearance::sort(&mut open);
         insta::assert_snapshot!(table(&open, false, now).render(Some(80), Paint::OFF), @r"
         ID            SESSION  RISK      AGE  WHAT
-        clr_11111111  shop     critical  1m   rm -rf build && make all CFLAGS=-O2 “Tidy…
+        clr_11111111  shop     critical  1m
+          │ rm -rf build && make all CFLAGS=-O2 “Tidy up”
         clr_22222222  shop     high      4m   cargo test “Tidy up”
         clr_33333333  shop     high      4m   src/a.rs +3 -1 “Tidy up”
         clr_44444444  shop     low       3m   “Tidy up”

@@ -5,10 +5,14 @@ use std::fmt::Write as _;
 use super::checks::{self, Check, Status};
 use super::daemon_info::DaemonInfo;
 use super::failure::Failure;
-use super::terminal::{Paint, Style};
+use super::gutter::wrapped;
+use super::terminal::{Paint, Style, stdout_size};
 use super::transport::Transport;
 use super::{Context, out};
-use crate::text::{clean, plural};
+use crate::text::{clean, columns, plural};
+
+/// The column of the details.
+const INDENT: usize = 23;
 
 /// Check the installation: configuration, state, daemon, console, limits and agents
 #[derive(Debug, clap::Args)]
@@ -73,9 +77,12 @@ fn show(check: &Check, paint: Paint) -> String {
         Status::Warning => (Style::Yellow, "warning"),
         Status::Wrong => (Style::Red, "wrong  "),
     };
-    let name = clean(&check.name);
-    let mut shown = format!("{}  {name:<13} {}\n", paint.style(style, word), clean(&check.detail));
+    let name = format!("  {:<13} ", clean(&check.name));
+    let used = columns(word) + columns(&name);
+    let detail = wrapped(&clean(&check.detail), used, INDENT, stdout_size().map(|size| size.columns));
+    let mut shown = format!("{}{name}{detail}\n", paint.style(style, word));
     for hint in check.hint.iter().flat_map(|hint| hint.lines()) {
+        // A command in a hint is to be pasted: it is left to the terminal to wrap it.
         writeln!(shown, "         hint: {}", clean(hint)).expect("a string takes every write");
     }
     shown

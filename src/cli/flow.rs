@@ -1,59 +1,68 @@
-//! The log as people read it: what an agent says piece by piece is one message, and what it says twice is said once.
+//! The log as people read it: the pieces that an agent says are one message, and nothing is said twice.
 //!
-//! A message is open until something else happens. Its words are printed as they come; a word is held back until it is
-//! whole, or until [`Flow::pause`].
-
-use std::collections::VecDeque;
+//! A message is open until something else happens ([`crate::fold`] has the rule). Its words are printed as they come; a
+//! word is held back until it is whole, or until [`Flow::pause`]. Asides of the same session wait for its end, because
+//! their lines would part it.
 
 use super::gutter::Column;
-use super::render::{self, Chunk, Shown};
+use super::render;
+use super::story::Story;
 use super::terminal::{Paint, Style};
 use crate::answers::Event;
+use crate::fold::{Fold, OpenMessage, Piece, fold};
 use crate::text::columns;
 
-/// Tool calls that are remembered for their titles.
-const MAX_CALLS: usize = 1000;
+/// Lines that wait for the end of a message. One more ends the message: an agent that never ends one hides nothing.
+const MAX_HELD: usize = 50;
 
 #[derive(Debug)]
 pub(super) struct Flow {
     paint: Paint,
     width: Option<usize>,
     open: Option<Open>,
-    calls: VecDeque<Call>,
-    /// The last plan that was shown, and its session.
-    plan: Option<(String, Shown)>,
+    story: Story,
 }
 
-/// A message whose end has not come yet.
+/// The message on the last line.
 #[derive(Debug)]
 struct Open {
     session: String,
-    mark: &'static str,
-    message: Option<String>,
+    message: OpenMessage,
     column: Column,
-}
-
-#[derive(Debug)]
-struct Call {
-    session: String,
-    id: String,
-    title: String,
-    status: String,
+    held: Vec<String>,
 }
 
 impl Flow {
     pub(super) fn new(paint: Paint, width: Option<usize>) -> Self {
-        Self { paint, width, open: None, calls: VecDeque::new(), plan: None }
+        Self { paint, width, open: None, story: Story::default() }
     }
 
     /// One event, behind its time. The result is printed as it is: a message that may go on has no line feed yet.
     pub(super) fn push(&mut self, event: &Event, lead: &str) -> String {
-        if let Some(chunk) = render::chunk(event) {
-            return self.chunk(event, &chunk, lead);
+        self.take(event, lead).0
+    }
+
+    /// Whether this event begins an entry: it is shown, and is no part of a message that began before.
+    pub(super) fn begins(&mut self, event: &Event) -> bool {
+        self.take(event, "").1
+    }
+
+    /// The text of an event, and whether it begins an entry.
+    fn take(&mut self, event: &Event, lead: &str) -> (String, bool) {
+        let fold = fold(&event.kind, &event.data);
+        if let Fold::Piece(piece) = fold {
+            return self.piece(event, &piece, lead);
         }
-        match self.shown(event) {
-            Some(shown) => self.end() + &shown.lines(lead, self.width, self.paint),
-            None => String::new(),
+        let open = self.open.as_mut().filter(|open| open.session == event.session);
+        match (self.story.entry(event), open) {
+            (Some(shown), Some(open)) if fold == Fold::Aside && open.held.len() < MAX_HELD => {
+                open.held.push(shown.lines(lead, self.width, self.paint));
+                (String::new(), false)
+            }
+            (Some(shown), _) => (self.end() + &shown.lines(lead, self.width, self.paint), true),
+            // An event that is not shown may be the end of the message all the same.
+            (None, Some(_)) if fold == Fold::End => (self.end(), false),
+            (None, _) => (String::new(), false),
         }
     }
 
@@ -64,92 +73,27 @@ impl Flow {
 
     /// Ends the message that is open.
     pub(super) fn end(&mut self) -> String {
-        self.open.take().map(|mut open| open.column.pause() + "\n").unwrap_or_default()
+        self.open.take().map(|mut open| open.column.pause() + "\n" + &open.held.concat()).unwrap_or_default()
     }
 
-    /// Whether this event begins an entry: it is shown, and does not go on with a message.
-    pub(super) fn begins(&mut self, event: &Event) -> bool {
-        let goes_on = render::chunk(event).is_some_and(|chunk| self.goes_on(event, &chunk));
-        !self.push(event, "").is_empty() && !goes_on
-    }
-
-    fn goes_on(&self, event: &Event, chunk: &Chunk) -> bool {
-        self.open.as_ref().is_some_and(|open| {
-            open.session == event.session
-                && open.mark == chunk.mark
-                && (open.message.is_none() || chunk.message.is_none() || open.message == chunk.message)
-        })
-    }
-
-    fn chunk(&mut self, event: &Event, chunk: &Chunk, lead: &str) -> String {
-        let goes_on = self.goes_on(event, chunk);
-        let mut out = String::new();
-        if !goes_on {
-            if chunk.text.trim().is_empty() {
-                return out;
-            }
-            out = self.end();
-            let mark = self.paint.style(Style::Dim, chunk.mark);
-            let blank = " ".repeat(columns(lead));
-            out.push_str(&self.paint.style(Style::Dim, lead));
-            out.push_str(&mark);
-            let indent = columns(lead) + columns(chunk.mark);
-            let column = Column::new(format!("{blank}{mark}"), indent, self.width, chunk.style, self.paint);
-            let (session, message) = (event.session.clone(), chunk.message.clone());
-            self.open = Some(Open { session, mark: chunk.mark, message, column });
+    fn piece(&mut self, event: &Event, piece: &Piece, lead: &str) -> (String, bool) {
+        let open = self.open.as_mut().filter(|open| open.session == event.session);
+        if let Some(open) = open.filter(|open| open.message.continues(piece)) {
+            open.message.take(piece);
+            return (open.column.write(&piece.text), false);
         }
-        let text = if goes_on { chunk.text.as_str() } else { chunk.text.trim_start_matches('\n') };
-        if let Some(open) = &mut self.open {
-            out.push_str(&open.column.write(text));
-        }
-        out
-    }
-
-    /// `None` where an event says nothing that was not said before.
-    fn shown(&mut self, event: &Event) -> Option<Shown> {
-        if let Some((id, title, status)) = render::call(event) {
-            return self.call(&event.session, id, title, status);
-        }
-        let shown = render::event(event);
-        if render::is_quiet(event) {
-            return None;
-        }
-        if shown.mark == render::PLAN {
-            let plan = Some((event.session.clone(), shown.clone()));
-            if self.plan == plan {
-                return None;
-            }
-            self.plan = plan;
-        }
-        Some(shown)
-    }
-
-    fn call(
-        &mut self,
-        session: &str,
-        id: String,
-        title: Option<String>,
-        status: Option<String>,
-    ) -> Option<Shown> {
-        let known = self.calls.iter_mut().find(|call| call.session == session && call.id == id);
-        let call = if let Some(known) = known {
-            let before = (known.title.clone(), known.status.clone());
-            known.title = title.unwrap_or_else(|| known.title.clone());
-            known.status = status.unwrap_or_else(|| known.status.clone());
-            if before == (known.title.clone(), known.status.clone()) {
-                return None;
-            }
-            known
-        } else {
-            if self.calls.len() >= MAX_CALLS {
-                self.calls.pop_front();
-            }
-            let title = title.unwrap_or_else(|| id.clone());
-            let status = status.unwrap_or_else(|| "pending".to_owned());
-            self.calls.push_back(Call { session: session.to_owned(), id, title, status });
-            self.calls.back_mut()?
-        };
-        Some(render::call_line(&call.title, &call.status))
+        let Some(message) = OpenMessage::begin(piece) else { return (String::new(), false) };
+        let mut out = self.end();
+        let (mark, style) = render::voice(piece.speaker);
+        let painted = self.paint.style(Style::Dim, mark);
+        let blank = " ".repeat(columns(lead));
+        out.push_str(&self.paint.style(Style::Dim, lead));
+        out.push_str(&painted);
+        let indent = columns(lead) + columns(mark);
+        let mut column = Column::new(format!("{blank}{painted}"), indent, self.width, style, self.paint);
+        out.push_str(&column.write(piece.text.trim_start_matches('\n')));
+        self.open = Some(Open { session: event.session.clone(), message, column, held: Vec::new() });
+        (out, true)
     }
 }
 
@@ -158,7 +102,9 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
+    use super::super::render::{AGENT, THOUGHT, USER};
     use super::*;
+    use crate::fold::tests::fold_cases;
     use crate::text::most_columns;
 
     const LEAD: &str = "14:02:11  ";
@@ -230,6 +176,61 @@ mod tests {
                   agent> approved by ana
         14:02:11  turn ended: end_turn
         ");
+    }
+
+    #[test]
+    fn asides_wait_for_the_end_of_a_message_and_unknown_ones_are_told_once() {
+        let unknown = || {
+            event(
+                "unknown",
+                json!({ "message": { "method": "_auth/status_update", "params": { "a": [1] } } }),
+            )
+        };
+        let events = [
+            unknown(),
+            says("agent_message_chunk", "Hel"),
+            event("prompt.delivered", json!({ "prompt": "prm_01234567" })),
+            unknown(),
+            update(&json!({ "sessionUpdate": "brand_new", "x": { "y": 1 } })),
+            says("agent_message_chunk", "lo"),
+            update(&json!({ "sessionUpdate": "brand_new", "x": { "y": 2 } })),
+            update(&json!({ "sessionUpdate": "available_commands_update", "availableCommands": [1, 2] })),
+            event("turn.ended", json!({ "stop_reason": "end_turn" })),
+            unknown(),
+        ];
+        insta::assert_snapshot!(told(&events, Some(80)), @r"
+        14:02:11  unknown message _auth/status_update
+        14:02:11  agent> Hello
+        14:02:11  prompt prm_01234567 delivered
+        14:02:11  agent> update brand_new
+        14:02:11  agent> offers 2 commands
+        14:02:11  turn ended: end_turn
+        ");
+        let mut flow = Flow::new(Paint::OFF, None);
+        let begins: Vec<bool> = events.iter().map(|event| flow.begins(event)).collect();
+        assert_eq!(begins, [true, true, false, false, false, false, false, false, true, false]);
+    }
+
+    #[test]
+    fn a_log_is_folded_like_every_other_view() {
+        for case in fold_cases() {
+            let events: Vec<Event> =
+                case.events.iter().map(|(kind, data)| event(kind, data.clone())).collect();
+            let told = told(&events, None);
+            let spoken = |line: &&str| [AGENT, THOUGHT, USER].iter().any(|mark| line.starts_with(*mark));
+            let lines = told.lines().filter_map(|line| line.strip_prefix(LEAD)).filter(spoken);
+            let told_about = ["agent> update", "agent> offers", "agent> title"];
+            let lines = lines.filter(|line| !told_about.iter().any(|prefix| line.starts_with(prefix)));
+            let expected = case.messages.iter().map(|(speaker, text)| {
+                let mark = match speaker.as_str() {
+                    "agent" => AGENT,
+                    "thought" => THOUGHT,
+                    _ => USER,
+                };
+                format!("{mark}{text}")
+            });
+            assert_eq!(lines.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{}", case.name);
+        }
     }
 
     #[test]

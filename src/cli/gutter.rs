@@ -119,9 +119,33 @@ pub(super) fn beside(text: &str, paint: Paint) -> String {
     block(text, BESIDE, stdout_size().map(|size| size.columns), Style::Plain, paint)
 }
 
+/// A line of ours that already takes `used` columns: where it is too long for the terminal, it goes on indented,
+/// between two words.
+pub(super) fn wrapped(text: &str, used: usize, indent: usize, width: Option<usize>) -> String {
+    let mut column = Column::new(" ".repeat(indent), indent, width, Style::Plain, Paint::OFF);
+    column.used = used.saturating_sub(indent);
+    column.write(text) + &column.pause()
+}
+
 /// A line of ours that quotes others: where it is too long for the terminal, it goes on indented.
 pub(super) fn hanging(first: &str, text: &str, indent: usize, style: Style, paint: Paint) -> String {
     let width = stdout_size().map(|size| size.columns);
     let mut column = Column::new(" ".repeat(indent), indent, width, style, paint);
     format!("{first}{}{}", column.write(text), column.pause())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_goes_on_indented_and_no_word_is_parted() {
+        let text = "session.created shop by person ana: claude, in /home/ana/src/customers/shop";
+        insta::assert_snapshot!(wrapped(text, 15, 8, Some(40)), @r"
+        session.created shop by
+                person ana: claude, in
+                /home/ana/src/customers/shop
+        ");
+        assert_eq!(wrapped(text, 15, 8, None), text);
+    }
 }

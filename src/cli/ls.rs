@@ -7,7 +7,7 @@ use super::render::waiting;
 use super::style::phase_style;
 use super::table::{Cell, Fit, Table};
 use super::terminal::{Style, stdout_size};
-use super::time::age;
+use super::time::{age, local_times};
 use super::transport::Transport;
 use super::{Context, out};
 use crate::answers::Session;
@@ -44,7 +44,8 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
 /// The columns that people type again are whole; `home` is the directory that is shown as `~`.
 fn table(sessions: &[Session], home: Option<&str>, now: Timestamp) -> Table {
     let mut table = Table::new(&["ID", "NAME", "AGENT", "PHASE", "AGE", "WORKSPACE", "TITLE", "WHY"])
-        .fit(&["ID", "NAME", "PHASE", "AGE"], Fit::Whole)
+        .fit(&["ID", "NAME", "AGENT", "PHASE", "AGE"], Fit::Whole)
+        .fit(&["WHY"], Fit::Below)
         .fit(&["WORKSPACE"], Fit::CutMiddle);
     for session in sessions {
         table.row([
@@ -69,13 +70,13 @@ fn below_home(workspace: &str, home: Option<&str>) -> String {
     }
 }
 
-/// What the other columns do not say.
-fn why(session: &Session) -> Cell {
+/// The reason of a phase, where the other columns do not say it.
+pub(super) fn why(session: &Session) -> Cell {
     if session.unenforced.is_some() {
         return Cell::styled(Style::Red, "unenforced: it acts and never asks");
     }
     if let Some(failed) = session.failure() {
-        return Cell::styled(Style::Red, &failed.reason);
+        return Cell::styled(Style::Red, &local_times(&failed.reason));
     }
     let why = session.why.as_deref().unwrap_or_default();
     match session.phase_word() {
@@ -84,7 +85,7 @@ fn why(session: &Session) -> Cell {
         }
         // Of an agent that simply works or is done, the sentence repeats the phase; a sentence with a reason has a colon.
         "working" | "idle" if !session.is_watched_closely() && !why.contains(": ") => Cell::new(""),
-        _ => Cell::styled(Style::Dim, why),
+        _ => Cell::styled(Style::Dim, &local_times(why)),
     }
 }
 
@@ -119,8 +120,10 @@ mod tests {
         let shown = |width, home| table(&sessions, home, now).render(width, Paint::OFF);
         insta::assert_snapshot!(shown(Some(80), Some("/home/ana")), @r"
         ID            NAME  AGENT   PHASE    AGE  WORKSPACE     TITLE        WHY
-        ses_fedcba98        demo    failed   1m   ~             Tidy<U+001…  exited wit…
-        ses_01234567  shop  claude  waiting  3m   ~/s…ers/shop  Fix the ro…  2 clearanc…
+        ses_fedcba98        demo    failed   1m   ~             Tidy<U+001…
+          │ exited with code 1 before it answered
+        ses_01234567  shop  claude  waiting  3m   ~/s…ers/shop  Fix the…
+          │ 2 clearances, 1 question
         ses_abcdef01  api   -       idle          /v
         ");
         insta::assert_snapshot!(shown(None, None), @r"

@@ -4,48 +4,110 @@ use std::collections::VecDeque;
 
 use jiff::Timestamp;
 
-use super::render;
+use super::ls::why;
+use super::names::SessionNames;
+use super::render::{self, Shown};
+use super::story::Story;
 use super::style::{phase_style, risk_style};
-use super::table::{Cell, Table};
+use super::table::{Cell, Fit, Table};
 use super::terminal::{Paint, Size, Style};
 use super::time::{age, clock, clock_zone};
 use crate::answers::{Clearance, Event, Question, Session};
-use crate::text::{columns, cut, plural, short};
+use crate::fold::{Fold, OpenMessage, Piece, fold};
+use crate::text::{clean_block, columns, cut, cut_words, plural, quoted, short};
 
-/// So many events are remembered; more do not fit on any screen.
+/// So many entries are remembered; more do not fit on any screen.
 pub(super) const LATEST: usize = 200;
+/// Characters of the end of a message that are kept: its last line is shown.
+const MAX_MESSAGE: usize = 2000;
+/// Columns of a screen that has no room for whole names.
+const NARROW: usize = 60;
 
 #[derive(Debug, Default)]
 pub(super) struct Overview {
     pub(super) sessions: Vec<Session>,
     pub(super) clearances: Vec<Clearance>,
     pub(super) questions: Vec<Question>,
-    pub(super) latest: VecDeque<Event>,
+    pub(super) names: SessionNames,
+    latest: VecDeque<Entry>,
+    story: Story,
     /// The daemon does not answer at the moment.
     pub(super) away: bool,
 }
 
+/// An event, or a message with all of its pieces.
+#[derive(Debug)]
+struct Entry {
+    session: String,
+    at: String,
+    shown: Shown,
+    message: Option<OpenMessage>,
+}
+
 impl Overview {
+    pub(super) fn new(names: SessionNames) -> Self {
+        Self { names, ..Self::default() }
+    }
+
     pub(super) fn push(&mut self, event: Event) {
-        if render::is_quiet(&event) || self.latest.back_mut().is_some_and(|last| render::join(last, &event)) {
-            return;
+        self.names.hear(&event);
+        let fold = fold(&event.kind, &event.data);
+        let open = self
+            .latest
+            .iter_mut()
+            .rev()
+            .find(|entry| entry.session == event.session && entry.message.is_some());
+        let (shown, message) = match fold {
+            Fold::Piece(piece) => {
+                if open.is_some_and(|open| open.take(&piece, &event.at)) {
+                    return;
+                }
+                let Some(message) = OpenMessage::begin(&piece) else { return };
+                let (mark, style) = render::voice(piece.speaker);
+                let head = clean_block(&piece.text);
+                (Shown { style, mark, head, below: String::new() }, Some(message))
+            }
+            fold => {
+                if let (Fold::End, Some(open)) = (fold, open) {
+                    open.message = None;
+                }
+                let Some(shown) = self.story.entry(&event) else { return };
+                (shown, None)
+            }
+        };
+        if message.is_some() {
+            self.end_message(&event.session);
         }
         if self.latest.len() == LATEST {
             self.latest.pop_front();
         }
-        self.latest.push_back(event);
+        let Event { session, at, .. } = event;
+        self.latest.push_back(Entry { session, at, shown, message });
     }
 
-    /// One whole screen, drawn over the last one without flicker.
+    fn end_message(&mut self, session: &str) {
+        let own = self.latest.iter_mut().filter(|entry| entry.session == session);
+        own.for_each(|entry| entry.message = None);
+    }
+
+    /// One whole screen, drawn over the last one without flicker. A line is erased before it is written: after a line
+    /// that fills the screen, the cursor stands on its last character, which would be erased.
     pub(super) fn frame(&self, size: Size, paint: Paint, now: Timestamp) -> String {
-        format!("\x1b[H{}\x1b[K\x1b[J", self.lines(size, paint, now).join("\x1b[K\n"))
+        let lines = self.lines(size, paint, now);
+        let rest = if lines.len() < size.rows { "\n\x1b[J" } else { "" };
+        format!("\x1b[H\x1b[2K{}{rest}", lines.join("\n\x1b[2K"))
     }
 
     fn lines(&self, size: Size, paint: Paint, now: Timestamp) -> Vec<String> {
         let third = size.rows.saturating_sub(6) / 3;
         let mut lines = vec![self.title(size.columns, paint, now)];
-        section(&mut lines, self.session_table(now).lines(Some(size.columns), paint), third, size.columns);
-        let waiting = self.waiting_table(now);
+        section(
+            &mut lines,
+            self.session_table(size.columns, now).lines(Some(size.columns), paint),
+            third,
+            size.columns,
+        );
+        let waiting = self.waiting_table(size.columns, now);
         if !waiting.is_empty() {
             section(&mut lines, waiting.lines(Some(size.columns), paint), third, size.columns);
             lines.push(paint.style(Style::Dim, &cut(&self.advice(), size.columns)));
@@ -53,7 +115,7 @@ impl Overview {
         lines.push(String::new());
         let room = size.rows.saturating_sub(lines.len());
         let skip = self.latest.len().saturating_sub(room);
-        lines.extend(self.latest.iter().skip(skip).map(|event| self.latest_line(event, size.columns, paint)));
+        lines.extend(self.latest.iter().skip(skip).map(|entry| self.latest_line(entry, size.columns, paint)));
         lines.truncate(size.rows);
         lines
     }
@@ -80,26 +142,29 @@ impl Overview {
         )
     }
 
-    fn session_table(&self, now: Timestamp) -> Table {
-        let mut table = Table::new(&["SESSION", "AGENT", "PHASE", "AGE", "WHY"]);
+    fn session_table(&self, width: usize, now: Timestamp) -> Table {
+        let mut table = Table::new(&["SESSION", "AGENT", "PHASE", "AGE", "TITLE", "WHY"])
+            .fit(&["SESSION", "PHASE", "AGE"], fit_of_names(width));
         for session in &self.sessions {
             table.row([
                 Cell::new(&session.label()),
                 Cell::new(session.agent.as_deref().unwrap_or("-")),
                 Cell::styled(phase_style(session), session.phase_word()),
                 Cell::new(&age(session.started_at.as_deref(), now)),
-                Cell::new(session.why.as_deref().unwrap_or_default()),
+                Cell::new(session.own_title().unwrap_or_default()),
+                why(session),
             ]);
         }
-        table
+        table.without_empty()
     }
 
-    fn waiting_table(&self, now: Timestamp) -> Table {
-        let mut table = Table::new(&["WAITING", "SESSION", "RISK", "AGE", "WHAT"]);
+    fn waiting_table(&self, width: usize, now: Timestamp) -> Table {
+        let mut table = Table::new(&["WAITING", "SESSION", "RISK", "AGE", "WHAT"])
+            .fit(&["WAITING", "SESSION", "RISK", "AGE"], fit_of_names(width));
         for clearance in &self.clearances {
             table.row([
                 Cell::new(&short(&clearance.id)),
-                Cell::new(&self.label(&clearance.session)),
+                Cell::new(&self.names.label(&clearance.session)),
                 Cell::styled(risk_style(clearance.risk()), clearance.risk()),
                 Cell::new(&age(clearance.requested_at.as_deref(), now)),
                 Cell::new(&clearance.line()),
@@ -108,10 +173,10 @@ impl Overview {
         for question in &self.questions {
             table.row([
                 Cell::new(&short(&question.id)),
-                Cell::new(&self.label(&question.session)),
+                Cell::new(&self.names.label(&question.session)),
                 Cell::new("-"),
                 Cell::new(&age(question.asked_at.as_deref(), now)),
-                Cell::new(&question.text),
+                Cell::new(&quoted(question.text.trim())),
             ]);
         }
         table
@@ -129,19 +194,31 @@ impl Overview {
         }
     }
 
-    fn latest_line(&self, event: &Event, width: usize, paint: Paint) -> String {
-        let lead = cut(
-            &format!("{}  {}  ", clock(&event.at), crate::text::clean(&self.label(&event.session))),
-            width,
-        );
-        let shown = render::event(event);
-        let head = cut(&shown.last_line(), width - columns(&lead).min(width));
-        format!("{}{}", paint.style(Style::Dim, &lead), paint.style(shown.style, &head))
+    fn latest_line(&self, entry: &Entry, width: usize, paint: Paint) -> String {
+        let label = self.names.label(&entry.session);
+        let lead = cut(&format!("{}  {label}  ", clock(&entry.at)), width);
+        let head = cut_words(&entry.shown.last_line(), width - columns(&lead).min(width));
+        format!("{}{}", paint.style(Style::Dim, &lead), paint.style(entry.shown.style, &head))
     }
+}
 
-    fn label(&self, id: &str) -> String {
-        self.sessions.iter().find(|session| session.id == id).map_or_else(|| short(id), Session::label)
+impl Entry {
+    /// Whether the piece is of this message, which then ends with it.
+    fn take(&mut self, piece: &Piece<'_>, at: &str) -> bool {
+        if !self.message.as_mut().is_some_and(|message| message.take(piece)) {
+            return false;
+        }
+        let text = format!("{}{}", self.shown.head, clean_block(&piece.text));
+        let from = text.char_indices().rev().nth(MAX_MESSAGE - 1).map_or(0, |(at, _)| at);
+        text[from..].clone_into(&mut self.shown.head);
+        at.clone_into(&mut self.at);
+        true
     }
+}
+
+/// What people type again is whole, except on a screen that is too narrow for anything else.
+fn fit_of_names(width: usize) -> Fit {
+    if width < NARROW { Fit::CutEnd } else { Fit::Whole }
 }
 
 /// A table below an empty line; if it is too long, its last line tells how much is missing.
@@ -158,15 +235,16 @@ fn section(lines: &mut Vec<String>, mut table: Vec<String>, room: usize, width: 
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::fold::tests::fold_cases;
 
     fn overview() -> Overview {
         let session = |id: &str, name: Option<&str>, phase: &str| {
             serde_json::from_value(
                 json!({"id": id, "name": name, "agent": "demo", "phase": phase, "why": "because",
-                "started_at": "2026-03-04T11:57:00.000Z"}),
+                "title": "Fix the rounding of prices in the basket of the shop", "started_at": "2026-03-04T11:57:00.000Z"}),
             )
             .unwrap()
         };
@@ -180,6 +258,9 @@ mod tests {
             .unwrap(),
             ..Overview::default()
         };
+        for session in view.sessions.clone() {
+            view.names.learn(&session);
+        }
         for seq in 1..=20 {
             let raw = format!(
                 r#"{{"seq":{seq},"session":"ses_0123456789","at":"2026-03-04T11:59:{seq:02}.000Z","kind":"status","data":{{"message":"step {seq}"}}}}"#
@@ -199,13 +280,13 @@ mod tests {
         insta::assert_snapshot!(lines.join("\n"), @r"
         intercom  2 sessions  2 waiting for you               12:00:00 UTC  Ctrl-C quits
 
-        SESSION       AGENT  PHASE    AGE  WHY
-        shop          demo   waiting  3m   because
-        ses_abcdefgh  demo   idle     3m   because
+        SESSION       AGENT  PHASE    AGE  TITLE
+        shop          demo   waiting  3m   Fix the rounding of prices in the basket of…
+        ses_abcdefgh  demo   idle     3m   Fix the rounding of prices in the basket of…
 
         WAITING       SESSION       RISK  AGE  WHAT
         clr_01234567  shop          high  1m   “Edit<U+001B>[2J”
-        qst_01234567  ses_abcdefgh  -     30s  Go on?⏎Really?
+        qst_01234567  ses_abcdefgh  -     30s  “Go on?⏎Really?”
         intercom clearances clr_01234567 · intercom approve clr_01234567
 
         11:59:17  shop  agent> step 17
@@ -213,6 +294,74 @@ mod tests {
         11:59:19  shop  agent> step 19
         11:59:20  shop  agent> step 20
         ");
+    }
+
+    fn event(seq: u64, session: &str, kind: &str, data: &Value) -> Event {
+        let raw = json!({ "seq": seq, "session": session, "at": format!("2026-03-04T11:59:{seq:02}.000Z"),
+                          "kind": kind, "data": data });
+        Event::parse(&raw.to_string()).unwrap()
+    }
+
+    #[test]
+    fn the_latest_events_are_folded_like_every_other_view() {
+        for case in fold_cases() {
+            let mut view = Overview::default();
+            for (seq, (kind, data)) in (1..).zip(&case.events) {
+                view.push(event(seq, "ses_1", kind, data));
+                // Another agent that speaks at the same time parts nothing.
+                let other = json!({ "update": { "sessionUpdate": "agent_message_chunk", "content": { "text": "x" } } });
+                view.push(event(seq, "ses_2", "update", &other));
+            }
+            let told_about = ["update ", "offers ", "title"];
+            let entries = view.latest.iter().filter(|entry| {
+                [render::AGENT, render::THOUGHT, render::USER].contains(&entry.shown.mark)
+                    && !told_about.iter().any(|start| entry.shown.head.starts_with(start))
+            });
+            let (own, other): (Vec<&Entry>, Vec<&Entry>) =
+                entries.partition(|entry| entry.session == "ses_1");
+            let own: Vec<&str> = own.iter().map(|entry| entry.shown.head.as_str()).collect();
+            let expected: Vec<&str> = case.messages.iter().map(|(_, text)| text.as_str()).collect();
+            assert_eq!(own, expected, "{}", case.name);
+            let other: Vec<&str> = other.iter().map(|entry| entry.shown.head.as_str()).collect();
+            assert_eq!(other, ["x".repeat(case.events.len())], "{}", case.name);
+        }
+    }
+
+    #[test]
+    fn ended_sessions_keep_their_names_and_tools_their_titles() {
+        let mut view = Overview::default();
+        view.push(event(1, "ses_0123456789", "session.created", &json!({ "name": "shop", "agent": "demo" })));
+        let tool =
+            |more: &str| serde_json::from_str::<Value>(&format!(r#"{{"update": {{{more}}}}}"#)).unwrap();
+        view.push(event(
+            2,
+            "ses_0123456789",
+            "update",
+            &tool(r#""sessionUpdate": "tool_call", "toolCallId": "t1", "title": "make test""#),
+        ));
+        view.push(event(
+            3,
+            "ses_0123456789",
+            "update",
+            &tool(r#""sessionUpdate": "tool_call_update", "toolCallId": "t1", "status": "completed""#),
+        ));
+        let lines = view.lines(Size { columns: 80, rows: 15 }, Paint::OFF, now());
+        insta::assert_snapshot!(lines[lines.len() - 3..].join("\n"), @r"
+        11:59:01  shop  session shop created: demo
+        11:59:02  shop  tool>  make test (pending)
+        11:59:03  shop  tool>  make test (completed)
+        ");
+    }
+
+    #[test]
+    fn nothing_is_erased_behind_a_line_that_fills_the_screen() {
+        let size = Size { columns: 40, rows: 12 };
+        let frame = overview().frame(size, Paint::OFF, now());
+        assert_eq!(frame.matches("\x1b[2K").count(), 12);
+        for line in frame.trim_start_matches("\x1b[H").split('\n') {
+            assert!(line.starts_with("\x1b[2K") && line.matches('\x1b').count() == 1, "{line:?}");
+        }
+        assert!(overview().frame(Size { columns: 40, rows: 40 }, Paint::OFF, now()).ends_with("\n\x1b[J"));
     }
 
     #[test]

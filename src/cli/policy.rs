@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::audit::moment;
 use super::failure::Failure;
+use super::gutter::wrapped;
 use super::style::risk_style;
-use super::table::{Cell, Table};
-use super::terminal::Style;
+use super::table::{Cell, Fit, Table};
+use super::terminal::{Style, stdout_size};
 use super::time::{date_time, date_time_zone};
 use super::url::url;
 use super::{Context, id, out};
@@ -19,7 +20,7 @@ use crate::answers::{Clearance, Ruling};
 use crate::config;
 use crate::domain::{Time, span};
 use crate::policy::{Rule, sentence};
-use crate::text::{clean, plural, short};
+use crate::text::{clean, columns, plural, short};
 
 /// See, check and try out the rules that decide clearances
 #[derive(Debug, clap::Args)]
@@ -114,7 +115,11 @@ fn sentences(rules: &[Rule], ends_at: &[Option<String>], now: Time) -> String {
     let ends_at = ends_at.iter().map(Option::as_deref).chain(std::iter::repeat(None));
     let line = |(n, (rule, ends_at)): (usize, (&Rule, Option<&str>))| {
         let end = ends_at.map(|at| format!("; {}", end(at, now))).unwrap_or_default();
-        format!("{n:>3}. {}{end}", clean(&sentence(rule)))
+        let number = format!("{n:>3}. ");
+        let width = stdout_size().map(|size| size.columns);
+        let text =
+            wrapped(&format!("{}{end}", clean(&sentence(rule))), columns(&number), columns(&number), width);
+        number + &text
     };
     let lines: Vec<String> = (1..).zip(rules.iter().zip(ends_at)).map(line).collect();
     lines.join("\n")
@@ -244,7 +249,9 @@ async fn test(file: &PathBuf, since: Option<String>, cx: &Context) -> anyhow::Re
         tested.asked,
         tested.different
     ));
-    let mut table = Table::new(&["CLEARANCE", "RISK", "WAS", "WOULD", "WHAT", "WHY"]);
+    let mut table = Table::new(&["CLEARANCE", "RISK", "WAS", "WOULD", "WHAT", "WHY"])
+        .fit(&["CLEARANCE", "RISK", "WAS", "WOULD"], Fit::Whole)
+        .fit(&["WHAT", "WHY"], Fit::Below);
     for found in &tested.differences {
         let was = if found.was == "asked" { found.status.clone() } else { format!("{} by rule", found.was) };
         table.row([
@@ -274,7 +281,9 @@ async fn grants(cx: &Context) -> anyhow::Result<()> {
     if cx.json {
         return out::print_json(&list.body);
     }
-    let mut table = Table::new(&["GRANT", "STATE", "BY", "MADE", "RULE"]);
+    let mut table = Table::new(&["GRANT", "STATE", "BY", "MADE", "RULE"])
+        .fit(&["GRANT", "STATE", "BY", "MADE"], Fit::Whole)
+        .fit(&["RULE"], Fit::Below);
     for grant in list.items::<Grant>()? {
         let state = match (&grant.revoked_at, &grant.expires_at) {
             (Some(at), _) => format!("revoked {}", date_time(at)),

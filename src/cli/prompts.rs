@@ -3,13 +3,12 @@
 use jiff::Timestamp;
 
 use super::style::status_style;
-use super::table::{Cell, Table};
+use super::table::{Cell, Fit, Table};
 use super::time::age;
 use super::url::url;
 use super::{Context, out};
 use crate::answers::Prompt;
-use crate::text::clean;
-use crate::text::short;
+use crate::text::{clean, cut_words, short};
 
 /// List the prompts of a session, or take one back
 #[derive(Debug, clap::Args)]
@@ -22,6 +21,9 @@ pub(super) struct Args {
     remove: Option<String>,
 }
 
+/// Columns of a prompt in the list; the log has all of it.
+const MAX_TEXT: usize = 400;
+
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     if let Some(prompt) = args.remove {
         let answer = cx.client.delete(&url(&["prompts", &prompt], &[("session", &args.session)])).await?;
@@ -32,14 +34,16 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         return out::print_json(&list.body);
     }
     let now = Timestamp::now();
-    let mut table = Table::new(&["ID", "STATE", "AGE", "BY", "TEXT"]);
+    let mut table = Table::new(&["ID", "STATE", "AGE", "BY", "TEXT"])
+        .fit(&["ID", "STATE", "AGE", "BY"], Fit::Whole)
+        .fit(&["TEXT"], Fit::Below);
     for prompt in list.items::<Prompt>()? {
         table.row([
             Cell::new(&short(&prompt.id)),
             Cell::styled(status_style(&prompt.state), &prompt.state),
             Cell::new(&age(prompt.at.as_deref(), now)),
             Cell::new(prompt.by.as_deref().unwrap_or("-")),
-            Cell::new(prompt.text.as_deref().unwrap_or_default()),
+            Cell::new(&cut_words(prompt.text.as_deref().unwrap_or_default(), MAX_TEXT)),
         ]);
     }
     cx.table(&table, "no prompts")

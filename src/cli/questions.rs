@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::clearances::elsewhere;
 use super::gutter::{BESIDE, block};
 use super::style::status_style;
-use super::table::{Cell, Table};
+use super::table::{Cell, Fit, Table};
 use super::terminal::{self, Paint, Style};
 use super::time::age;
 use super::url::url;
@@ -56,7 +56,8 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
 
 /// A line each, and the whole text below it: nobody answers half a question.
 fn show(questions: &[Question], width: Option<usize>, paint: Paint, now: Timestamp) -> String {
-    let mut table = Table::new(&["ID", "SESSION", "STATUS", "AGE", "TYPE", "ANSWER"]);
+    let mut table = Table::new(&["ID", "SESSION", "STATUS", "AGE", "TYPE", "ANSWER"])
+        .fit(&["ID", "SESSION", "STATUS", "AGE"], Fit::Whole);
     for question in questions {
         table.row([
             Cell::new(&short(&question.id)),

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::gutter::{Column, block};
 use super::style::{risk_style, status_style};
 use super::terminal::{Paint, Style};
+use super::time::date_time_zone;
 use crate::action::{self, Parts};
 use crate::answers::Event;
 use crate::text::{clean, clean_block, columns, cut, plural, quoted, short};
@@ -14,7 +15,7 @@ mod acp;
 mod errand;
 mod stall;
 
-pub(super) use acp::{Chunk, call, call_line, chunk, is_quiet, join};
+pub(super) use acp::{call, call_line, is_quiet, topic, voice};
 
 /// Marks of what an agent says. Every line of it begins with one, behind the time; no line of ours does.
 pub(super) const AGENT: &str = "agent> ";
@@ -22,6 +23,9 @@ pub(super) const THOUGHT: &str = "think> ";
 pub(super) const TOOL: &str = "tool>  ";
 pub(super) const PLAN: &str = "plan>  ";
 pub(super) const USER: &str = "user>  ";
+/// Fields of an unknown event that are told, and columns of each.
+const MAX_DETAILS: usize = 8;
+const MAX_DETAIL: usize = 60;
 /// The gutter of text below a line of ours.
 const BELOW: &str = "    │ ";
 
@@ -82,7 +86,8 @@ impl Shown {
 
     /// The last of its lines, with its mark, for a list with one line each.
     pub(super) fn last_line(&self) -> String {
-        format!("{}{}", self.mark, self.head.lines().last().unwrap_or_default())
+        let written = |line: &&str| !line.trim().is_empty();
+        format!("{}{}", self.mark, self.head.lines().rfind(written).unwrap_or_default())
     }
 }
 
@@ -96,9 +101,26 @@ pub(super) fn event(event: &Event) -> Shown {
         .or_else(|| acp::event(&event.kind, &data))
         .or_else(|| errand::event(&event.kind, &data))
         .unwrap_or_else(|| {
-            let data = if event.data.is_null() { String::new() } else { clean(&event.data.to_string()) };
-            Shown::new(Style::Plain, format!("{} {data}", clean(&event.kind)).trim_end())
+            Shown::new(Style::Plain, format!("{}{}", clean(&event.kind), details(&event.data)))
         })
+}
+
+/// `: level 2, steps …`: the fields of an event that we do not know, in words. `--raw` has their values in full.
+fn details(data: &Value) -> String {
+    let fields = data.as_object().into_iter().flatten();
+    let words = fields.filter(|(_, value)| !value.is_null()).take(MAX_DETAILS).map(|(key, value)| {
+        let value =
+            if value.is_array() || value.is_object() { "…".to_owned() } else { said(&plain(value)) };
+        format!("{} {}", clean(&key.replace('_', " ")), cut(&value, MAX_DETAIL))
+    });
+    let words: Vec<String> = words.collect();
+    if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) }
+}
+
+/// The name of a message that we do not know. Its content is for `--raw`.
+fn unknown(data: &Value) -> String {
+    let method = data.get("message").and_then(|message| message.get("method")).and_then(Value::as_str);
+    method.map_or_else(|| "without a method".to_owned(), said)
 }
 
 fn session_event(kind: &str, data: &Data) -> Option<Shown> {
@@ -152,12 +174,7 @@ fn session_event(kind: &str, data: &Data) -> Option<Shown> {
             shown.below = data.get("excerpt").unwrap_or_default();
             shown
         }
-        "unknown" => {
-            let message = data.0.get("message")?;
-            let method = message.get("method").and_then(Value::as_str);
-            let shown = method.map_or_else(|| cut(&quoted(&plain(message)), 100), said);
-            Shown::new(Style::Dim, format!("unknown message {shown}"))
-        }
+        "unknown" => Shown::new(Style::Dim, format!("unknown message {}", unknown(data.0))),
         _ => return None,
     })
 }
@@ -212,9 +229,10 @@ fn clearance_event(kind: &str, data: &Data) -> Option<Shown> {
         }
         "clearance.decided" => {
             let status = data.get("status").unwrap_or_else(|| "decided".to_owned());
-            let by = data.part(" by ", "by", "") + &data.said(", option ", "option");
-            let why = data.part("; reason: ", "reason", "");
-            Shown::new(status_style(&status), format!("clearance{id} {status}{by}{}{why}", about(data)))
+            let by = decider(data) + &data.said(", option ", "option");
+            // The agent's words come last: nothing in them can pass for our reason.
+            let why = data.part(" (", "reason", ")");
+            Shown::new(status_style(&status), format!("clearance{id} {status}{by}{why}{}", about(data)))
         }
         "clearance.approved" => {
             let (by, of) = (data.part(" by ", "by", ""), data.part(" of ", "needed", " approvals"));
@@ -237,6 +255,14 @@ fn clearance_event(kind: &str, data: &Data) -> Option<Shown> {
         }
         _ => return None,
     })
+}
+
+/// ` by ana`, ` by tests`, or the grant of somebody who allowed it always.
+fn decider(data: &Data) -> String {
+    match data.text("by").filter(|by| by.starts_with("grt_")) {
+        Some(grant) => format!(" by grant {}", short(grant)),
+        None => data.part(" by ", "by", ""),
+    }
 }
 
 fn question_event(kind: &str, data: &Data) -> Option<Shown> {
@@ -390,6 +416,11 @@ impl Data<'_> {
         self.get(key).map(|value| format!("{before}{}", said(&value))).unwrap_or_default()
     }
 
+    /// A time with its zone, as it stands alone in a line of ours.
+    fn time(&self, key: &str) -> Option<String> {
+        self.text(key).map(date_time_zone)
+    }
+
     fn id(&self, key: &str) -> String {
         self.text(key).map(|id| format!(" {}", short(id))).unwrap_or_default()
     }
@@ -527,6 +558,10 @@ mod tests {
                 "clearance.decided",
                 json!({"clearance": "clr_0123456789", "status": "denied", "by": "ana", "reason": "no", "option": null}),
             ),
+            show(
+                "clearance.decided",
+                json!({"clearance": "clr_0123456789", "status": "approved", "by": "grt_9zxf1vmef3q6qx43"}),
+            ),
             show("clearance.delivered", json!({"clearance": "clr_0123456789"})),
             show("clearance.undelivered", json!({"clearance": "clr_0123456789", "cause": "stream closed"})),
             show(
@@ -554,7 +589,8 @@ mod tests {
         ];
         insta::assert_snapshot!(lines.concat(), @r"
         asks for clearance clr_01234567 [high]: src/a.rs +2 -1 “Edit”
-        clearance clr_01234567 denied by ana; reason: no
+        clearance clr_01234567 denied by ana (no)
+        clearance clr_01234567 approved by grant grt_9zxf1vme
         the decision on clearance clr_01234567 was delivered
         the decision on clearance clr_01234567 was NOT delivered: stream closed
         clearance clr_01234567 withdrawn (the agent exited)
@@ -571,10 +607,17 @@ mod tests {
 
     #[test]
     fn unknown_kinds_and_odd_data_are_shown_not_dropped() {
-        assert_eq!(show("stall.later", json!({"level": 2})), "stall.later {\"level\":2}\n");
+        assert_eq!(
+            show("stall.later", json!({"level": 2, "the_plan": {"a": [1]}, "why": "say \"so\"", "x": null})),
+            "stall.later: level 2, the plan …, why “say 'so'”\n"
+        );
         assert_eq!(show("later", Value::Null), "later\n");
-        assert_eq!(show("status", json!({"text": 5})), "status {\"text\":5}\n");
-        assert_eq!(show("status", json!([1])), "status [1]\n");
+        assert_eq!(show("status", json!({"text": 5})), "status: text 5\n");
+        assert_eq!(show("status", json!([1])), "status\n");
+        assert_eq!(
+            show("unknown", json!({"message": {"result": {"deep": [1]}}})),
+            "unknown message without a method\n"
+        );
     }
 
     #[test]

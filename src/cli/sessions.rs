@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::Context;
-use super::table::{Cell, Table};
+use super::table::{Cell, Fit, Table};
 use super::time::date_time;
 use super::url::url;
 use crate::text::clean;
@@ -24,7 +24,9 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     }
     let body: Value = answer.parse()?;
     let listed = body.get("sessions").and_then(Value::as_array).context("an odd answer")?;
-    let mut table = Table::new(&["ID", "UPDATED", "CWD", "TITLE"]);
+    let mut table = Table::new(&["ID", "UPDATED", "CWD", "TITLE"])
+        .fit(&["ID", "UPDATED"], Fit::Whole)
+        .fit(&["CWD"], Fit::CutMiddle);
     for one in listed {
         let get = |key: &str| one.get(key).and_then(Value::as_str).map(clean).unwrap_or_default();
         table.row([

@@ -11,10 +11,10 @@ use super::gutter::{beside, hanging};
 use super::render::waiting;
 use super::style::phase_style;
 use super::terminal::{Paint, Style};
-use super::time::{age, date_time_zone};
+use super::time::{age, date_time_zone, local_times};
 use super::url::url;
 use crate::answers::{Exit, Process, Session, Spent};
-use crate::text::clean;
+use crate::text::{clean, cut_words};
 
 /// Show one session in full, with its processes and the end of what its agent wrote to stderr
 ///
@@ -42,6 +42,9 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Columns of a title: the first prompt may be one.
+const MAX_TITLE: usize = 200;
+
 /// The field that holds commands.
 const WHAT_TO_DO: &str = "what to do";
 
@@ -67,6 +70,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
     let fields = [
         ("id", Some(session.id.clone())),
         ("name", session.name.clone()),
+        ("title", session.own_title().map(|title| cut_words(&clean(title), MAX_TITLE))),
         ("agent", session.agent.clone()),
         ("protocol", session.protocol.clone()),
         ("workspace", session.workspace.clone()),
@@ -74,10 +78,10 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
             "phase",
             Some(if session.failed.is_some() { &session.phase } else { session.phase_word() }.to_owned()),
         ),
-        ("failed", session.failed.as_ref().map(|failed| failed.reason.clone())),
+        ("failed", session.failed.as_ref().map(|failed| local_times(&failed.reason))),
         ("failed at", session.failed.as_ref().and_then(|failed| when(&Some(failed.at.clone())))),
-        (WHAT_TO_DO, session.failed.as_ref().and_then(|failed| failed.hint.clone())),
-        ("why", session.why.clone().filter(|_| session.failed.is_none())),
+        (WHAT_TO_DO, session.failed.as_ref().and_then(|failed| failed.hint.as_deref()).map(local_times)),
+        ("why", session.why.as_deref().filter(|_| session.failed.is_none()).map(local_times)),
         ("preset", session.preset.clone().filter(|preset| preset != "full")),
         ("policy", session.unenforced.as_ref().map(|why| format!("unenforced: {why}"))),
         ("waiting", (!pending.is_empty()).then(|| format!("{pending}: see {}", waiting_verbs(session)))),

@@ -1,7 +1,8 @@
 //! Tables for people: aligned, and cut to the width of the terminal.
 
+use super::gutter::{BESIDE, block};
 use super::terminal::{Paint, Style};
-use crate::text::{clean, columns, cut, cut_middle};
+use crate::text::{clean, columns, cut_middle, cut_words};
 
 const GAP: usize = 2;
 /// A column is not cut below this.
@@ -21,6 +22,8 @@ pub(super) struct Table {
 pub(super) enum Fit {
     CutEnd,
     CutMiddle,
+    /// Below its row, in whole words, where it does not fit beside the others.
+    Below,
     /// Whole in any case: what people type again.
     Whole,
 }
@@ -38,6 +41,10 @@ impl Cell {
 
     pub(super) fn styled(style: Style, text: &str) -> Self {
         Self { text: clean(text), style }
+    }
+
+    fn goes_below(&self, width: usize, fit: Fit) -> bool {
+        fit == Fit::Below && columns(&self.text) > width
     }
 }
 
@@ -77,15 +84,35 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The header and one line per row; with no width given, nothing is cut.
+    /// The header and one line per row, then what goes below it; with no width given, nothing is cut.
     pub(super) fn lines(&self, width: Option<usize>, paint: Paint) -> Vec<String> {
         let widths = self.widths(width);
         let header: Vec<Cell> = self.titles.iter().map(|title| Cell::styled(Style::Dim, title)).collect();
-        std::iter::once(&header).chain(&self.rows).map(|cells| self.line(cells, &widths, paint)).collect()
+        let plain = widths.iter().map(|width| (*width, Fit::CutEnd));
+        let mut lines = vec![line(&header, plain, paint)];
+        for row in &self.rows {
+            lines.push(self.line(row, &widths, paint));
+            lines.extend(self.below(row, &widths, width, paint));
+        }
+        lines
     }
 
     pub(super) fn render(&self, width: Option<usize>, paint: Paint) -> String {
         self.lines(width, paint).join("\n")
+    }
+
+    /// The cells of a row that do not fit beside the others. Of several columns, each is named.
+    fn below(&self, row: &[Cell], widths: &[usize], width: Option<usize>, paint: Paint) -> Vec<String> {
+        let several = self.fits.iter().filter(|fit| **fit == Fit::Below).count() > 1;
+        let mut lines = Vec::new();
+        for (at, cell) in
+            row.iter().enumerate().filter(|(at, cell)| cell.goes_below(widths[*at], self.fits[*at]))
+        {
+            let title = if several { format!("{}: ", self.titles[at].to_lowercase()) } else { String::new() };
+            let text = block(&format!("{title}{}", cell.text), BESIDE, width, cell.style, paint);
+            lines.extend(text.lines().map(str::to_owned));
+        }
+        lines
     }
 
     /// As wide as the content; if that is too much, the widest column gives way first.
@@ -134,7 +161,8 @@ fn line(cells: &[Cell], widths: impl Iterator<Item = (usize, Fit)>, paint: Paint
     for (cell, (width, fit)) in cells.iter().zip(widths) {
         let text = match fit {
             Fit::CutMiddle => cut_middle(&cell.text, width),
-            Fit::CutEnd | Fit::Whole => cut(&cell.text, width),
+            Fit::Below if cell.goes_below(width, fit) => String::new(),
+            Fit::CutEnd | Fit::Whole | Fit::Below => cut_words(&cell.text, width),
         };
         if !text.is_empty() {
             line.extend(std::iter::repeat_n(' ', owed));
@@ -170,7 +198,7 @@ mod tests {
     fn the_widest_column_is_cut_to_the_terminal() {
         insta::assert_snapshot!(table().render(Some(28), Paint::OFF), @r"
         ID      TITLE            AGE
-        ses_1   a long title o…  3m
+        ses_1   a long title…    3m
         ses_22  世界
         ");
     }
@@ -185,6 +213,22 @@ mod tests {
         ses_01234567  /home…omers/shop
         ");
         assert!(table.render(Some(5), Paint::OFF).contains("ses_01234567"));
+    }
+
+    #[test]
+    fn a_reason_that_does_not_fit_goes_below_its_row_in_whole_words() {
+        let mut table = Table::new(&["ID", "WHY"]).fit(&["ID"], Fit::Whole).fit(&["WHY"], Fit::Below);
+        let why = "exited with code 1 before it answered: no log-in";
+        table.row([Cell::new("ses_01234567"), Cell::new(why)]);
+        table.row([Cell::new("ses_76543210"), Cell::new("1 question")]);
+        insta::assert_snapshot!(table.render(Some(36), Paint::OFF), @r"
+        ID            WHY
+        ses_01234567
+          │ exited with code 1 before it
+          │ answered: no log-in
+        ses_76543210  1 question
+        ");
+        assert!(table.render(None, Paint::OFF).contains(&format!("ses_01234567  {why}")));
     }
 
     #[test]

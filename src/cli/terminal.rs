@@ -21,7 +21,6 @@ pub(super) struct Paint {
 }
 
 impl Paint {
-    #[cfg(test)]
     pub(super) const OFF: Self = Self { on: false };
     #[cfg(test)]
     pub(super) const ON: Self = Self { on: true };

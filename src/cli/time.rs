@@ -79,6 +79,20 @@ pub(super) fn clock_zone(at: Timestamp) -> String {
     at.to_zoned(zone()).strftime("%H:%M:%S %Z").to_string()
 }
 
+/// A sentence of the daemon with its times in the chosen zone: the daemon does not know who reads it, and writes UTC.
+pub(super) fn local_times(text: &str) -> String {
+    let mut words = text.split(' ').map(|word| {
+        let time = word.trim_end_matches(['.', ',', ';', ':', ')']);
+        let is_time = time.len() >= "2026-03-04T14:02:11Z".len() && time.ends_with('Z');
+        match time.parse::<Timestamp>() {
+            Ok(_) if is_time => date_time_zone(time) + &word[time.len()..],
+            _ => word.to_owned(),
+        }
+    });
+    let first = words.next().unwrap_or_default();
+    words.fold(first, |line, word| line + " " + &word)
+}
+
 fn format(at: &str, how: &str, zone: &TimeZone) -> String {
     match at.parse::<Timestamp>() {
         Ok(at) => at.to_zoned(zone.clone()).strftime(how).to_string(),
@@ -154,6 +168,10 @@ mod tests {
         assert_eq!(date_time_zone("2026-03-04T14:02:11.123Z"), "2026-03-04 14:02:11 UTC");
         assert_eq!(clock("2026-03-04T14:02:11.123+01:00"), "13:02:11");
         assert_eq!(date_time("\x1b"), "<U+001B>");
+        assert_eq!(
+            local_times("usage limit.  It is lifted at 2026-03-04T14:02:11.123Z. Or later"),
+            "usage limit.  It is lifted at 2026-03-04 14:02:11 UTC. Or later"
+        );
         let zone = TimeZone::posix("IST-5:30").unwrap();
         let shown = |how: &str| format("2026-03-04T14:02:11.123Z", how, &zone);
         assert_eq!(shown("%Y-%m-%d %H:%M:%S %Z"), "2026-03-04 19:32:11 IST");

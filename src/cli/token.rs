@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::table::{Cell, Table};
+use super::table::{Cell, Fit, Table};
 use super::time::date_time;
 use super::url::url;
 use super::{Context, id, out};
@@ -78,7 +78,9 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             if cx.json {
                 return out::print_json(&list.body);
             }
-            let mut table = Table::new(&["TOKEN", "NAME", "ROLE", "STATE", "MADE", "LAST USED"]);
+            let mut table = Table::new(&["TOKEN", "NAME", "ROLE", "STATE", "MADE", "LAST USED"])
+                .fit(&["TOKEN", "NAME", "ROLE"], Fit::Whole)
+                .fit(&["STATE", "MADE", "LAST USED"], Fit::Below);
             for token in list.items::<Token>()? {
                 let used = match (&token.last_used_at, &token.last_used_from) {
                     (Some(at), Some(from)) => format!("{} from {from}", date_time(at)),

@@ -9,6 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use super::failure::Refusal;
 use super::flow::Flow;
 use super::logs::{session, tell};
+use super::names::SessionNames;
 use super::overview::{LATEST, Overview};
 use super::stream::{Item, Stream};
 use super::terminal::stdout_size;
@@ -16,7 +17,6 @@ use super::time::date_time;
 use super::wait::last_seq;
 use super::{Context, out};
 use crate::answers::{Clearance, Event, Question, Session};
-use crate::text::short;
 
 /// Watch what all agents do, live
 #[derive(Debug, clap::Args)]
@@ -55,6 +55,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
 
 async fn lines(mut stream: Stream, cx: &Context) -> anyhow::Result<()> {
     let mut flow = Flow::new(cx.paint, None);
+    let mut names = if cx.json { SessionNames::default() } else { SessionNames::all(cx).await? };
     loop {
         let item = if let Ok(item) = timeout(REFRESH, stream.next()).await {
             item?
@@ -64,14 +65,17 @@ async fn lines(mut stream: Stream, cx: &Context) -> anyhow::Result<()> {
         };
         match item {
             Item::Event(event) if cx.json => out::print_json(&event.raw)?,
-            Item::Event(event) => out::draw(&flow.push(&event, &lead(&event)))?,
+            Item::Event(event) => {
+                names.hear(&event);
+                out::draw(&flow.push(&event, &lead(&event, &names)))?;
+            }
             item => tell(&item),
         }
     }
 }
 
-fn lead(event: &Event) -> String {
-    format!("{}  {}  ", date_time(&event.at), short(&event.session))
+fn lead(event: &Event, names: &SessionNames) -> String {
+    format!("{}  {}  ", date_time(&event.at), names.label_with_title(&event.session))
 }
 
 async fn live(mut stream: Stream, only: Option<&str>, cx: &Context) -> anyhow::Result<()> {
@@ -80,7 +84,7 @@ async fn live(mut stream: Stream, only: Option<&str>, cx: &Context) -> anyhow::R
     let mut resized = signal(SignalKind::window_change())?;
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut view = Overview::default();
+    let mut view = Overview::new(SessionNames::all(cx).await?);
     refresh(&mut view, only, cx).await?;
     let _screen = Screen::enter()?;
     let (mut size, mut refreshed, mut stale) = (stdout_size(), Instant::now(), false);
@@ -117,7 +121,7 @@ async fn refresh(view: &mut Overview, only: Option<&str>, cx: &Context) -> anyho
     let pending = [("status", "pending")];
     let mut sessions: Vec<Session> = match only {
         Some(id) => vec![session(id, cx).await?],
-        None => cx.client.list(&["sessions"], &[]).await?.items()?,
+        None => cx.client.list(&["sessions"], &[("failed", "true")]).await?.items()?,
     };
     let mut clearances: Vec<Clearance> = cx.client.list(&["clearances"], &pending).await?.items()?;
     let mut questions: Vec<Question> = cx.client.list(&["questions"], &pending).await?.items()?;
@@ -126,6 +130,9 @@ async fn refresh(view: &mut Overview, only: Option<&str>, cx: &Context) -> anyho
     Clearance::sort(&mut clearances);
     Question::sort(&mut questions);
     sessions.sort_by_key(Session::urgency);
+    for session in &sessions {
+        view.names.learn(session);
+    }
     (view.sessions, view.clearances, view.questions) = (sessions, clearances, questions);
     Ok(())
 }

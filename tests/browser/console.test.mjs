@@ -488,7 +488,9 @@ test("an ACP agent: thoughts are folded, tools have a state, and nothing odd sto
       content: [{ type: "diff", path: odd }],
     }),
     update({ sessionUpdate: "plan", entries: [{ content: odd, status: "constructor" }] }),
-    update({ sessionUpdate: "constructor", x: "<img src=x onerror='window.hacked=1'>" }),
+    update({ sessionUpdate: "constructor", x: "not for people" }),
+    "notify:_auth/status_update:{}",
+    "title:<img src=x onerror='window.hacked=1'>",
     "say:all of it",
   );
   await waitText(page, ".item.message", "all of it");
@@ -498,7 +500,7 @@ test("an ACP agent: thoughts are folded, tools have a state, and nothing odd sto
   assert.match(await text(page, ".item.plan"), /✓one.*▸two/);
   await waitText(page, ".item.fact", "Mode: plan");
   await waitText(page, ".item.fact", "<img src=x");
-  assert.doesNotMatch(await text(page, ".timeline"), /native code/);
+  assert.doesNotMatch(await text(page, ".timeline"), /native code|not for people|_auth/);
   assert.equal(await page.evaluate(() => window.hacked ?? null), null);
   // A line of many megabytes is one for everybody who looks.
   await page.evaluate(() => {
@@ -683,7 +685,9 @@ test("other rules are tried, the audit is searched, a session has charts of its 
   );
   await page.type("input[type=search]", `clearance.decided ${session}`);
   await waitText(page, "main [role=status]", "1 of ");
-  assert.match(await text(page, "table.audit tbody"), /clearance\.decided/);
+  const row = await text(page, "table.audit tbody");
+  assert.match(row, /clearance\.decidedperson \S+ \(unix socket\)shipperapproved, make ship “Ship it”/);
+  assert.doesNotMatch(row, /clr_|title |\[/, "no keys, no ids, no raw JSON");
   await press(page, "Verify");
   await waitText(page, "main [role=status]", "Whole: ");
 

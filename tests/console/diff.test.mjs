@@ -3,7 +3,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { parse, rows, size, words } from "../../assets/js/diff.js";
+import { readFileSync } from "node:fs";
 import { add, prepend, sentence, timeline } from "../../assets/js/fold.js";
+import { clock } from "../../assets/js/text.js";
 
 const DIFF = `--- a/src/due.rs
 +++ b/src/due.rs
@@ -132,6 +134,47 @@ test("chunks of a message are one message", () => {
   );
 });
 
+const cases = JSON.parse(readFileSync(new URL("fold-cases.json", import.meta.url), "utf8"));
+const speakers = { message: "agent", thought: "thought", echo: "user" };
+const messages = (line) => line.items.filter((item) => item.chunk).map(({ type, text }) => [speakers[type], text]);
+
+test("a timeline is folded like every other view, wherever a page of the log ends", () => {
+  for (const { name, events, messages: expected } of cases) {
+    const facts = events.map(([kind, data], n) => ({ seq: n + 1, session: "ses_a", at: "2026-01-01T00:00:00Z", kind, data }));
+    for (let seam = 0; seam <= facts.length; seam += 1) {
+      for (let middle = 0; middle <= seam; middle += 1) {
+        const line = timeline();
+        for (const event of facts.slice(seam)) add(line, event);
+        prepend(line, facts.slice(middle, seam));
+        prepend(line, facts.slice(0, middle));
+        assert.deepEqual(messages(line), expected, `${name}, with seams at ${middle} and ${seam}`);
+      }
+    }
+  }
+});
+
+test("a message from before goes on with what comes next", () => {
+  const facts = [chunk("Hel"), ["unknown", {}], chunk("lo")].map(([kind, data], n) => ({ seq: n + 1, at: "", kind, data }));
+  const line = timeline();
+  add(line, facts[1]);
+  prepend(line, [facts[0]]);
+  add(line, facts[2]);
+  assert.deepEqual(messages(line), [["agent", "Hello"]]);
+});
+
+test("no raw JSON is in the timeline, and times are local", () => {
+  const words = (kind, data) => fold([kind, data]).map((item) => sentence(item.events[0]).text);
+  assert.deepEqual(words("unknown", { message: { method: "_auth/status_update", params: { a: [1] } } }), []);
+  assert.deepEqual(words("stall.later", { level: 2, the_plan: { a: [1] }, why: 'say "so"', x: null }), [
+    "stall.later: level 2, the plan …, why “say 'so'”",
+  ]);
+  assert.deepEqual(words("turn.ended", { stop_reason: 'so "be" it' }), ["Turn ended: “so 'be' it”"]);
+  const at = "2026-01-01T12:00:00.000Z";
+  const [snoozed] = words("stall.snoozed", { until: at, by: "ana" });
+  assert.equal(snoozed, `Left in peace until ${clock(at)} by ana`);
+  assert.ok(!snoozed.includes("Z"), snoozed);
+});
+
 test("a tool call is one item from its start to its end", () => {
   const call = (more) => update({ sessionUpdate: "tool_call", toolCallId: "t", ...more });
   const items = fold(
@@ -221,9 +264,9 @@ test("what came before is put in front as if it had been there", () => {
 test("whatever an ACP agent tells has words", () => {
   const words = (update) => fold(["update", { update }]).map((item) => sentence(item.events[0]).text);
   assert.deepEqual(words({ sessionUpdate: "current_mode_update", currentModeId: "plan" }), ["Mode: plan"]);
-  assert.deepEqual(words({ sessionUpdate: "session_info_update", title: "Fix it" }), ["Title: Fix it"]);
-  assert.deepEqual(words({ sessionUpdate: "made_up", x: 1 }), ['made_up {"x":1}']);
-  assert.deepEqual(words({ sessionUpdate: 7 }), ["7 {}"]);
+  assert.deepEqual(words({ sessionUpdate: "session_info_update", title: "Fix it" }), ["Title: “Fix it”"]);
+  assert.deepEqual(words({ sessionUpdate: "made_up", x: 1 }), []);
+  assert.deepEqual(words({ sessionUpdate: 7 }), []);
 });
 
 test("nothing that an agent sends breaks the timeline", () => {

@@ -2,6 +2,8 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
+import { readFileSync } from "node:fs";
+import { about, actor } from "../../assets/js/auditwords.js";
 import * as text from "../../assets/js/text.js";
 import { blocks, inline } from "../../assets/js/markdown.js";
 import { languageOf, tokens } from "../../assets/js/syntax.js";
@@ -24,6 +26,12 @@ test("nothing that deceives survives", () => {
   const bad = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/;
   for (let point = 0; point < 0x3000; point += 1)
     assert.ok(!bad.test(text.clean(`a${String.fromCodePoint(point)}b`)), point.toString(16));
+});
+
+test("times in a sentence of the daemon are local", () => {
+  const at = "2026-01-01T12:00:00.000Z";
+  assert.equal(text.localTimes(`already approved by ana at ${at}.`), `already approved by ana at ${text.clock(at)}.`);
+  assert.equal(text.localTimes("no time 2026-01-01"), "no time 2026-01-01");
 });
 
 test("only http leads anywhere", () => {
@@ -122,4 +130,17 @@ test("a clearance is one line: what would run or change, then the agent's title 
   assert.equal(text.line({ action: "rm -rf build", title: "`rm -rf build`" }), "rm -rf build");
   assert.equal(text.line({ action: null, title: "Clean\nup" }), "“Clean⏎up”");
   assert.equal(text.line({ action: "ls", title: "x” approved by “ana" }), "ls “x' approved by 'ana”");
+});
+
+test("a row of the audit is in the words of the command line, with names", () => {
+  const cases = JSON.parse(readFileSync(new URL("audit-cases.json", import.meta.url), "utf8"));
+  for (const [action, data, expected] of cases) assert.equal(about(action, data), expected, action);
+  const name = (id) => (id === "ses_1" ? "shop" : id);
+  assert.equal(actor({ by: "ana", actor: "person", data: { via: "slack" } }, name), "person ana (slack)");
+  assert.equal(actor({ by: "tests", actor: "rule", data: { via: "policy" } }, name), "rule tests");
+  assert.equal(actor({ by: "grt_9zxf1vmef3q6qx43", actor: "rule", data: null }, name), "grant grt_9zxf1vme");
+  assert.equal(actor({ by: "agent of ses_1", actor: "agent", data: {} }, name), "agent of shop");
+  assert.equal(actor({ by: "intercom", actor: null, data: null }, name), "intercom");
+  for (const odd of [null, 1, [], { title: { toString: 1 }, approvals: {}, rule: [], grant: 7 }])
+    for (const [action] of cases) assert.equal(typeof about(action, odd), "string");
 });

@@ -267,6 +267,7 @@ fn a_session_is_listed_and_shown_for_people() {
     insta::assert_snapshot!(shown.join("\n"), @r"
     id  ses_ID
     name  shop
+    title  Tidy up
     protocol  intercom
     workspace  DIR/work
     phase  waiting
@@ -284,6 +285,7 @@ fn a_session_is_listed_and_shown_for_people() {
     insta::assert_snapshot!(read(&daemon, &["show", "shop"]), @r"
     id  ses_ID
     name  shop
+    title  Tidy up
     protocol  intercom
     workspace  DIR/work
     phase  ended
@@ -339,7 +341,7 @@ fn a_log_reads_like_a_story() {
     DATE TIME  agent> on my way
     DATE TIME  agent> heartbeat: [x] look, [>] tidy
     DATE TIME  asks for clearance clr_ID [low]: main.rs +1 -1 “Edit main.rs”
-    DATE TIME  clearance clr_ID denied by ME: main.rs +1 -1 “Edit main.rs”; reason: not today
+    DATE TIME  clearance clr_ID denied by ME (not today): main.rs +1 -1 “Edit main.rs”
     DATE TIME  agent> answered
     DATE TIME  asks qst_ID: “And the window?”
     DATE TIME  question qst_ID answered by ME: refine: only from inside

@@ -122,13 +122,13 @@ fn an_agent_that_dies_at_its_start_says_why_and_is_listed_until_somebody_has_see
         "stderr",
         &["do it"],
         &["start:raw:Welcome", "start:stderr:one", "start:stderr:\u{1b}[31mno key\u{1b}[0m", "start:exit:1"],
-        "exited with code 1 before it answered `initialize`: no key",
+        "exited with code 1 before it answered `initialize`: “no key”",
     );
     died(
         "prose",
         &[],
         &["start:raw:This agent is discontinued.", "start:exit:0"],
-        "exited with code 0 before it answered `initialize`: This agent is discontinued.",
+        "exited with code 0 before it answered `initialize`: “This agent is discontinued.”",
     );
     died(
         "later",
@@ -156,7 +156,7 @@ fn an_agent_that_dies_at_its_start_says_why_and_is_listed_until_somebody_has_see
         "exit:1",
     ]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    let reason = "exited with code 1 before it said anything: no model";
+    let reason = "exited with code 1 before it said anything: “no model”";
     assert!(ran.stderr.starts_with(&format!("error: native failed: {reason}\n")), "{ran:?}");
     let (listed, plain) = (listed(&daemon, "?failed=true"), listed(&daemon, ""));
     assert_eq!((listed.len(), &listed[0]["failed"]["reason"], plain.len()), (1, &json!(reason), 0));
@@ -215,7 +215,7 @@ fn a_stop_and_a_clean_exit_are_no_failures() {
 fn acp_clients_are_told_why_their_agent_died() {
     let config = named("fixture", &["start:stderr:no key", "start:exit:1"]) + &named("frail", &[]);
     let daemon = Daemon::quick(&format!("[seats]\nagent = \"fixture\"\n{config}"));
-    let reason = "exited with code 1 before it answered `initialize`: no key";
+    let reason = "exited with code 1 before it answered `initialize`: “no key”";
     for way in WAYS {
         let mut seat = Seat::ready(way, &daemon);
         let refused =
@@ -227,7 +227,7 @@ fn acp_clients_are_told_why_their_agent_died() {
     let session = seat.begun(&daemon);
     let prompt = json!([{ "type": "text", "text": "stderr:out of memory;exit:9" }]);
     let refused = seat.refused("session/prompt", json!({ "sessionId": session, "prompt": prompt }), -32603);
-    let reason = "exited with code 9 during a turn: out of memory";
+    let reason = "exited with code 9 during a turn: “out of memory”";
     assert_eq!(refused["message"], format!("the agent ended before its turn did: {reason}"));
     assert_eq!(daemon.show(&session)["failed"]["reason"], reason);
 }

@@ -34,6 +34,7 @@ mod interrupts;
 mod layers;
 mod leftovers;
 mod lines;
+mod looks;
 mod openapi;
 mod orphans;
 mod peer_identity;

@@ -1,4 +1,4 @@
-//! The details of an audit row in words.
+//! The details of an audit row in words; the console's `auditwords.js` has the same, with the same cases.
 
 use serde_json::Value;
 
@@ -14,12 +14,12 @@ pub(super) fn about(action: &str, data: &Value) -> Option<String> {
     let data = Data(data);
     let parts = match action {
         "clearance.decided" | "clearance.closed" => {
-            vec![data.get("status"), data.subject(), data.part("option ", "option"), data.get("reason")]
+            vec![data.get("status"), data.part("option ", "option"), data.get("reason"), data.subject()]
         }
         "clearance.approved" => {
             let given = data.get("approvals").zip(data.get("needed"));
             let given = given.map(|(given, needed)| format!("{given} of {needed} approvals"));
-            vec![given, data.subject(), data.get("reason")]
+            vec![given, data.get("reason"), data.subject()]
         }
         "question.answered" => vec![data.get("decision"), data.get("instruction")],
         "session.created" | "session.agent" | "session.deleted" => {
@@ -80,9 +80,12 @@ impl Data<'_> {
         }
     }
 
-    /// What a rule is about, without the names of its keys.
+    /// The name of a rule, else what it is about, without the names of its keys.
     fn rule(&self) -> Option<String> {
         let rule = self.0.get("rule")?.as_object()?;
+        if let Some(name) = rule.get("name").and_then(text).filter(|name| !name.is_empty()) {
+            return Some(name);
+        }
         let values = rule.values().filter_map(text).filter(|value| !value.is_empty());
         Some(values.collect::<Vec<_>>().join(" "))
     }
@@ -121,36 +124,14 @@ mod tests {
 
     #[test]
     fn details_are_words_and_not_keys() {
-        let rows = [
-            about(
-                "clearance.decided",
-                &json!({"clearance": "clr_1", "action": "cargo test", "title": "Run the tests", "status": "approved",
-                        "by": "tests", "via": "policy", "reason": "rule tests allows it", "approvals": []}),
-            ),
-            about("clearance.approved", &json!({"title": "x", "approvals": 1, "needed": 2})),
-            about(
-                "session.created",
-                &json!({"name": "shop", "agent": "demo", "workspace": "/w", "by": "ana"}),
-            ),
-            about(
-                "token.created",
-                &json!({"token": "tok_1", "name": "ci", "role": "viewer",
-                                           "expires_at": "2026-03-04T12:00:00.000Z"}),
-            ),
-            about("stall.snoozed", &json!({"until": null, "by": "ana"})),
-            about("daemon.started", &json!({"version": "0.1.0", "pid": 7, "rules": 2, "rules_sha256": "ff"})),
-            about("tea.brewed", &json!({"by": "ana", "cup_size": 3})),
-        ];
-        let rows: Vec<String> = rows.into_iter().map(Option::unwrap_or_default).collect();
-        insta::assert_snapshot!(rows.join("\n"), @r"
-        approved, cargo test “Run the tests”, rule tests allows it
-        1 of 2 approvals, “x”
-        demo, in /w
-        ci, viewer, until 2026-03-04 12:00:00 UTC
-        no longer
-        version 0.1.0, rules: 2
-        cup size 3
-        ");
+        let cases: Vec<(String, Value, String)> =
+            serde_json::from_str(include_str!("../../../tests/console/audit-cases.json")).unwrap();
+        for (action, data, expected) in cases {
+            assert_eq!(about(&action, &data).unwrap_or_default(), expected, "{action}");
+        }
+        let token = json!({"token": "tok_1", "name": "ci", "role": "viewer", "expires_at": "2026-03-04T12:00:00.000Z"});
+        let told = about("token.created", &token);
+        assert_eq!(told.as_deref(), Some("ci, viewer, until 2026-03-04 12:00:00 UTC"));
         assert_eq!(about("token.revoked", &json!({})), None);
     }
 }

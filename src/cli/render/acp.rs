@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::{AGENT, Data, PLAN, Shown, THOUGHT, TOOL, USER};
 use crate::answers::Event;
 use crate::cli::terminal::Style;
+use crate::fold::{Fold, Speaker, fold};
 
 pub(super) fn event(kind: &str, data: &Data) -> Option<Shown> {
     let by = data.part(" by ", "by", "");
@@ -25,50 +26,16 @@ pub(super) fn event(kind: &str, data: &Data) -> Option<Shown> {
     })
 }
 
-/// Bytes of a message that a line of the overview is made of.
-const MAX_JOINED: usize = 2000;
+/// Columns of a topic: agents invent names of any length.
+const MAX_TOPIC: usize = 100;
 
-/// A piece of a message.
-#[derive(Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Chunk {
-    pub(in crate::cli) mark: &'static str,
-    pub(in crate::cli) style: Style,
-    pub(in crate::cli) message: Option<String>,
-    pub(in crate::cli) text: String,
-}
-
-/// What an event adds to a message of its agent, if that is what it does.
-pub(in crate::cli) fn chunk(event: &Event) -> Option<Chunk> {
-    chunk_of(update_of(event)?)
-}
-
-fn chunk_of(update: &Value) -> Option<Chunk> {
-    let (mark, style) = match update.get("sessionUpdate")?.as_str()? {
-        "agent_message_chunk" => (AGENT, Style::Plain),
-        "agent_thought_chunk" => (THOUGHT, Style::Dim),
-        "user_message_chunk" => (USER, Style::Dim),
-        _ => return None,
-    };
-    let text = update.get("content").and_then(|content| content.get("text")).and_then(Value::as_str);
-    let text = text.map_or_else(|| format!("[{}]", content_type(update)), str::to_owned);
-    let message = update.get("messageId").and_then(Value::as_str).map(str::to_owned);
-    Some(Chunk { mark, style, message, text })
-}
-
-/// Adds the text of `next` to the message that `last` is a piece of, if it goes on there. Only its end is kept.
-pub(in crate::cli) fn join(last: &mut Event, next: &Event) -> bool {
-    let (Some(before), Some(after)) = (chunk(last), chunk(next)) else { return false };
-    if last.session != next.session || before.mark != after.mark || before.message != after.message {
-        return false;
+/// The mark and the style of a speaker.
+pub(in crate::cli) fn voice(speaker: Speaker) -> (&'static str, Style) {
+    match speaker {
+        Speaker::Agent => (AGENT, Style::Plain),
+        Speaker::Thought => (THOUGHT, Style::Dim),
+        Speaker::User => (USER, Style::Dim),
     }
-    let text = before.text + &after.text;
-    let from = text.len().saturating_sub(MAX_JOINED);
-    let from = (from..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    if let Some(content) = last.data.pointer_mut("/update/content") {
-        *content = serde_json::json!({ "type": "text", "text": &text[from..] });
-    }
-    last.at.clone_from(&next.at);
-    true
 }
 
 /// The id of a tool call, and its title and status where the event says them.
@@ -91,15 +58,26 @@ pub(in crate::cli) fn is_quiet(event: &Event) -> bool {
     update_of(event).and_then(|update| update.get("sessionUpdate")?.as_str()) == Some("usage_update")
 }
 
+/// The subject of an event that repeats what the agent told before, if it has one: its plan, its mode, a message that
+/// we do not know.
+pub(in crate::cli) fn topic(event: &Event) -> Option<String> {
+    match update_of(event) {
+        Some(update) => Some(super::cut(update.get("sessionUpdate")?.as_str()?, MAX_TOPIC)),
+        None if event.kind == "unknown" => Some(super::cut(&super::unknown(&event.data), MAX_TOPIC)),
+        None => None,
+    }
+}
+
 fn update_of(event: &Event) -> Option<&Value> {
     event.data.get("update").filter(|_| event.kind == "update")
 }
 
 pub(super) fn update(data: &Data) -> Option<Shown> {
-    let update = Data(data.0.get("update")?);
-    if let Some(chunk) = chunk_of(update.0) {
-        return Some(Shown::said(chunk.mark, chunk.style, &chunk.text));
+    if let Fold::Piece(piece) = fold("update", data.0) {
+        let (mark, style) = voice(piece.speaker);
+        return Some(Shown::said(mark, style, &piece.text));
     }
+    let update = Data(data.0.get("update")?);
     let kind = update.get("sessionUpdate").unwrap_or_else(|| "update".to_owned());
     let tells = |text: String| Shown::said(AGENT, Style::Dim, &text);
     Some(match kind.as_str() {
@@ -123,11 +101,6 @@ pub(super) fn update(data: &Data) -> Option<Shown> {
         }
         other => tells(format!("update {}", super::said(other))),
     })
-}
-
-fn content_type(update: &Value) -> String {
-    let sort = update.get("content").and_then(|content| content.get("type")).and_then(Value::as_str);
-    super::clean(sort.unwrap_or("no text"))
 }
 
 #[cfg(test)]

@@ -23,17 +23,18 @@ pub(super) fn event(kind: &str, data: &Data) -> Option<Shown> {
             Shown::new(Style::Green, summary)
         }
         "stall.reset" => Shown::new(Style::Dim, format!("{} acts: the ladder begins anew", data.get("by")?)),
-        "stall.snoozed" => match data.get("until") {
+        "stall.snoozed" => match data.time("until") {
             Some(until) => Shown::new(Style::Dim, format!("left in peace until {until}{by}")),
             None => Shown::new(Style::Dim, format!("watched again{by}")),
         },
         "stall.ladder" => Shown::new(Style::Dim, format!("ladder: {}{by}", data.get("ladder")?)),
         "stall.reminder" => {
-            let (what, since) = (data.get("waiting_for")?, data.part(" since ", "since", ""));
+            let since = data.time("since").map(|since| format!(" since {since}")).unwrap_or_default();
+            let what = data.get("waiting_for")?;
             Shown::new(Style::Yellow, format!("still waiting for you: {what}{since}"))
         }
         "stall.limited" => {
-            let until = data.part(", until ", "until", "");
+            let until = data.time("until").map(|until| format!(", until {until}")).unwrap_or_default();
             Shown::new(Style::Yellow, format!("waits for its service: {} limit{until}", data.get("limit")?))
         }
         "stall.limit_over" => {
@@ -85,11 +86,11 @@ mod tests {
         nudge 1 did not help within 120 s
         recovered after nudge 1, 40s after, by output
         ana acts: the ladder begins anew
-        left in peace until 2026-01-01T00:00:00Z by ana
+        left in peace until 2026-01-01 00:00:00 UTC by ana
         watched again by ana
         ladder: off by ana
-        still waiting for you: 1 clearance since 2026-01-01T00:00:00Z
-        waits for its service: usage limit, until 2026-01-01T00:00:00Z
+        still waiting for you: 1 clearance since 2026-01-01 00:00:00 UTC
+        waits for its service: usage limit, until 2026-01-01 00:00:00 UTC
         the usage limit should be over
         to be started again in 1.5 s (attempt 2 of 3): exited
         parked: it dies

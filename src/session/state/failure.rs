@@ -14,6 +14,7 @@ use serde_json::json;
 use super::interrupt::INTERRUPTED;
 use super::{Gone, Out, Stage, State};
 use crate::domain::{Exit, Failure, FailureKind, Json, Kind, Time};
+use crate::text::quoted;
 
 /// A reason is one line, as far as people would read it.
 const MAX_REASON: usize = 500;
@@ -109,7 +110,7 @@ impl State {
             _ => String::new(),
         };
         let line = last_line(&gone.stderr_tail).or_else(|| self.failures.rejected_line.clone());
-        let line = line.map(|line| format!(": {line}")).unwrap_or_default();
+        let line = line.map(|line| format!(": {}", quoted(&line))).unwrap_or_default();
         let why = match gone.exit {
             Exit { code: Some(code), .. } => format!("exited with code {code}{when}{line}"),
             Exit { signal: Some(signal), .. } => format!("was ended by signal {signal}{when}{line}"),

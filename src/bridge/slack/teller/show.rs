@@ -316,7 +316,7 @@ impl Teller {
                 None
             }
             "stall.snoozed" => {
-                let until = data["until"].as_str().map(|until| format!("left in peace until {until}"));
+                let until = data["until"].as_str().map(|until| format!("left in peace until {}", utc(until)));
                 memo.steps.push(format!(
                     "{} by {}",
                     until.unwrap_or_else(|| "watched again".to_owned()),
@@ -475,6 +475,13 @@ impl Memo {
     fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
+}
+
+/// `2026-03-04 14:02 UTC`: in a list of plain lines, which Slack does not turn into local times.
+fn utc(at: &str) -> String {
+    let Some(time) = Time::parse(at) else { return redact(at).text.into_owned() };
+    let time = time.to_string();
+    format!("{} UTC", time.get(..16).unwrap_or(&time).replace('T', " "))
 }
 
 pub(super) fn waits_for(clearance: &Clearance) -> Waits<'_> {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::fold::{Fold, OpenMessage, Speaker, fold};
 use crate::redact::redact;
 
 /// Of one message.
@@ -17,7 +18,9 @@ pub(super) struct Turn {
     said: String,
     /// Its length: there are very many small pieces.
     chars: usize,
-    /// It is still the same message.
+    /// The message that is open, whoever speaks.
+    open: Option<OpenMessage>,
+    /// It is still the same message of the agent.
     speaking: bool,
     pub(super) tools: usize,
     /// Clearances that rules decided.
@@ -84,40 +87,50 @@ impl Turn {
 
     /// Takes note of an event. `full` are the messages that have become full with it.
     pub(super) fn hear(&mut self, seq: u64, kind: &str, data: &Value, full: &mut Vec<Talk>) {
+        match fold(kind, data) {
+            Fold::Aside => {}
+            Fold::End => self.end_message(),
+            Fold::Piece(piece) if self.open.as_mut().is_some_and(|open| open.take(&piece)) => {
+                if piece.speaker == Speaker::Agent {
+                    self.say(seq, &piece.text, full);
+                }
+            }
+            Fold::Piece(piece) => {
+                let Some(begun) = OpenMessage::begin(&piece) else { return };
+                self.end_message();
+                self.open = Some(begun);
+                if piece.speaker == Speaker::Agent {
+                    self.say(seq, &piece.text, full);
+                }
+            }
+        }
         match kind {
             "status" => {
-                self.speaking = false;
                 self.say(seq, data["message"].as_str().unwrap_or_default(), full);
                 self.speaking = false;
             }
             "update" => match data.pointer("/update/sessionUpdate").and_then(Value::as_str) {
-                Some("agent_message_chunk") => {
-                    let text = data.pointer("/update/content/text").and_then(Value::as_str);
-                    self.say(seq, text.unwrap_or_default(), full);
-                }
-                Some("tool_call") => {
-                    self.tools += 1;
-                    self.speaking = false;
-                }
+                Some("tool_call") => self.tools += 1,
                 // Our own protocol tells of a tool when it begins and when it is done.
                 None if !matches!(data["status"].as_str(), Some("pending" | "in_progress")) => {
                     self.tools += 1;
-                    self.speaking = false;
                 }
                 _ => {}
             },
-            "clearance.requested" | "question.asked" => {
-                // What was said is whole now.
-                if let Some(talk) = self.talk.as_mut().filter(|_| self.speaking) {
-                    talk.fresh = true;
-                }
-                self.speaking = false;
-            }
             "clearance.decided" if data["via"] == "policy" && data["status"] == "approved" => {
                 self.allowed += 1;
             }
             _ => {}
         }
+    }
+
+    /// What was said is whole now.
+    fn end_message(&mut self) {
+        self.open = None;
+        if let Some(talk) = self.talk.as_mut().filter(|_| self.speaking) {
+            talk.fresh = true;
+        }
+        self.speaking = false;
     }
 
     fn say(&mut self, seq: u64, text: &str, full: &mut Vec<Talk>) {
@@ -162,6 +175,7 @@ fn push(text: &mut String, more: &mut std::str::Chars<'_>, room: usize) -> usize
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fold::tests::fold_cases;
     use serde_json::json;
 
     fn chunk(text: &str) -> Value {
@@ -185,6 +199,26 @@ mod tests {
         turn.hear(9, "clearance.decided", &json!({ "via": "slack", "status": "approved" }), &mut full);
         assert_eq!(turn.allowed, 1);
         assert!(full.is_empty());
+    }
+
+    #[test]
+    fn a_turn_is_folded_like_every_other_view() {
+        for case in fold_cases() {
+            let (mut turn, mut full) = (Turn::default(), Vec::new());
+            for (seq, (kind, data)) in (1..).zip(&case.events) {
+                turn.hear(seq, kind, data, &mut full);
+            }
+            let said =
+                case.messages.iter().filter(|(speaker, _)| speaker == "agent").map(|(_, text)| text.as_str());
+            let said: Vec<&str> = said.collect();
+            assert_eq!(turn.said(), said.last().copied().unwrap_or_default(), "{}", case.name);
+            assert_eq!(
+                turn.talk.map(|talk| talk.text()).unwrap_or_default(),
+                said.join("\n"),
+                "{}",
+                case.name
+            );
+        }
     }
 
     #[test]

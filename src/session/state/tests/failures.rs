@@ -127,20 +127,20 @@ fn an_exit_is_told_with_its_moment_and_the_last_line() {
     check(
         &mut world,
         exited(1, "warning\n\u{1b}[31mboom\u{1b}[0m\u{7}\n\n", Some("initialize")),
-        (FailureKind::Start, "exited with code 1 before it answered `initialize`: boom"),
+        (FailureKind::Start, "exited with code 1 before it answered `initialize`: “boom”"),
     );
     let mut world = World::running();
     world.say(noise("kimi is discontinued"));
     check(
         &mut world,
         exited(0, "", None),
-        (FailureKind::Start, "exited with code 0 before it said anything: kimi is discontinued"),
+        (FailureKind::Start, "exited with code 0 before it said anything: “kimi is discontinued”"),
     );
     let mut world = World::running();
     world.say(status());
     check(&mut world, exited(3, "", None), (FailureKind::Exit, "exited with code 3 during a turn"));
     let mut world = strict();
-    check(&mut world, exited(3, "bye", None), (FailureKind::Exit, "exited with code 3: bye"));
+    check(&mut world, exited(3, "bye", None), (FailureKind::Exit, "exited with code 3: “bye”"));
     let mut world = strict();
     world.go(prompt("one"));
     let unanswered = Some("session/prompt");
@@ -167,7 +167,7 @@ fn a_clean_exit_and_a_stop_are_no_failures() {
     assert_eq!(failed(&silent), None, "a command that was told nothing");
     assert_eq!(
         (failed(&world), world.state.why()),
-        (None, "exited with code 0 during a turn: all done".into())
+        (None, "exited with code 0 during a turn: “all done”".into())
     );
     for how in [How::Stop, How::Kill] {
         let mut world = World::running();
@@ -183,7 +183,7 @@ fn a_reason_is_one_line_of_bounded_length() {
     let mut world = World::running();
     world.go(exited(1, &format!("{}\n", "é".repeat(1000)), None));
     let (_, reason) = failed(&world).unwrap();
-    assert!(reason.chars().count() < 300 && reason.ends_with('…'), "{reason}");
+    assert!(reason.chars().count() < 300 && reason.ends_with("…”"), "{reason}");
     let mut world = strict();
     world.go(prompt("one"));
     world.say(error_end(&format!("error: a\nb\u{1b}[2J{}", "x".repeat(2000))));

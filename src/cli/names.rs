@@ -1,0 +1,133 @@
+//! The names and titles of sessions, for lines that would otherwise show ids only.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::Context;
+use crate::answers::{Event, Session};
+use crate::text::{clean, cut_words, quoted, short};
+
+/// Sessions that are remembered; others go by their ids.
+const MAX_SESSIONS: usize = 20_000;
+/// Columns of a title beside an id.
+const MAX_TITLE: usize = 24;
+
+#[derive(Debug, Default)]
+pub(super) struct SessionNames(HashMap<String, Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    name: Option<String>,
+    title: Option<String>,
+}
+
+impl SessionNames {
+    /// Those of every session that the daemon knows.
+    pub(super) async fn all(cx: &Context) -> anyhow::Result<Self> {
+        let sessions: Vec<Session> =
+            cx.client.list(&["sessions"], &[("all", "true"), ("brief", "true")]).await?.items()?;
+        let mut names = Self::default();
+        for session in &sessions {
+            names.learn(session);
+        }
+        Ok(names)
+    }
+
+    pub(super) fn learn(&mut self, session: &Session) {
+        let title = session.own_title().map(str::to_owned);
+        if let Some(known) = self.known(&session.id) {
+            known.name.clone_from(&session.name);
+            known.title = title.or(known.title.take());
+        }
+    }
+
+    pub(super) fn set_name(&mut self, id: &str, name: &str) {
+        if let Some(known) = self.known(id) {
+            known.name = Some(name.to_owned());
+        }
+    }
+
+    /// Takes a name or a title from an event: the start of a session, its first prompt, its agent's title.
+    pub(super) fn hear(&mut self, event: &Event) {
+        let text = |pointer: &str| {
+            let text = event.data.pointer(pointer).and_then(Value::as_str);
+            text.filter(|text| !text.trim().is_empty())
+        };
+        match event.kind.as_str() {
+            "session.created" => {
+                if let Some(name) = text("/name") {
+                    self.set_name(&event.session, name);
+                }
+            }
+            "prompt.queued" => {
+                if let (Some(title), Some(known)) = (text("/text"), self.known(&event.session)) {
+                    known.title.get_or_insert_with(|| title.to_owned());
+                }
+            }
+            "update" if text("/update/sessionUpdate") == Some("session_info_update") => {
+                if let (Some(title), Some(known)) = (text("/update/title"), self.known(&event.session)) {
+                    known.title = Some(title.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The name, or the short id: either can be typed.
+    pub(super) fn label(&self, id: &str) -> String {
+        let name = self.0.get(id).and_then(|known| known.name.as_deref());
+        name.map_or_else(|| short(id), clean)
+    }
+
+    /// The name, or the short id with the beginning of the title.
+    pub(super) fn label_with_title(&self, id: &str) -> String {
+        let known = self.0.get(id);
+        match known
+            .and_then(|known| known.title.as_deref())
+            .filter(|_| known.is_some_and(|known| known.name.is_none()))
+        {
+            Some(title) => format!("{} {}", short(id), quoted(&cut_words(&clean(title), MAX_TITLE))),
+            None => self.label(id),
+        }
+    }
+
+    fn known(&mut self, id: &str) -> Option<&mut Known> {
+        if !self.0.contains_key(id) && self.0.len() >= MAX_SESSIONS {
+            return None;
+        }
+        Some(self.0.entry(id.to_owned()).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_session_goes_by_its_name_or_by_its_id_and_title() {
+        let event = |session: &str, kind: &str, data: Value| {
+            let raw = json!({ "seq": 1, "session": session, "at": "", "kind": kind, "data": data });
+            Event::parse(&raw.to_string()).unwrap()
+        };
+        let mut names = SessionNames::default();
+        names.hear(&event("ses_0123456789", "session.created", json!({ "name": "shop" })));
+        names.hear(&event("ses_0123456789", "prompt.queued", json!({ "text": "Fix it" })));
+        assert_eq!(names.label_with_title("ses_0123456789"), "shop");
+        names.hear(&event("ses_abcdefghij", "session.created", json!({ "name": null })));
+        assert_eq!(names.label_with_title("ses_abcdefghij"), "ses_abcdefgh");
+        names.hear(&event(
+            "ses_abcdefghij",
+            "prompt.queued",
+            json!({ "text": "Fix the \"rounding\" of prices\nnow" }),
+        ));
+        names.hear(&event("ses_abcdefghij", "prompt.queued", json!({ "text": "And then?" })));
+        assert_eq!(names.label_with_title("ses_abcdefghij"), "ses_abcdefgh “Fix the 'rounding' of…”");
+        let title = json!({ "update": { "sessionUpdate": "session_info_update", "title": "Prices\u{1b}" } });
+        names.hear(&event("ses_abcdefghij", "update", title));
+        assert_eq!(names.label_with_title("ses_abcdefghij"), "ses_abcdefgh “Prices<U+001B>”");
+        assert_eq!(names.label("ses_abcdefghij"), "ses_abcdefgh");
+    }
+}
