@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use super::Context;
+use super::failure::{Failure, Refusal};
 use super::url::url;
-use super::{Context, decide};
-use crate::answers::{Controls, Named, Sent, Session};
+use crate::answers::{Controls, Named, Session};
 use crate::text::clean;
 
 /// Show or set an agent's mode, model or options
@@ -16,7 +17,9 @@ Examples:
   intercom mode shop                      what can be set, and what is
   intercom mode shop plan                 sets the mode
   intercom mode shop --model fast         sets the model
-  intercom mode shop --option effort=high")]
+  intercom mode shop --option effort=high
+
+The agent is asked, and has 30 seconds to agree. A value that it does not offer, or refuses, is exit code 1.")]
 pub(super) struct Args {
     /// A session
     #[arg(value_name = "SES", value_parser = super::id())]
@@ -32,24 +35,67 @@ pub(super) struct Args {
     option: Option<String>,
 }
 
+/// A choice that the person makes.
+#[derive(Debug)]
+struct Wanted<'a> {
+    /// `mode`, `model`, or the id of an option.
+    id: &'a str,
+    value: &'a str,
+}
+
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    let body = match (&args.mode, &args.model, args.option.as_deref().map(|text| text.split_once('='))) {
-        (Some(mode), _, _) => json!({ "mode": mode }),
-        (_, Some(model), _) => json!({ "model": model }),
-        (_, _, Some(Some((id, value)))) => json!({ "option": id, "value": value }),
-        (_, _, Some(None)) => {
-            return Err(super::failure::Failure::usage("an option is set as ID=VALUE").into());
-        }
+    let answer = cx.client.get(&url(&["sessions", &args.session], &[])).await?;
+    let session: Session = answer.parse()?;
+    let option = args.option.as_deref().map(|text| text.split_once('='));
+    let (wanted, mut body) = match (args.mode.as_deref(), args.model.as_deref(), option) {
+        (Some(value), _, _) => (Wanted { id: "mode", value }, json!({ "mode": value })),
+        (_, Some(value), _) => (Wanted { id: "model", value }, json!({ "model": value })),
+        (_, _, Some(Some((id, value)))) => (Wanted { id, value }, json!({ "option": id, "value": value })),
+        (_, _, Some(None)) => return Err(Failure::usage("an option is set as ID=VALUE").into()),
         (None, None, None) => {
-            let answer = cx.client.get(&url(&["sessions", &args.session], &[])).await?;
-            let session: Session = answer.parse()?;
             return cx.answer(&answer, || Ok(session.controls.as_ref().map_or_else(nothing, list)));
         }
     };
-    let answer = cx.client.post(&url(&["sessions", &args.session, "set"], &[]), &body).await?;
-    let delivery = answer.parse::<Sent>()?.delivery();
-    cx.answer(&answer, || Ok(format!("{} was told{}", clean(&args.session), delivery.unless_delivered())))?;
-    decide::settle(&delivery)
+    let name = clean(&session.label());
+    let offered = session.controls.as_ref().map(|controls| offered(controls, wanted.id)).unwrap_or_default();
+    let hint = || format!("{} of {name}: {}", wanted.id, clean(&offered.join(", ")));
+    // Some agents agree to everything.
+    if !offered.is_empty() && !offered.iter().any(|known| known == wanted.value) {
+        let message = format!("{name} does not offer {} `{}`", wanted.id, wanted.value);
+        return Err(Failure::failed(message).hint(hint()).into());
+    }
+    body["wait"] = "agent".into();
+    let answer = cx.client.post(&url(&["sessions", &args.session, "set"], &[]), &body).await;
+    let answer = answer.map_err(|error| match error.downcast::<Refusal>() {
+        Ok(refusal) if refusal.code == "not_set" && !offered.is_empty() => refusal.hint(hint()).into(),
+        Ok(refusal) if refusal.code == "not_set" => {
+            refusal.hint(format!("`{} mode {name}` shows what can be set", cx.call)).into()
+        }
+        Ok(refusal) => refusal.into(),
+        Err(error) => error,
+    })?;
+    cx.answer(&answer, || Ok(format!("{name}: {} is {} now", clean(wanted.id), clean(wanted.value))))
+}
+
+/// The values that the agent offers for a mode, a model or an option; none if it does not tell them.
+fn offered(controls: &Controls, id: &str) -> Vec<String> {
+    let named = match id {
+        "mode" => &controls.modes[..],
+        "model" => &controls.models[..],
+        _ => &[],
+    };
+    if !named.is_empty() {
+        return named.iter().map(|named| named.id.clone()).collect();
+    }
+    let is_meant = |option: &&Value| option["id"] == id || option["category"] == id;
+    let option = controls.options.as_array().into_iter().flatten().find(is_meant);
+    let values = option.and_then(|option| option["options"].as_array()).into_iter().flatten();
+    // Values may come in groups.
+    let each = |value: &Value| match value["options"].as_array() {
+        Some(group) => group.clone(),
+        None => vec![value.clone()],
+    };
+    values.flat_map(each).filter_map(|value| value["value"].as_str().map(str::to_owned)).collect()
 }
 
 fn nothing() -> String {
@@ -77,5 +123,27 @@ fn choice(text: &mut String, what: &str, current: Option<&str>, all: &[Named]) {
         let mark = if Some(id.as_str()) == current { '*' } else { ' ' };
         writeln!(text, "{what} {mark} {:<18} {}", clean(id), clean(name))
             .expect("a string takes every write");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_those_of_the_old_lists_or_of_the_options_also_in_groups() {
+        let controls = |value: Value| serde_json::from_value::<Controls>(value).unwrap();
+        let old =
+            controls(json!({ "mode": "ask", "modes": [{ "id": "ask", "name": "Ask" }], "options": null }));
+        assert_eq!(offered(&old, "mode"), ["ask"]);
+        assert_eq!(offered(&old, "model"), [] as [&str; 0]);
+        let new = controls(json!({ "options": [
+            { "id": "m", "category": "mode", "options": [{ "value": "a" }, { "value": "b" }] },
+            { "id": "effort", "options": [{ "group": "g", "options": [{ "value": "high" }] }] },
+            { "id": "fast", "type": "boolean" },
+        ] }));
+        assert_eq!(offered(&new, "mode"), ["a", "b"]);
+        assert_eq!(offered(&new, "effort"), ["high"]);
+        assert_eq!(offered(&new, "fast"), [] as [&str; 0]);
     }
 }

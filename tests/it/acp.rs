@@ -402,12 +402,13 @@ fn modes_models_and_options_are_set() {
     assert!(daemon.cli(&["mode", &session]).ok().stdout.contains(other));
     daemon.cli(&["mode", &session, other]).ok();
     let option = controls["options"][0]["id"].as_str().unwrap();
-    daemon.cli(&["mode", &session, "--option", &format!("{option}=other")]).ok();
-    daemon.cli(&["mode", &session, "--model", "m2"]).ok();
+    let value = controls["options"][0]["options"][0]["value"].as_str().unwrap();
+    daemon.cli(&["mode", &session, "--option", &format!("{option}={value}")]).ok();
+    daemon.cli(&["mode", &session, "--model", "large"]).ok();
     daemon.prompt(&session, "heard:session/set_mode;heard:session/set_config_option;heard:session/set_model");
     wait_turns(&daemon, &session, 1);
     let said = words(&daemon.so_far(&session)).join("\n");
-    for heard in [*other, option, "m2"] {
+    for heard in [*other, option, "large"] {
         assert!(said.contains(heard), "{heard}: {said}");
     }
     // What the agent says of itself is what people see.
@@ -419,8 +420,21 @@ fn modes_models_and_options_are_set() {
     refused(daemon.post(&path, &json!({})), 400, "bad_request");
     refused(daemon.post(&path, &json!({ "mode": "a", "model": "b" })), 400, "bad_request");
     let failing = daemon.run_acp(&["error:session/set_mode:-32602:no such mode"]);
-    daemon.cli(&["mode", &failing, "x"]).ok();
-    daemon.wait_kind(&failing, "agent.not_set");
+    daemon.wait_kind(&failing, "agent.ready");
+    let ran = daemon.cli(&["mode", &failing, "plan"]);
+    assert!(ran.code == 1 && ran.stderr.contains("no such mode"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("\nhint: mode of ") && ran.stderr.ends_with(": ask, code, plan\n"),
+        "{ran:?}"
+    );
+    for (args, words) in [
+        (&["nonsense"][..], "does not offer mode `nonsense`"),
+        (&["--model", "m2"], "does not offer model `m2`"),
+        (&["--option", "mode=nonsense"], "does not offer mode `nonsense`"),
+    ] {
+        let ran = daemon.cli(&[&["mode", &session], args].concat());
+        assert!(ran.code == 1 && ran.stderr.contains(words) && ran.stderr.contains("\nhint: mod"), "{ran:?}");
+    }
     let native = daemon.run(&["serve"]);
     let path = format!("/api/v1/sessions/{native}/set");
     refused(daemon.post(&path, &json!({ "mode": "a" })), 422, "nothing_to_set");
