@@ -20,10 +20,12 @@ mod deny;
 mod diff;
 mod doctor;
 mod failure;
+mod first_words;
 mod flow;
 mod gutter;
 mod help;
 mod interrupt;
+mod interrupted;
 mod kill;
 mod ladder;
 mod logs;
@@ -276,6 +278,10 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
 }
 
 async fn remote(verb: Remote, cx: &Context) -> anyhow::Result<()> {
+    use Remote::{Logs, Resume, Run, Send, Wait};
+    if matches!(verb, Run(_) | Resume(_) | Send(_) | Wait(_) | Logs(_)) {
+        interrupted::end_on_ctrl_c();
+    }
     match verb {
         Remote::Run(args) => run::run(args, cx).await,
         Remote::Ls(args) => ls::run(args, cx).await,

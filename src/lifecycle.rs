@@ -121,7 +121,11 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
     let servers = TaskTracker::new();
     let missing = match port {
         Opened::Off => None,
-        Opened::Taken(taken) => Some(no_console(&taken, &paths)),
+        Opened::Taken(taken) => {
+            let missing = no_console(&taken, &paths);
+            api.is_nowhere(missing.clone());
+            Some(missing)
+        }
         Opened::Port(port) => {
             tracing::info!(url = port.url(), "the API has a port");
             api.is_at(port.url());
@@ -141,10 +145,7 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
 
     match missing {
         None => greet(&api),
-        Some(missing) => {
-            eprintln!("\nThere is no console: {missing}\n");
-            api.is_nowhere(missing);
-        }
+        Some(missing) => eprintln!("\nThere is no console: {missing}\n"),
     }
     let guide = if demo { Some(demo::start(&supervisor, &bell, &paths.socket).await?) } else { None };
     let terminal = std::io::stderr().is_terminal();

@@ -182,7 +182,7 @@ function joined(line, event, type, id) {
 
 function stateOf(kind, data) {
   const end = kind.split(".")[1];
-  if (end === "requested" || end === "asked" || end === "queued") return "pending";
+  if (end === "requested" || end === "asked" || end === "queued" || end === "requeued") return "pending";
   if (end === "decided" || end === "closed") return one(data.status) || end;
   if (end === "answered") return "answered";
   if (end === "withdrawn" || end === "undelivered") return end;
@@ -257,13 +257,13 @@ export function sentence(event) {
     "session.resumed": () => `Resumed${by}`,
     "session.kept": () => `Stays when its ACP client leaves: used${by}`,
     "session.adopted": () => `Adopted as an orphan${of("pid", ", pid ")}${of("why", ": ")}`,
-    "session.ended": () => `Session ended${of("reason", ": ")}`,
-    "session.parked": () => `Parked${of("reason", ": ")}`,
+    "session.ended": () => `Session ended${of("why", ": ") || of("reason", ": ")}`,
+    "session.parked": () => `Parked${of("why", ": ") || of("reason", ": ")}`,
     "session.seen": () => `Its failure was seen${by}`,
     "session.unenforced": () => "Unenforced: it acts without ever having asked",
     "agent.exited": () => `Agent exited${data.code != null ? ` with code ${data.code}` : of("signal", " by signal ")}`,
     "agent.restarting": () =>
-      `To be started again${of("attempt", " (attempt ", "")}${of("of", " of ", ")")}${of("reason", ": ")}`,
+      `To be started again${of("attempt", " (attempt ", "")}${of("of", " of ", ")")}${of("why", ": ") || of("reason", ": ")}`,
     "agent.set": () =>
       `Set${by}: ${[data.mode && `mode ${one(data.mode)}`, data.model && `model ${one(data.model)}`, data.option && `${one(data.option)} = ${one(data.value)}`].filter(Boolean).join(", ")}`,
     "agent.set_done": () => "The agent has set it",

@@ -4,6 +4,7 @@ mod audit;
 mod capacity;
 mod known;
 mod leftovers;
+mod own;
 mod port;
 mod shims;
 
@@ -26,7 +27,7 @@ use crate::socket;
 
 pub(super) use self::audit::audit;
 pub(super) use self::capacity::capacity;
-pub(super) use self::known::known;
+pub(super) use self::known::agents;
 pub(super) use self::leftovers::{orphans, strays};
 pub(super) use self::port::port;
 pub(super) use self::shims::shims;
@@ -260,21 +261,6 @@ pub(super) fn disk(dir: &Path) -> Check {
         100..1024 => Check::warning("disk", detail, "the log of busy agents grows quickly"),
         _ => Check::ok("disk", detail),
     }
-}
-
-pub(super) fn agents(config: &Config) -> impl Iterator<Item = Check> {
-    config.agents.iter().map(|(name, profile)| {
-        let check = format!("agent {name}");
-        let command = Path::new(&profile.command);
-        match find(command, std::env::var_os("PATH").as_deref()) {
-            Some(found) => Check::ok(&check, found.display().to_string()),
-            None => Check::wrong(
-                &check,
-                format!("the command {} was not found", command.display()),
-                "install it, or give its full path in the profile",
-            ),
-        }
-    })
 }
 
 /// As a shell would: a path as it is, a bare name on the search path.

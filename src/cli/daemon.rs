@@ -119,7 +119,7 @@ async fn restart(cx: &Context) -> anyhow::Result<()> {
             sleep(Duration::from_millis(20)).await;
         }
     }
-    starter.ensure().await?;
+    starter.ensure_with_console(cx).await?;
     let running = DaemonInfo::read(&cx.paths.daemon_json()).map(|info| info.pid);
     if cx.json {
         return out::print(&format!("{}\n", serde_json::json!({ "pid": running })));

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::interrupted::{self, Interrupted};
 use super::out::{self, ReaderGone};
 use super::terminal::{Paint, Style};
 use crate::answers::Session;
@@ -98,6 +99,11 @@ impl Refusal {
         self.hint = Some(hint.into());
         self
     }
+
+    /// What the daemon says to do about it.
+    pub(super) fn remedy(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
 }
 
 impl fmt::Display for Refusal {
@@ -120,13 +126,18 @@ pub(super) fn as_json(error: &anyhow::Error) -> String {
 
 /// Whether stdout has an answer already.
 pub(super) fn is_answered(error: &anyhow::Error) -> bool {
-    error.is::<ReaderGone>() || error.downcast_ref::<Failure>().is_some_and(|failure| failure.answered)
+    error.is::<ReaderGone>()
+        || error.is::<Interrupted>()
+        || error.downcast_ref::<Failure>().is_some_and(|failure| failure.answered)
 }
 
 /// Tells the person, and picks the exit code. A reader that went away is not a failure.
 pub(super) fn report(error: &anyhow::Error, paint: Paint) -> ExitCode {
     if error.is::<ReaderGone>() {
         return ExitCode::SUCCESS;
+    }
+    if error.is::<Interrupted>() {
+        return ExitCode::from(interrupted::EXIT);
     }
     let (hint, exit) = if let Some(failure) = error.downcast_ref::<Failure>() {
         (failure.hint.as_deref(), failure.exit)

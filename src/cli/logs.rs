@@ -13,7 +13,7 @@ use super::stream::{Item, Stream};
 use super::terminal::{Paint, stdout_size};
 use super::time::date_time;
 use super::url::url;
-use super::{Context, out};
+use super::{Context, interrupted, out};
 use crate::answers::{Event, Session};
 use crate::text::clean;
 
@@ -99,6 +99,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         after = before(&session.id, since, cx).await?;
     }
     if args.follow && session.phase != "ended" {
+        interrupted::note_session(&session.label(), cx);
         follow(&session.id, after, &mut printer, cx).await?;
     } else {
         page_through(&session.id, after, &mut printer, cx).await?;

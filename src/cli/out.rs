@@ -28,6 +28,18 @@ pub(super) fn print_error(json: &str) {
     }
 }
 
+/// Whether the last that was written to stdout is the beginning of a line.
+static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
+
+/// Ends a line that was begun on stdout, and tells whether there was one.
+pub(super) fn end_line() -> bool {
+    let is_open = LINE_IS_OPEN.swap(false, Ordering::Relaxed);
+    if is_open {
+        draw("\n").ok(); // there is nobody left to tell
+    }
+    is_open
+}
+
 /// Prints lines of data; a missing last line feed is added, an empty text prints nothing.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
     PRINTED.fetch_or(!text.is_empty(), Ordering::Relaxed);
@@ -41,7 +53,11 @@ pub(super) fn print_json(text: &str) -> anyhow::Result<()> {
 
 /// Writes to the terminal as it is, without adding a line feed.
 pub(super) fn draw(text: &str) -> anyhow::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
     let mut stdout = io::stdout().lock();
+    LINE_IS_OPEN.store(!text.ends_with('\n'), Ordering::Relaxed);
     settle(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 

@@ -161,7 +161,7 @@ fn session_event(kind: &str, data: &Data) -> Option<Shown> {
                 data.part("", "why", "")
             ),
         ),
-        "session.ended" => Shown::new(Style::Bold, format!("session ended{}", data.part(": ", "reason", ""))),
+        "session.ended" => Shown::new(Style::Bold, format!("session ended{}", data.end_in_words())),
         "session.seen" => Shown::new(
             Style::Dim,
             format!("its failure was seen{}{}", data.part(" by ", "by", ""), data.part(": ", "reason", "")),
@@ -203,6 +203,13 @@ fn talk_event(kind: &str, data: &Data) -> Option<Shown> {
         "prompt.delivered" => Shown::new(Style::Dim, format!("prompt{} delivered", data.id("prompt"))),
         "prompt.undelivered" => undelivered("prompt", data),
         "prompt.amended" => Shown::new(Style::Dim, format!("prompt{} changed{by}", data.id("prompt"))),
+        "prompt.requeued" => {
+            let (id, why) = (data.id("prompt"), data.part(": ", "cause", ""));
+            Shown::new(
+                Style::Yellow,
+                format!("prompt{id} is kept and is sent again when the agent is restarted{why}"),
+            )
+        }
         "prompt.withdrawn" => Shown::new(Style::Dim, format!("prompt{} taken back{by}", data.id("prompt"))),
         "nudge" => Shown::with_text(
             Style::Cyan,
@@ -411,6 +418,11 @@ impl Data<'_> {
         self.get(key).map(|value| format!("{before}{value}{after}")).unwrap_or_default()
     }
 
+    /// The end of a process in words, else the short reason of older logs and of ends that somebody caused.
+    fn end_in_words(&self) -> String {
+        self.get("why").or_else(|| self.get("reason")).map(|why| format!(": {why}")).unwrap_or_default()
+    }
+
     /// Text of an agent in a line of ours.
     fn said(&self, before: &str, key: &str) -> String {
         self.get(key).map(|value| format!("{before}{}", said(&value))).unwrap_or_default()
@@ -480,7 +492,8 @@ mod tests {
                 "agent.exited",
                 json!({"code": 0, "signal": null, "steps": [], "killed": false, "stderr_tail": ""}),
             ),
-            show("session.ended", json!({"reason": "stream closed"})),
+            show("session.ended", json!({"reason": "stream closed", "why": "exited with code 0"})),
+            show("session.ended", json!({"reason": "stopped by ana", "why": null})),
             show("session.resumed", json!({"generation": 2, "by": "ana"})),
         ];
         insta::assert_snapshot!(lines.concat(), @r"
@@ -495,7 +508,8 @@ mod tests {
             │ a
             │ b
         agent exited with code 0
-        session ended: stream closed
+        session ended: exited with code 0
+        session ended: stopped by ana
         resumed, generation 2, by ana
         ");
     }
@@ -513,6 +527,7 @@ mod tests {
             show("prompt.sending", json!({"prompt": "prm_0123456789", "turn": "trn_1"})),
             show("prompt.delivered", json!({"prompt": "prm_0123456789"})),
             show("prompt.undelivered", json!({"prompt": "prm_0123456789", "cause": "stream closed"})),
+            show("prompt.requeued", json!({"prompt": "prm_0123456789", "cause": "the agent needs a log-in"})),
             show("prompt.withdrawn", json!({"prompt": "prm_0123456789", "by": "ana"})),
             show("nudge", json!({"message": "go on", "by": "ana"})),
             show("interrupt", json!({"reason": null, "by": "ana"})),
@@ -536,6 +551,7 @@ mod tests {
         prompt prm_01234567 leaves the queue
         prompt prm_01234567 delivered
         prompt prm_01234567 was NOT delivered: stream closed
+        prompt prm_01234567 is kept and is sent again when the agent is restarted: the agent needs a log-in
         prompt prm_01234567 taken back by ana
         nudged by ana: go on
         interrupted by ana

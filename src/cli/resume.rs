@@ -2,24 +2,42 @@
 
 use serde_json::json;
 
-use super::Context;
+use super::first_words::{Started, WaitArgs};
+use super::logs::session;
 use super::url::url;
+use super::wait::last_seq;
+use super::{Context, interrupted, out};
 use crate::answers::Session;
 use crate::text::clean;
 
 /// Start the agent of an ended session again
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The agent is waited for as `intercom run` does: until it is ready and, with a queued prompt, until its first words or the end of \
+its turn, 30 seconds at most. An agent that fails meanwhile is exit code 1, with the reason and what to do.
+
+Examples:
+  intercom resume shop
+  intercom stop shop && intercom resume shop      restarts an agent that runs")]
 pub(super) struct Args {
     /// A session
     #[arg(value_name = "SES", value_parser = super::id())]
     session: String,
+    #[command(flatten)]
+    wait: WaitArgs,
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    let limit = args.wait.limit(cx);
+    interrupted::note_session(&args.session, cx);
+    // Read before it starts: a prompt leaves the queue as soon as its agent runs.
+    let prompted = session(&args.session, cx).await?.queued() > 0;
+    let after = last_seq(&cx.client).await?;
     let answer = cx.client.post(&url(&["sessions", &args.session, "resume"], &[]), &json!({})).await?;
-    cx.answer(&answer, || {
-        let session: Session = answer.parse()?;
+    let session: Session = answer.parse()?;
+    if !cx.json {
         let life = session.generation.map(|number| format!(", generation {number}")).unwrap_or_default();
-        Ok(format!("{} {}{life}", clean(&session.label()), clean(&session.phase)))
-    })
+        out::print(&format!("{} {}{life}", clean(&session.label()), clean(&session.phase)))?;
+    }
+    Started { answer, session, prompted, after }.follow(limit, cx).await
 }

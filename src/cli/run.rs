@@ -1,23 +1,18 @@
 //! `intercom run`: turns a command line into a session.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
+use super::first_words::{Started, WaitArgs};
 use super::start::Starter;
-use super::time::parse_duration;
 use super::url::url;
-use super::{Context, out, send};
-use crate::answers::{Clearance, Question, Session};
-use crate::config;
-use crate::text::{clean, quoted, short};
-
-mod first_words;
+use super::{Context, interrupted, out, send};
+use crate::answers::Session;
+use crate::text::clean;
 
 /// Start an agent in a workspace and print the id of its session
 #[derive(Debug, clap::Args)]
@@ -58,12 +53,8 @@ pub(super) struct Args {
     /// A session that an ACP agent itself remembers, to go on with; see `intercom sessions`
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
-    /// Print the id and do not wait for the agent
-    #[arg(long, conflicts_with = "wait")]
-    no_wait: bool,
-    /// How long to wait for the agent's first words: seconds, or `30s`, `5m` [default: as configured, 30s]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    wait: Option<Duration>,
+    #[command(flatten)]
+    wait: WaitArgs,
     /// Fail if no daemon is running, instead of starting one
     #[arg(long)]
     no_start: bool,
@@ -82,63 +73,19 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             .hint(hint)
             .into());
     }
-    let (limit, prompted) = (limit(&args, cx), args.prompt.is_some());
+    let (limit, prompted) = (args.wait.limit(cx), args.prompt.is_some());
     let starter = if args.no_start { None } else { Starter::local(cx) };
     let body = request(args, &std::env::current_dir()?)?;
     if let Some(starter) = starter {
-        starter.ensure().await?;
+        starter.ensure_with_console(cx).await?;
     }
+    interrupted::note(format!("see whether the agent was started: {} ls", cx.call));
     let answer = cx.client.post(&url(&["sessions"], &[]), &body).await?;
     let session: Session = answer.parse()?;
     if !cx.json {
         out::print(&clean(&session.id))?;
     }
-    let waited = first_words::wait(&session, prompted, limit, &cx.client).await;
-    if cx.json {
-        let now = cx.client.get(&url(&["sessions", &session.id], &[])).await;
-        out::print_json(&now.map_or(answer.body, |now| now.body))?;
-    }
-    waited.map_err(Failure::answered)?;
-    // For people only: a script finds what waits in the lists.
-    if cx.json || !std::io::stderr().is_terminal() {
-        return Ok(());
-    }
-    if !say_requests(&session.id, cx).await {
-        out::talk(&format!("next: {} logs -f {}", cx.call, clean(&session.label())));
-    }
-    Ok(())
-}
-
-/// Says what the agent asks already, and how to answer. That it cannot be read now is no failure of the start.
-async fn say_requests(session: &str, cx: &Context) -> bool {
-    let of = [("status", "pending"), ("session", session)];
-    let clearances = cx.client.list(&["clearances"], &of).await.and_then(|list| list.items());
-    let questions = cx.client.list(&["questions"], &of).await.and_then(|list| list.items());
-    let mut clearances: Vec<Clearance> = clearances.unwrap_or_default();
-    let questions: Vec<Question> = questions.unwrap_or_default();
-    Clearance::sort(&mut clearances);
-    for one in &clearances {
-        let id = short(&one.id);
-        out::talk(&format!("it asks for clearance [{}]: {}", one.risk(), one.line()));
-        out::talk(&format!(
-            "next: {call} clearances {id}, then {call} approve {id} or {call} deny {id}",
-            call = cx.call
-        ));
-    }
-    for one in &questions {
-        out::talk(&format!("it asks: {}", quoted(&clean(&one.text))));
-        out::talk(&format!("next: {} answer {} continue", cx.call, short(&one.id)));
-    }
-    !clearances.is_empty() || !questions.is_empty()
-}
-
-/// The longest wait. A configuration that cannot be read is the daemon's to complain about.
-fn limit(args: &Args, cx: &Context) -> Duration {
-    let configured = || {
-        let config = config::load(Some(&cx.paths.config), cx.paths.config_explicit).unwrap_or_default();
-        Duration::from_secs(config.run.wait_seconds)
-    };
-    if args.no_wait { Duration::ZERO } else { args.wait.unwrap_or_else(configured) }
+    Started { answer, session, prompted, after: 0 }.follow(limit, cx).await
 }
 
 fn request(args: Args, cwd: &Path) -> anyhow::Result<Value> {

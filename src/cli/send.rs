@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::url::url;
-use super::{Context, decide, out};
+use super::{Context, decide, interrupted, out};
 use crate::answers::Prompt;
 use crate::text::{clean, short};
 
@@ -24,6 +24,8 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let body = json!({"text": text(args.text)?});
+    let name = clean(&args.session);
+    interrupted::note(format!("see whether the prompt was delivered: {} prompts {name}", cx.call));
     let answer = cx.client.post(&url(&["sessions", &args.session, "prompts"], &[]), &body).await?;
     let prompt: Prompt = answer.parse()?;
     cx.answer(&answer, || Ok(format!("{} {}", short(&prompt.id), clean(&prompt.state))))?;

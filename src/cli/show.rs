@@ -67,6 +67,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         let since = age(turn.started_at.as_deref(), now);
         if since.is_empty() { turn.id.clone() } else { format!("{}, for {since}", turn.id) }
     });
+    let words = session.failed.as_ref().map(|failed| failed.reason.as_str()).or(session.why.as_deref());
     let fields = [
         ("id", Some(session.id.clone())),
         ("name", session.name.clone()),
@@ -99,7 +100,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         ),
         ("ladder", session.ladder()),
         ("snoozed", session.snoozed_until().map(|at| format!("until {}", date_time_zone(at)))),
-        ("exit", session.exit.as_ref().map(exit)),
+        ("exit", session.exit.as_ref().map(|end| exit(end, words))),
     ];
     let mut text = String::new();
     for (name, value) in fields {
@@ -151,14 +152,16 @@ fn one_process(process: &Process) -> String {
     format!("{:>8}  {state}  {cpu:>8.1} s CPU  {mib:>6} MiB  {name}", process.pid)
 }
 
-fn exit(exit: &Exit) -> String {
+fn exit(exit: &Exit, why: Option<&str>) -> String {
     let how = match (exit.code, &exit.signal) {
         (Some(code), _) => format!("code {code}"),
         (None, Some(serde_json::Value::String(signal))) => format!("signal {signal}"),
         (None, Some(signal)) if !signal.is_null() => format!("signal {signal}"),
         _ => "status unknown".to_owned(),
     };
-    exit.reason.as_ref().map_or(how.clone(), |reason| format!("{how} ({reason})"))
+    // The line above says the end in words already.
+    let reason = exit.reason.as_deref().filter(|reason| Some(*reason) != why);
+    reason.map_or(how.clone(), |reason| format!("{how} ({reason})"))
 }
 
 #[cfg(test)]

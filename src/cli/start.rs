@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::daemon::Service;
 use super::failure::Failure;
 use super::transport::{Transport, is_listening};
-use super::{Context, out};
+use super::{Context, console, out};
 use crate::config::{self, Config, KNOWN, Paths};
 use crate::host::{PART_VARIABLE, SESSION_VARIABLE};
 use crate::lifecycle;
@@ -52,6 +52,16 @@ impl Starter {
     /// One for the daemon of this machine; `None` if the daemon is elsewhere.
     pub(super) fn local(cx: &Context) -> Option<Self> {
         matches!(cx.client.transport(), Transport::Unix(_)).then(|| Self::new(cx))
+    }
+
+    /// The same for a person, who is told if a new daemon has no console.
+    pub(super) async fn ensure_with_console(&self, cx: &Context) -> anyhow::Result<()> {
+        let was_there = self.is_there().await;
+        self.ensure().await?;
+        if !was_there {
+            console::say_if_missing(cx).await;
+        }
+        Ok(())
     }
 
     /// There is a daemon, or it is said why there is none.

@@ -12,7 +12,7 @@ use super::logs::tell;
 use super::stream::{Item, Stream};
 use super::time::parse_duration;
 use super::url::url;
-use super::{Context, client::Client};
+use super::{Context, client::Client, interrupted};
 use crate::answers::{Event, Session};
 use crate::text::clean;
 
@@ -22,7 +22,8 @@ use crate::text::clean;
 An agent that has just been started has two seconds to begin by itself before it counts as idle; one that has ended a turn \
 is idle at once.
 
-Exit code 1 means that the time was up, that a turn failed, or that the session ended while something else was waited for.
+Exit code 1 means that the time was up, that a turn failed, or that the session cannot get there by itself any more: it has ended or is \
+parked, or `waiting` was waited for and the turn has ended without a request.
 
 Examples:
   intercom wait shop --for idle
@@ -61,6 +62,7 @@ enum Verdict {
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    interrupted::note_session(&args.session, cx);
     let waiting = wait(&args.session, args.goal, &cx.client);
     let answer = match args.timeout {
         None => waiting.await?,
@@ -78,7 +80,7 @@ async fn wait(typed: &str, goal: Goal, client: &Client) -> anyhow::Result<Answer
         let after = last_seq(client).await?;
         let answer = client.get(&url(&["sessions", typed], &[])).await?;
         let session: Session = answer.parse()?;
-        let Some(left) = still_young(&session).filter(|_| goal == Goal::Idle) else {
+        let Some(left) = still_young(&session).filter(|_| goal != Goal::Ended) else {
             return match settle(goal, None, false, answer)? {
                 Some(answer) => Ok(answer),
                 None => follow(&session, goal, false, after, client).await,
@@ -134,17 +136,26 @@ fn settle(goal: Goal, event: Option<&Event>, young: bool, answer: Answer) -> any
     if let Some(reason) = failure(&session, event).filter(|_| goal != Goal::Ended) {
         return Err(Failure::of_agent(&session, &reason).into());
     }
-    match judge(goal, &session.phase, event.map_or("", |event| &event.kind), young) {
+    match judge(goal, &session, event.map_or("", |event| &event.kind), young) {
         Verdict::Reached => Ok(Some(answer)),
         Verdict::NotYet => Ok(None),
-        Verdict::OutOfReach => {
-            let failure = Failure::failed(format!("{} has ended", session.label()));
-            Err(match session.why {
-                Some(why) if !why.is_empty() => failure.hint(why),
-                _ => failure,
-            }
-            .into())
-        }
+        Verdict::OutOfReach => Err(out_of_reach(&session).into()),
+    }
+}
+
+/// Why the session does not get there by itself, and what to do.
+fn out_of_reach(session: &Session) -> Failure {
+    let name = session.label();
+    let why = session.why.as_deref().filter(|why| !why.is_empty()).map(|why| format!(": {why}"));
+    let why = why.unwrap_or_default();
+    let send = format!("give it work with `intercom send {name} PROMPT`, then wait again");
+    match session.phase.as_str() {
+        "ended" => Failure::failed(format!("{name} has ended{why}"))
+            .hint(format!("`intercom resume {name}` starts it again")),
+        "parked" => Failure::failed(format!("{name} is parked{why}"))
+            .hint(format!("`intercom resume {name}` starts it again, `intercom stop {name}` ends it")),
+        "created" => Failure::failed(format!("{name} has no agent yet")).hint(send),
+        _ => Failure::failed(format!("{name} has ended its turn and asks for nothing")).hint(send),
     }
 }
 
@@ -158,13 +169,17 @@ pub(super) fn failure(session: &Session, event: Option<&Event>) -> Option<String
     idle.map(|failed| failed.reason.clone()).or_else(|| said.map(str::to_owned))
 }
 
-/// An end that was logged counts for those who wait for it, even if the session was resumed right away.
-fn judge(goal: Goal, phase: &str, kind: &str, young: bool) -> Verdict {
-    match (goal, phase) {
-        (Goal::Idle, "idle") if young && kind != "turn.ended" => Verdict::NotYet,
+/// An end that was logged counts for those who wait for it, even if the session was resumed right away. An idle agent with
+/// nothing in its queue asks for nothing by itself.
+fn judge(goal: Goal, session: &Session, kind: &str, young: bool) -> Verdict {
+    match (goal, session.phase.as_str()) {
+        (Goal::Idle | Goal::Waiting, "idle") if young && kind != "turn.ended" => Verdict::NotYet,
         (Goal::Ended, _) if kind == "session.ended" => Verdict::Reached,
         (Goal::Idle, "idle") | (Goal::Waiting, "waiting") | (Goal::Ended, "ended") => Verdict::Reached,
-        (_, "ended") => Verdict::OutOfReach,
+        (Goal::Waiting, "idle") if session.queued() > 0 => Verdict::NotYet,
+        (Goal::Idle | Goal::Waiting, "created") | (Goal::Waiting, "idle") | (_, "ended" | "parked") => {
+            Verdict::OutOfReach
+        }
         _ => Verdict::NotYet,
     }
 }
@@ -197,20 +212,21 @@ async fn too_late(typed: &str, limit: Duration, cx: &Context) -> anyhow::Error {
 mod tests {
     use super::*;
 
+    fn session(phase: &str, failed: &serde_json::Value) -> Session {
+        let session = serde_json::json!({ "id": "ses_1", "phase": phase, "failed": failed });
+        serde_json::from_value(session).unwrap()
+    }
+
     #[test]
     fn a_failed_turn_is_told_by_the_session_or_by_the_end_of_the_turn() {
-        let session = |phase: &str, failed: serde_json::Value| -> Session {
-            serde_json::from_value(serde_json::json!({ "id": "ses_1", "phase": phase, "failed": failed }))
-                .unwrap()
-        };
         let unseen = serde_json::json!({ "reason": "no log-in", "at": "" });
         let ended = |data: &str| {
             let raw = format!(r#"{{"seq":1,"session":"ses_1","at":"","kind":"turn.ended","data":{data}}}"#);
             Event::parse(&raw).unwrap()
         };
-        assert_eq!(failure(&session("idle", unseen.clone()), None).as_deref(), Some("no log-in"));
-        assert_eq!(failure(&session("working", unseen), None), None, "it tries again");
-        let seen = session("idle", serde_json::Value::Null);
+        assert_eq!(failure(&session("idle", &unseen), None).as_deref(), Some("no log-in"));
+        assert_eq!(failure(&session("working", &unseen), None), None, "it tries again");
+        let seen = session("idle", &serde_json::Value::Null);
         let error = ended(r#"{"stop_reason":"error: no","failed":true}"#);
         assert_eq!(failure(&seen, Some(&error)).as_deref(), Some("error: no"), "somebody else saw it first");
         assert_eq!(failure(&seen, Some(&ended(r#"{"stop_reason":"cancelled","failed":true}"#))), None);
@@ -219,13 +235,23 @@ mod tests {
 
     #[test]
     fn a_goal_is_reached_missed_or_still_ahead() {
+        let judge = |goal, phase: &str, kind: &str, young| {
+            judge(goal, &session(phase, &serde_json::Value::Null), kind, young)
+        };
         assert_eq!(judge(Goal::Idle, "idle", "", false), Verdict::Reached);
         assert_eq!(judge(Goal::Idle, "idle", "agent.ready", true), Verdict::NotYet);
         assert_eq!(judge(Goal::Idle, "idle", "turn.ended", true), Verdict::Reached);
         assert_eq!(judge(Goal::Idle, "working", "turn.started", false), Verdict::NotYet);
         assert_eq!(judge(Goal::Waiting, "waiting", "clearance.requested", false), Verdict::Reached);
         assert_eq!(judge(Goal::Waiting, "ended", "session.ended", false), Verdict::OutOfReach);
-        assert_eq!(judge(Goal::Waiting, "parked", "", false), Verdict::NotYet);
+        assert_eq!(judge(Goal::Waiting, "idle", "agent.ready", true), Verdict::NotYet);
+        assert_eq!(judge(Goal::Waiting, "idle", "turn.ended", true), Verdict::OutOfReach);
+        assert_eq!(judge(Goal::Waiting, "working", "turn.started", false), Verdict::NotYet);
+        for goal in [Goal::Idle, Goal::Waiting, Goal::Ended] {
+            assert_eq!(judge(goal, "parked", "", false), Verdict::OutOfReach);
+        }
+        assert_eq!(judge(Goal::Idle, "created", "", false), Verdict::OutOfReach);
+        assert_eq!(judge(Goal::Ended, "created", "", false), Verdict::NotYet);
         assert_eq!(judge(Goal::Ended, "ended", "", false), Verdict::Reached);
         assert_eq!(judge(Goal::Ended, "starting", "session.ended", false), Verdict::Reached);
     }

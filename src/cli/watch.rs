@@ -8,6 +8,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::failure::Refusal;
 use super::flow::Flow;
+use super::interrupted::{self, Interrupted};
 use super::logs::{session, tell};
 use super::names::SessionNames;
 use super::overview::{LATEST, Overview};
@@ -40,6 +41,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     };
     let end = last_seq(&cx.client).await?;
     if cx.json || stdout_size().is_none() {
+        interrupted::end_on_ctrl_c();
         return lines(Stream::open(&cx.client, only.as_deref(), end).await?, cx).await;
     }
     // The overview begins with what happened last, if it is still there.
@@ -107,7 +109,7 @@ async fn live(mut stream: Stream, only: Option<&str>, cx: &Context) -> anyhow::R
             }
             _ = tick.tick() => {}
             _ = resized.recv() => size = stdout_size(),
-            _ = interrupted.recv() => return Ok(()),
+            _ = interrupted.recv() => return Err(Interrupted.into()),
             _ = terminated.recv() => return Ok(()),
         }
         if let Some(size) = size {

@@ -229,6 +229,21 @@ impl Known {
         self.keys.iter().any(|key| key.iter().all(|name| set(name)))
     }
 
+    /// How a person logs in, with what makes a key reach an agent of this profile, which gets these variables of the daemon's. A daemon in the
+    /// background keeps the variables that it was started with.
+    pub fn log_in_hint(&self, profile: &str, pass_env: &[String]) -> String {
+        let login = self.login;
+        let passes =
+            self.keys.iter().any(|key| key.iter().all(|name| pass_env.iter().any(|own| own == name)));
+        match (login.contains(" set "), passes) {
+            (false, _) => login.to_owned(),
+            (true, true) => format!("{login} and run `intercom daemon restart`"),
+            (true, false) => format!(
+                "{login}, name it in `pass_env` of [agents.{profile}] and run `intercom daemon restart`"
+            ),
+        }
+    }
+
     /// How it is started here. `installed` says whether a program is there, `set` whether a variable is.
     pub fn profile(&self, installed: impl Fn(&str) -> bool, set: impl Fn(&str) -> bool) -> AgentProfile {
         let own = self.args.iter().copied();

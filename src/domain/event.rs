@@ -53,6 +53,8 @@ pub enum Kind {
     PromptDelivered,
     PromptUndelivered,
     PromptWithdrawn,
+    /// The agent could not begin with it, and it is in the queue again.
+    PromptRequeued,
     /// One that waits was reworded or put elsewhere in the queue.
     PromptAmended,
     Nudge,
@@ -140,6 +142,7 @@ impl Kind {
             Self::PromptDelivered => "prompt.delivered",
             Self::PromptUndelivered => "prompt.undelivered",
             Self::PromptWithdrawn => "prompt.withdrawn",
+            Self::PromptRequeued => "prompt.requeued",
             Self::PromptAmended => "prompt.amended",
             Self::Nudge => "nudge",
             Self::NudgeUndelivered => "nudge.undelivered",

@@ -39,22 +39,32 @@ pub struct Failure {
     /// The way to log in, where a log-in is missing.
     #[serde(default)]
     pub log_in: Option<String>,
+    /// A prompt was not carried out for want of a log-in, and is not in the queue either.
+    #[serde(default)]
+    pub prompt_lost: bool,
 }
 
 impl Failure {
     /// Returns what a person can do about it now. Each command works in this phase: `resume` needs a session that has ended.
-    pub fn hint(&self, phase: Phase, session: &str) -> String {
+    /// `queued` prompts are sent to the next process.
+    pub fn hint(&self, phase: Phase, session: &str, queued: u32) -> String {
         let restart = match phase {
             Phase::Ended | Phase::Parked => format!("`intercom resume {session}`"),
             Phase::Stopping => format!("once it has ended, `intercom resume {session}`"),
             _ => format!("restart the agent: `intercom stop {session} && intercom resume {session}`"),
         };
         match (&self.log_in, self.kind, phase) {
-            // A daemon in the background keeps the variables that it was started with.
-            (Some(log_in), ..) if log_in.contains(" set ") => {
-                format!("{log_in} and run `intercom daemon restart`; then {restart}")
+            (Some(log_in), ..) => {
+                let prompt = match queued {
+                    0 if self.prompt_lost => {
+                        format!("; send it the prompt again: `intercom send {session} PROMPT`")
+                    }
+                    0 => String::new(),
+                    1 => "; your prompt is kept and is sent then".to_owned(),
+                    queued => format!("; your {queued} prompts are kept and are sent then"),
+                };
+                format!("{log_in}; then {restart}{prompt}")
             }
-            (Some(log_in), ..) => format!("{log_in}; then {restart}"),
             (None, _, Phase::Ended | Phase::Parked | Phase::Stopping) => {
                 format!("`intercom logs {session}` shows what it did last; start it again: {restart}")
             }
@@ -90,7 +100,8 @@ mod tests {
 
     fn hint(kind: FailureKind, log_in: Option<&str>, phase: Phase) -> String {
         let log_in = log_in.map(str::to_owned);
-        Failure { kind, reason: "r".to_owned(), at: Time::from_millis(0), log_in }.hint(phase, "shop")
+        let (reason, at, prompt_lost) = ("r".to_owned(), Time::from_millis(0), false);
+        Failure { kind, reason, at, log_in, prompt_lost }.hint(phase, "shop", 0)
     }
 
     #[test]
@@ -120,5 +131,19 @@ mod tests {
             hint(FailureKind::LogIn, Some("log in: run `x login`"), Phase::Idle),
             "log in: run `x login`; then restart the agent: `intercom stop shop && intercom resume shop`"
         );
+    }
+
+    #[test]
+    fn the_prompt_is_kept_or_to_be_sent_again() {
+        let hint = |prompt_lost, queued| {
+            let (log_in, at) = (Some("log in: run `x login`".to_owned()), Time::from_millis(0));
+            let failure =
+                Failure { kind: FailureKind::LogIn, reason: "r".to_owned(), at, log_in, prompt_lost };
+            failure.hint(Phase::Ended, "shop", queued)
+        };
+        let begin = "log in: run `x login`; then `intercom resume shop`";
+        assert_eq!(hint(false, 1), format!("{begin}; your prompt is kept and is sent then"));
+        assert_eq!(hint(true, 2), format!("{begin}; your 2 prompts are kept and are sent then"));
+        assert_eq!(hint(true, 0), format!("{begin}; send it the prompt again: `intercom send shop PROMPT`"));
     }
 }

@@ -46,6 +46,8 @@ pub enum Said {
     LogInNeeded {
         reason: String,
         how: String,
+        /// The agent has done nothing about the prompt of its turn but to say so.
+        untouched: bool,
     },
     /// The agent cannot be worked with.
     Unusable {

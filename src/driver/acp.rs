@@ -83,6 +83,7 @@ pub struct Acp {
 /// What has to be remembered.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is known or not by itself")]
 struct Mind {
     next_id: u64,
     pending: BTreeMap<u64, Pending>,
@@ -102,6 +103,8 @@ struct Mind {
     questions: BTreeMap<String, Json>,
     calls: VecDeque<(String, Json)>,
     last_words: String,
+    /// The agent has thought, planned, asked or used a tool since its prompt.
+    worked: bool,
     controls: Controls,
     /// The words of nudges that wait for an answer, by our request.
     steering: BTreeMap<u64, String>,
@@ -177,7 +180,7 @@ impl Acp {
             Outbound::Prompt { wording: Wording { text, content }, turn: _ } => {
                 let session = self.mind.session.clone()?;
                 self.mind.last_words.clear();
-                self.mind.replaying = false;
+                (self.mind.replaying, self.mind.worked) = (false, false);
                 self.mind.prompt = Some(self.mind.next_id);
                 let id = self.ask(Pending::Prompt);
                 Some(match content {
@@ -299,7 +302,11 @@ impl Acp {
             Some("user_message_chunk") => {
                 return said.push(Said::Echo { kind: Kind::Update, data: Json::raw(params) });
             }
-            Some("agent_thought_chunk") | None => return said.push(plain()),
+            Some("agent_thought_chunk") => {
+                self.mind.worked = true;
+                return said.push(plain());
+            }
+            None => return said.push(plain()),
             Some(_) => {}
         }
         let detail = update.detail();
@@ -320,13 +327,17 @@ impl Acp {
                 said.push(self.controls());
             }
             Detail::Title(title) => said.push(Said::Title(title.and_then(|title| agent::title(&title)))),
-            Detail::Plan(steps) => said.push(Said::Steps(steps)),
+            Detail::Plan(steps) => {
+                self.mind.worked = true;
+                said.push(Said::Steps(steps));
+            }
             Detail::Tool(_) | Detail::Nothing => {}
         }
     }
 
     fn tool(&mut self, call: &ToolCall<'_>, params: &RawValue) -> Said {
         self.mind.last_words.clear();
+        self.mind.worked = true;
         let Some(id) = call.id.clone().map(std::borrow::Cow::into_owned) else {
             return Said::Update { params: Json::raw(params) };
         };
@@ -379,6 +390,7 @@ impl Acp {
             fault: Some(fault(id, FaultCode::UnknownMethod, why)),
         };
         let raw = || params.map_or_else(|| Json::trusted("{}"), Json::raw);
+        self.mind.worked = true;
         match Request::read(name, params) {
             Ok(Request::Permission(permission)) => {
                 Said::Clearance(self.permission(id, &permission, raw(), text))
@@ -541,7 +553,7 @@ impl Acp {
         self.wants_login(&failure, said);
         let stop_reason = match failure.trouble {
             Trouble::Cancelled => "cancelled".to_owned(),
-            _ => format!("error: {}", failure.advice(&self.setup.agent, &self.mind.auth)),
+            _ => format!("error: {}", failure.advice(&self.setup.agent, &self.how_to_log_in())),
         };
         let (tokens, params) = (Tokens::default(), Json::raw(error));
         let (failed, turn) = (true, None);

@@ -247,6 +247,7 @@ async fn a_failure_that_nobody_has_seen_keeps_an_ended_session_in_the_list() {
         reason: "exited with code 1".to_owned(),
         at: Time::from_millis(7),
         log_in: Some("log in".to_owned()),
+        prompt_lost: true,
     };
     let ended = |failed| SessionRecord { phase: Phase::Ended, failed, ..record(SessionId::mint()) };
     let (failed, _) = (db.create(ended(Some(failure.clone()))).await, db.create(ended(None)).await);

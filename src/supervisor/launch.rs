@@ -411,7 +411,10 @@ impl Supervisor {
                     elicitation: true,
                 },
                 auth_method: profile.auth_method.clone(),
-                login: launch.agent.as_deref().and_then(known).map(|known| known.login.to_owned()),
+                login: launch
+                    .agent
+                    .as_deref()
+                    .and_then(|name| known(name).map(|known| known.log_in_hint(name, &profile.pass_env))),
                 resume: launch.resume.clone(),
                 mcp_servers: launch.mcp_servers.clone(),
             }))),

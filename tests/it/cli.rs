@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, PATIENCE, Ran, command, fixture, home, of_kind, output, run};
+use crate::harness::{Daemon, PATIENCE, Ran, acp_fixture, command, fixture, home, of_kind, output, run};
 
 const VERBS: &[&str] = &[
     "serve",
@@ -235,7 +235,9 @@ fn what_is_not_there_is_said_by_its_name() {
         )
     );
     let ran = daemon.cli(&["run", "--", "./no-such-agent"]);
-    assert_eq!((ran.code, ran.stderr.as_str()), (1, "error: command not found: ./no-such-agent\n"));
+    let told =
+        "error: command not found: ./no-such-agent\nhint: install it, or give the full path of the program; ";
+    assert!(ran.code == 1 && ran.stderr.starts_with(told), "{ran:?}");
     // What could not be started is listed until somebody has looked at it.
     let failed = daemon.cli(&["ls", "--json"]).ok().json()["items"][0]["id"].as_str().unwrap().to_owned();
     daemon.cli(&["show", &failed]).ok();
@@ -352,7 +354,7 @@ fn a_log_reads_like_a_story() {
     DATE TIME  turn ended: end_turn
     DATE TIME  agent exited with code 3
         │ bye
-    DATE TIME  session ended: stream closed
+    DATE TIME  session ended: exited with code 3: bye
     "#);
 }
 
@@ -704,7 +706,9 @@ fn a_session_that_has_ended_is_resumed_as_it_was_started() {
     daemon.wait_status(&id, "whoami");
     let early = daemon.cli(&["resume", "shop"]);
     assert_eq!(early.code, 1);
-    assert_eq!(early.stderr, "error: the session is running: only an ended or parked one can be resumed\n");
+    let told = "error: the session is running: only an ended or parked one can be resumed\n\
+        hint: stop it first: `intercom stop shop && intercom resume shop`\n";
+    assert_eq!(early.stderr, told);
     daemon.cli(&["kill", "shop"]).ok();
     let gone = daemon.cli(&["send", "shop", "hello"]);
     assert_eq!(gone.code, 1);
@@ -739,12 +743,42 @@ fn waiting_ends_with_the_goal_the_time_or_the_session() {
     daemon.cli(&["approve", &daemon.clearance(&id)]).ok();
     assert_eq!(output(idle).ok().stdout, "idle\n");
     let ended = background(&daemon, &["wait", "shop", "--for", "ended", "--json"]);
-    let never = background(&daemon, &["wait", "shop", "--for", "waiting"]);
+    let never = daemon.cli(&["wait", "shop", "--for", "waiting"]);
+    assert_eq!((never.code, never.stdout.as_str()), (1, ""));
+    let told = "error: shop has ended its turn and asks for nothing\nhint: give it work with `intercom send shop PROMPT`";
+    assert!(never.stderr.starts_with(told), "{never:?}");
     daemon.cli(&["nudge", "shop"]).ok();
     assert_eq!(output(ended).ok().json()["phase"], "ended");
-    let never = output(never);
+    let never = daemon.cli(&["wait", "shop", "--for", "waiting"]);
     assert_eq!((never.code, never.stdout.as_str()), (1, ""));
-    assert!(never.stderr.starts_with("error: shop has ended\nhint: "), "{never:?}");
+    let told = "error: shop has ended: exited with code 0\nhint: `intercom resume shop` starts it again\n";
+    assert_eq!(never.stderr, told);
+}
+
+#[test]
+fn a_wait_ends_when_nothing_can_bring_the_session_there_any_more() {
+    let daemon = Daemon::quick("");
+    let prompt = "wait-file:$cwd/go;say:fine";
+    let session = daemon
+        .started(json!({ "command": acp_fixture(), "protocol": "acp", "name": "shop", "prompt": prompt }));
+    daemon.wait_kind(&session, "prompt.delivered");
+    let waiting = background(&daemon, &["wait", "shop", "--for", "waiting"]);
+    std::fs::write(daemon.workspace().join("go"), "").unwrap();
+    let ran = output(waiting);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.starts_with("error: shop has ended its turn and asks for nothing\n"), "{ran:?}");
+    // One that is parked stays there until a person acts.
+    let again = "[restart]\npolicy = 'always'\nbudget = 1\nfirst_wait = '1s'\n";
+    let daemon = Daemon::quick(again);
+    let parked = daemon.run_with(&["exit:3"], json!({ "name": "weak" }));
+    daemon.wait_kind(&parked, "session.parked");
+    for goal in ["idle", "waiting", "ended"] {
+        let ran = daemon.cli(&["wait", "weak", "--for", goal]);
+        assert!(
+            ran.code == 1 && ran.stderr.starts_with("error: weak is parked: exited with code 3"),
+            "{ran:?}"
+        );
+    }
 }
 
 #[test]

@@ -72,7 +72,8 @@ fn stream_eof() {
     let events = daemon.all_events(&session);
     assert_eq!(events.last().unwrap()["data"]["reason"], "stream closed");
     assert_eq!(daemon.show(&session)["phase"], "ended");
-    assert_eq!(daemon.show(&session)["exit"]["reason"], "stream closed");
+    let reason = "stream closed: it closed its stdout during a turn, lived on, and was stopped";
+    assert_eq!(daemon.show(&session)["exit"]["reason"], reason);
 }
 
 #[test]

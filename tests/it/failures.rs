@@ -30,7 +30,9 @@ fn an_agent_without_a_log_in_fails_its_turn_and_everybody_says_what_to_do() {
     assert!(error.starts_with("error: shop failed: claude needs a login: "), "{ran:?}");
     assert!(hint.starts_with("hint: log in: run `claude` and `/login` there"), "{ran:?}");
     assert!(
-        hint.ends_with("; then restart the agent: `intercom stop shop && intercom resume shop`"),
+        hint.ends_with(
+            "; then restart the agent: `intercom stop shop && intercom resume shop`; your prompt is kept and is sent then"
+        ),
         "{ran:?}"
     );
 
@@ -60,13 +62,33 @@ fn an_agent_without_a_log_in_fails_its_turn_and_everybody_says_what_to_do() {
     let seen = of_kind(&events, "session.seen");
     assert!(seen.len() == 1 && seen[0]["data"]["by"].is_string(), "{seen:?}");
 
-    // What was said to do works.
-    daemon.cli(&["send", "shop", "fail:auth"]).ok();
+    // A person who tries again without a log-in is told the same; nothing is lost, and nothing is said twice.
+    daemon.cli(&["send", "shop", prompt]).ok();
     assert_eq!(daemon.cli(&["wait", "shop", "--for", "idle"]).code, 1);
+    assert_eq!(daemon.show("shop")["queue"], 1);
     daemon.cli(&["stop", "shop"]).ok();
-    daemon.cli(&["resume", "shop"]).ok();
-    daemon.cli(&["wait", "shop", "--for", "idle"]).ok();
-    assert_eq!(daemon.show("shop")["failed"], Value::Null);
+    let ran = daemon.cli(&["resume", "shop"]);
+    assert!(ran.code == 1 && ran.stderr.starts_with("error: shop failed: claude needs a login: "), "{ran:?}");
+}
+
+/// One piece of advice, wherever it is read.
+#[test]
+fn a_missing_log_in_is_told_in_the_same_words_everywhere() {
+    let daemon = Daemon::quick(&named("claude", &[]));
+    let ran = daemon.cli(&["run", "--agent", "claude", "--name", "shop", "fail:auth"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let hint = ran.stderr.split_once("hint: ").unwrap().1;
+    let advice = hint.split_once("; then restart").unwrap().0;
+    assert!(
+        advice.starts_with("log in: run `claude` and `/login` there, or set ANTHROPIC_API_KEY"),
+        "{hint}"
+    );
+    assert!(advice.ends_with("and run `intercom daemon restart`"), "{hint}");
+    for args in [&["logs", "shop"][..], &["logs", "shop", "--raw"], &["show", "shop", "--json"]] {
+        let shown = daemon.cli(args).ok().stdout;
+        assert!(shown.contains(advice), "{args:?}: {shown}");
+        assert!(!shown.contains("profile's environment"), "{args:?}: {shown}");
+    }
 }
 
 #[test]
@@ -116,7 +138,21 @@ fn an_agent_that_dies_at_its_start_says_why_and_is_listed_until_somebody_has_see
         let shown = daemon.show(name);
         assert_eq!((&shown["failed"]["reason"], &shown["why"]), (&json!(reason), &json!(reason)));
         assert_eq!((&shown["phase"], &shown["failed"]["kind"]), (&json!("ended"), &json!("start")));
-        assert_eq!(shown["exit"]["reason"], "stream closed", "for programs it is as it was");
+        assert_eq!(shown["exit"]["reason"], reason);
+        let events = daemon.so_far(shown["id"].as_str().unwrap());
+        let ended = &of_kind(&events, "session.ended")[0]["data"];
+        assert_eq!(
+            (&ended["reason"], &ended["why"]),
+            (&json!("stream closed"), &json!(reason)),
+            "for programs"
+        );
+        for args in [&["ls"][..], &["logs", name], &["show", name, "--json"]] {
+            let ran = daemon.cli(args).ok();
+            assert!(
+                ran.stdout.contains(reason) && !ran.stdout.contains("stream closed"),
+                "{args:?}: {ran:?}"
+            );
+        }
     };
     died(
         "stderr",
@@ -139,7 +175,8 @@ fn an_agent_that_dies_at_its_start_says_why_and_is_listed_until_somebody_has_see
     let ls = daemon.cli(&["ls"]).ok().stdout;
     for (name, word) in [("stderr", "no key"), ("prose", "discontinued"), ("later", "session/new")] {
         assert!(ls.lines().any(|line| line.contains(name) && line.contains("failed")), "{ls}");
-        assert!(daemon.cli(&["show", name]).ok().stdout.contains(word));
+        let shown = daemon.cli(&["show", name]).ok().stdout;
+        assert!(shown.contains(word) && !shown.contains("stream closed"), "{shown}");
     }
     assert_eq!(listed(&daemon, "?failed=true"), [] as [Value; 0], "all were seen");
     assert_eq!(listed(&daemon, "?all=true").len(), 3);
@@ -173,8 +210,14 @@ fn a_missing_log_in_at_the_start_is_told_with_the_ways_that_the_agent_offers() {
     assert_eq!(failed["kind"], "log_in", "{failed}");
     daemon.wait_for_end(daemon.show("shop")["id"].as_str().unwrap());
     let hint = daemon.show("shop")["failed"]["hint"].clone();
-    assert!(hint.as_str().unwrap().ends_with("; then `intercom resume shop`"), "{hint}");
-    assert_eq!(daemon.cli(&["resume", "shop"]).code, 0, "the advice can be followed");
+    let kept = "; then `intercom resume shop`; your prompt is kept and is sent then";
+    assert!(hint.as_str().unwrap().ends_with(kept), "{hint}");
+    let ran = daemon.cli(&["resume", "shop"]);
+    assert!(ran.stdout.ends_with(", generation 2\n"), "the advice can be followed: {ran:?}");
+    assert!(
+        ran.code == 1 && ran.stderr.starts_with("error: shop failed: the agent needs a login: "),
+        "{ran:?}"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, Ran, alive, command, fixture, home, kill_all_in, run};
+use crate::harness::{Daemon, Ran, acp_fixture, alive, command, fixture, home, kill_all_in, run};
 
 /// A directory of programs that comes first on the search path.
 fn programs(dir: &Path, scripts: &[(&str, &str)]) -> String {
@@ -435,4 +435,118 @@ fn the_advice_about_a_variable_works_with_a_daemon_in_the_background() {
     assert_ne!(first, second);
     let environ = std::fs::read(format!("/proc/{second}/environ")).unwrap();
     assert!(environ.split(|byte| *byte == 0).any(|entry| entry == b"ANTHROPIC_API_KEY=k"));
+}
+
+/// From nothing to the first words of an agent that was not logged in: each step is the one that was advised.
+#[test]
+fn a_prompt_survives_the_missing_log_in_and_is_carried_out_once() {
+    let ground = Ground(home(""));
+    let dir = ground.0.path();
+    let path = programs(dir, &[("claude-agent-acp", &format!("exec {} \"$@\"", acp_fixture().display()))]);
+    let shell = |key: Option<&str>, args: &[&str]| {
+        run(command(dir).env("PATH", &path).args(args).envs(key.map(|key| ("ANTHROPIC_API_KEY", key))))
+    };
+    let prompt = "log-in:ANTHROPIC_API_KEY;say:all done";
+    let ran = shell(None, &["run", "--agent", "claude", "--name", "shop", prompt]);
+    assert!(ran.code == 1 && ran.stderr.contains("shop failed: claude needs a login: "), "{ran:?}");
+    let hint = ran.stderr.split_once("hint: ").unwrap().1.trim_end();
+    assert_eq!(
+        hint,
+        "log in: run `claude` and `/login` there, or set ANTHROPIC_API_KEY and run `intercom daemon restart`; then restart the \
+         agent: `intercom stop shop && intercom resume shop`; your prompt is kept and is sent then"
+    );
+    shell(Some("k"), &["daemon", "restart"]).ok();
+    let ran = shell(Some("k"), &["resume", "shop"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(
+        ran.stderr.ends_with("hint: stop it first: `intercom stop shop && intercom resume shop`\n"),
+        "{ran:?}"
+    );
+    shell(Some("k"), &["stop", "shop"]).ok();
+    let listed = shell(Some("k"), &["show", "shop", "--json"]).ok().json();
+    assert_eq!((&listed["queue"], &listed["phase"]), (&json!(1), &json!("ended")));
+    let ran = shell(Some("k"), &["resume", "shop"]).ok();
+    assert_eq!(ran.stdout, "shop starting, generation 2\n");
+    shell(Some("k"), &["wait", "shop", "--for", "idle"]).ok();
+    let logs = shell(Some("k"), &["logs", "shop"]).ok().stdout;
+    assert_eq!(logs.matches("agent> all done").count(), 1, "{logs}");
+    assert_eq!(logs.matches("leaves the queue").count(), 2, "{logs}");
+    assert_eq!(logs.matches("is kept and is sent again").count(), 1, "{logs}");
+    // Another restart repeats nothing.
+    shell(Some("k"), &["stop", "shop"]).ok();
+    shell(Some("k"), &["resume", "shop"]).ok();
+    let logs = shell(Some("k"), &["logs", "shop"]).ok().stdout;
+    assert_eq!(logs.matches("leaves the queue").count(), 2, "{logs}");
+    shell(Some("k"), &["stop", "shop"]).ok();
+}
+
+#[test]
+fn run_says_that_a_new_daemon_has_no_console_and_how_to_get_one() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("work")).unwrap();
+    let ground = Ground(dir);
+    let _busy = TcpListener::bind("127.0.0.1:7411"); // whoever has it already will do as well
+    let agent = fixture();
+    let ran = run(command(ground.0.path()).args(["run", "--name", "a", "--"]).arg(&agent).arg("hang")).ok();
+    let told: Vec<&str> = ran.stderr.lines().collect();
+    let at = told.iter().position(|line| line.starts_with("started a daemon")).unwrap();
+    assert!(
+        told[at + 1].starts_with("this daemon has no console: cannot listen on 127.0.0.1:7411"),
+        "{ran:?}"
+    );
+    assert!(told[at + 2].starts_with("to get one, set `listen = \"127.0.0.1:"), "{ran:?}");
+    assert!(told[at + 2].ends_with("and run `intercom daemon restart`"), "{ran:?}");
+    let ran = run(command(ground.0.path()).args(["run", "--name", "b", "--"]).arg(&agent).arg("hang")).ok();
+    assert_eq!(ran.stderr, "", "it is said once");
+    run(command(ground.0.path()).args(["stop", "a", "b"])).ok();
+}
+
+#[test]
+fn the_doctor_looks_at_agents_of_ones_own_too() {
+    let config = "[agents.mine]\ncommand = 'mine'\n\
+        [agents.script]\ncommand = 'on-node'\n\
+        [agents.work]\ncommand = 'claude-agent-acp'\nprotocol = 'acp'\n\
+        [agents.fetched]\ncommand = 'npx'\nargs = ['-y', '@moonshot-ai/kimi-code@2.1.0', 'acp']\nprotocol = 'acp'\n\
+        [agents.gone]\ncommand = 'codex-acp'\n";
+    let dir = home(config);
+    let path = programs(
+        dir.path(),
+        &[("node", "echo v21.0.0"), ("npx", ""), ("mine", ""), ("claude-agent-acp", "")],
+    );
+    let script = dir.path().join("bin/on-node");
+    std::fs::write(&script, "#!/usr/bin/env node\n").unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let ran =
+        run(command(dir.path()).env("PATH", &path).env("ANTHROPIC_API_KEY", "k").args(["doctor", "--json"]));
+    let report = ran.json();
+    let told = |name: &str| {
+        let found = check(&report, &format!("agent {name}"));
+        let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
+        (text("status"), text("detail"), text("hint"))
+    };
+    let bin = dir.path().join("bin");
+    assert_eq!(told("mine"), ("ok".into(), bin.join("mine").display().to_string(), String::new()));
+    assert_eq!(told("script").0, "ok");
+    let (status, detail, hint) = told("work");
+    assert!(
+        status == "warning" && detail.ends_with("no log-in was found"),
+        "the key does not reach it: {detail}"
+    );
+    assert!(hint.contains("name it in `pass_env`"), "{hint}");
+    let (status, detail, hint) = told("fetched");
+    assert!(
+        status == "warning" && detail.ends_with("it needs Node.js 22.19 or later, and v21.0.0 is installed")
+    );
+    assert_eq!(hint, "install Node.js 22.19 or later");
+    let (status, detail, hint) = told("gone");
+    assert_eq!((status.as_str(), detail.as_str()), ("wrong", "the command codex-acp was not found"));
+    assert!(hint.starts_with("install it: npm install -g @agentclientprotocol/codex-acp, or "), "{hint}");
+    let without = path.split(':').next().unwrap();
+    std::fs::remove_file(bin.join("node")).unwrap();
+    let ran = run(command(dir.path()).env("PATH", without).args(["doctor", "--json"]));
+    let script = check(&ran.json(), "agent script").clone();
+    assert!(
+        script["detail"].as_str().unwrap().ends_with("it needs Node.js, which was not found"),
+        "{script}"
+    );
 }

@@ -251,7 +251,7 @@ impl Daemon {
     }
 
     #[track_caller]
-    fn started(&self, body: Value) -> String {
+    pub(crate) fn started(&self, body: Value) -> String {
         let (status, session) = self.ask_to_start(body);
         assert_eq!(status, 201, "{session}");
         session["id"].as_str().unwrap().to_owned()

@@ -21,6 +21,7 @@ mod audit_cut;
 mod backup;
 mod cli;
 mod contract;
+mod ctrl_c;
 mod decisions;
 mod deferred;
 mod demo;

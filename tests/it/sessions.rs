@@ -98,7 +98,10 @@ fn a_session_goes_from_idle_to_working_to_waiting_and_back_and_ends() {
     let events = daemon.all_events(&session);
     let shown = phase(&daemon, &session, "ended");
     assert_eq!((&shown["pid"], &shown["turn"]), (&json!(null), &json!(null)));
-    assert_eq!(shown["exit"], json!({"code": 3, "signal": null, "reason": "stream closed"}));
+    assert_eq!(
+        shown["exit"],
+        json!({"code": 3, "signal": null, "reason": "exited with code 3 during a turn"})
+    );
     assert!(shown["ended_at"].is_string(), "{shown}");
     assert_eq!(
         of_kind(&events, "turn.started").len(),

@@ -150,12 +150,32 @@ impl From<StartRefused> for ApiError {
             }
             StartRefused::NameTaken(_) => Self::conflict("name_taken", message),
             StartRefused::Closing => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message),
-            StartRefused::SpawnFailed { id, .. } => {
-                Self::unprocessable("spawn_failed", message).with("session", json!(id))
+            StartRefused::SpawnFailed { id, cause } => {
+                let refused = Self::unprocessable("spawn_failed", message).with("session", json!(id));
+                match missing_program_hint(&cause) {
+                    Some(hint) => refused.hint(hint),
+                    None => refused,
+                }
             }
             StartRefused::Command(error) => error.into(),
             StartRefused::Store(error) => error.into(),
         }
+    }
+}
+
+/// Returns what to do about a program that is missing, unless the cause says it.
+fn missing_program_hint(cause: &str) -> Option<&'static str> {
+    if cause.contains("; install it: ") {
+        None
+    } else if cause.starts_with("command not found: ") {
+        Some(
+            "install it, or give the full path of the program; the daemon looks on the PATH that it was started with: \
+             `intercom daemon restart` gives it the one of your shell",
+        )
+    } else if cause.starts_with("not an executable file: ") {
+        Some("make it executable with `chmod +x`, or name the program that runs it")
+    } else {
+        None
     }
 }
 

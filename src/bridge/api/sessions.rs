@@ -18,9 +18,10 @@ use crate::config::Protocol;
 use crate::domain::{
     Delivery, Json as Raw, OnClientLeft, Phase, Preset, Role, SessionId, SessionRecord, Time,
 };
-use crate::session::{How, Input};
+use crate::session::{CommandError, How, Input, Refused};
 use crate::store::Scope;
-use crate::supervisor::StartRequest;
+use crate::supervisor::{StartRefused, StartRequest};
+use crate::text::short;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -296,7 +297,12 @@ pub(super) async fn resume(
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<SessionView>, ApiError> {
     let record = api.session(&id).await?;
-    api.supervisor().resume(&record, by).await?;
+    let label = record.name.clone().unwrap_or_else(|| short(&record.id.to_string()));
+    api.supervisor().resume(&record, by).await.map_err(|refused| match refused {
+        StartRefused::Command(CommandError::Refused(Refused::Running)) => ApiError::from(refused)
+            .hint(format!("stop it first: `intercom stop {label} && intercom resume {label}`")),
+        refused => refused.into(),
+    })?;
     Ok(Json(api.view(record.id).await?))
 }
 

@@ -166,7 +166,11 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
     let (why, standing) = (watch::why(&record, now), watch::standing(&record, now));
     let (controls, spent) = (set::controls(&record.told), set::spent(&record.told));
     let failed = record.failed.map(|failed| FailedView {
-        hint: failed.hint(record.phase, record.name.as_deref().unwrap_or(&short(&record.id.to_string()))),
+        hint: failed.hint(
+            record.phase,
+            record.name.as_deref().unwrap_or(&short(&record.id.to_string())),
+            record.queue,
+        ),
         kind: failed.kind.as_str(),
         reason: failed.reason,
         at: failed.at.to_string(),

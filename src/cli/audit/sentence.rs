@@ -32,7 +32,7 @@ pub(super) fn about(action: &str, data: &Value) -> Option<String> {
         "session.preset" => vec![data.get("preset")],
         "session.resumed" => vec![data.part("generation ", "generation")],
         "session.stopping" => vec![data.get("how"), data.get("why")],
-        "session.ended" | "session.parked" => vec![data.get("reason")],
+        "session.ended" | "session.parked" => vec![data.get("why").or_else(|| data.get("reason"))],
         "stall.snoozed" => vec![Some(data.time("until ", "until").unwrap_or_else(|| "no longer".to_owned()))],
         "stall.ladder" => vec![data.get("ladder")],
         "token.created" | "web.signed_in" => {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::{Check, Status, find};
+use super::{Check, Status, find, own};
 use crate::cli::daemon_info::DaemonInfo;
 use crate::config::{Config, FETCHER, KNOWN, Known};
 
@@ -14,30 +14,30 @@ use crate::config::{Config, FETCHER, KNOWN, Known};
 const NODE_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// What is on this machine.
-struct Machine<'a> {
-    program: &'a dyn Fn(&str) -> Option<PathBuf>,
-    node: Option<Node>,
-    is_set: &'a dyn Fn(&str) -> bool,
-    home: Option<PathBuf>,
+pub(super) struct Machine<'a> {
+    pub(super) program: &'a dyn Fn(&str) -> Option<PathBuf>,
+    pub(super) node: Option<Node>,
+    pub(super) is_set: &'a dyn Fn(&str) -> bool,
+    pub(super) home: Option<PathBuf>,
 }
 
 #[derive(Debug)]
-struct Node {
+pub(super) struct Node {
     program: PathBuf,
     /// As it says it, such as `v22.1.0`.
-    version: Option<String>,
+    pub(super) version: Option<String>,
 }
 
 impl Node {
     /// Major and minor.
-    fn number(&self) -> Option<(u32, u32)> {
+    pub(super) fn number(&self) -> Option<(u32, u32)> {
         let mut parts = self.version.as_deref()?.strip_prefix('v')?.split('.');
         Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
     }
 }
 
-/// Variables count where the daemon was started: those of this shell only if there is no daemon.
-pub(in crate::cli) async fn known(config: &Config, daemon: Option<&DaemonInfo>) -> Vec<Check> {
+/// The agents of the configuration, and those that everybody knows. Variables count where the daemon was started: those of this shell only if there is no daemon.
+pub(in crate::cli) async fn agents(config: &Config, daemon: Option<&DaemonInfo>) -> Vec<Check> {
     let path = std::env::var_os("PATH");
     let program = |name: &str| find(Path::new(name), path.as_deref());
     let node = match program("node") {
@@ -51,7 +51,10 @@ pub(in crate::cli) async fn known(config: &Config, daemon: Option<&DaemonInfo>) 
     };
     let is_set = |name: &str| value(name).is_some_and(|value| !value.is_empty());
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    report(config, &Machine { program: &program, node, is_set: &is_set, home })
+    let machine = Machine { program: &program, node, is_set: &is_set, home };
+    let mut checks = own::checks(config, path.as_deref(), &machine);
+    checks.extend(report(config, &machine));
+    checks
 }
 
 async fn version(node: &Path) -> Option<String> {
@@ -141,7 +144,7 @@ fn node(machine: &Machine, agents: &[&Known]) -> Check {
 }
 
 /// What is seen of a log-in.
-enum Login {
+pub(super) enum Login {
     Found(String),
     /// Some variables that belong together are there, and others are not.
     Partly(String),
@@ -150,7 +153,7 @@ enum Login {
     Unseen,
 }
 
-fn login(known: &Known, machine: &Machine) -> Login {
+pub(super) fn login(known: &Known, machine: &Machine) -> Login {
     let set = |name: &&str| (machine.is_set)(name);
     if let Some(key) = known.keys.iter().find(|key| key.iter().all(&set)) {
         return Login::Found(format!("{} {} set", key.join(", "), if key.len() == 1 { "is" } else { "are" }));

@@ -43,12 +43,11 @@ pub(super) fn event(kind: &str, data: &Data) -> Option<Shown> {
         "agent.restarting" => {
             let wait = data.0.get("wait_ms").and_then(serde_json::Value::as_u64).unwrap_or(0);
             let attempt = data.part(" (attempt ", "attempt", "") + &data.part(" of ", "of", ")");
-            let (at, why) =
-                (format!(" in {}.{} s", wait / 1000, wait % 1000 / 100), data.part(": ", "reason", ""));
+            let (at, why) = (format!(" in {}.{} s", wait / 1000, wait % 1000 / 100), data.end_in_words());
             Shown::new(Style::Yellow, format!("to be started again{at}{attempt}{why}"))
         }
         "session.parked" => {
-            let mut shown = Shown::new(Style::Red, format!("parked{}", data.part(": ", "reason", "")));
+            let mut shown = Shown::new(Style::Red, format!("parked{}", data.end_in_words()));
             shown.below = data.block("stderr_tail");
             shown
         }

@@ -88,7 +88,7 @@ impl Acp {
                 said.push(Said::IsSet { set, result: Json::raw(result) });
             }
             Err(error) => {
-                let reason = Failure::read(error).advice(&self.setup.agent, &self.mind.auth);
+                let reason = Failure::read(error).advice(&self.setup.agent, &self.how_to_log_in());
                 said.push(Said::NotSet { set, reason, error: Json::raw(error) });
             }
         }

@@ -7,7 +7,7 @@ use super::{Acp, Pending};
 use crate::domain::{Json, Said, Takes};
 use crate::wire::acp::answer::{Can, Initialized, SessionStarted};
 use crate::wire::acp::send;
-use crate::wire::acp::trouble::{Failure, Trouble, ways_in};
+use crate::wire::acp::trouble::{Failure, Trouble, wants_login, ways_in};
 use crate::wire::acp::{VERSION, method};
 
 impl Acp {
@@ -100,19 +100,34 @@ impl Acp {
     pub(super) fn unusable(&mut self, error: &RawValue, said: &mut Vec<Said>) {
         let failure = Failure::read(error);
         self.wants_login(&failure, said);
-        let reason = failure.advice(&self.setup.agent, &self.mind.auth);
+        let reason = failure.advice(&self.setup.agent, &self.how_to_log_in());
         said.push(Said::Unusable { reason });
     }
 
     /// Says how to log in, if a log-in is what is missing.
     pub(super) fn wants_login(&self, failure: &Failure, said: &mut Vec<Said>) {
         if failure.trouble == Trouble::Auth {
-            let how = match &self.setup.login {
-                Some(known) => format!("log in: {known}"),
-                None => format!("log in{}", ways_in(&self.mind.auth)),
-            };
-            said.push(Said::LogInNeeded { reason: failure.login_reason(&self.setup.agent), how });
+            let reason = failure.login_reason(&self.setup.agent);
+            said.push(Said::LogInNeeded {
+                reason,
+                how: self.how_to_log_in(),
+                untouched: self.is_untouched(),
+            });
         }
+    }
+
+    /// The one piece of advice about a missing log-in: in the log, in hints, and for ACP clients.
+    pub(super) fn how_to_log_in(&self) -> String {
+        match &self.setup.login {
+            Some(known) => format!("log in: {known}"),
+            None => format!("log in{}", ways_in(&self.mind.auth)),
+        }
+    }
+
+    /// Whether the agent has done nothing about its prompt but to ask for a log-in.
+    fn is_untouched(&self) -> bool {
+        let words = self.mind.last_words.trim();
+        !self.mind.worked && (words.is_empty() || wants_login(words))
     }
 
     /// The request that the agent has not answered yet: the oldest of the handshake, or its prompt.

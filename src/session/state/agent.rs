@@ -94,6 +94,7 @@ impl State {
         self.not_quiet(None, out);
         self.alive("output", out);
         self.watch.unlimited();
+        self.failures.unserved = None;
         self.speaks(out);
     }
 
@@ -169,7 +170,10 @@ impl State {
                 let kind = if ok { Kind::AgentSessions } else { Kind::AgentNotSet };
                 out.record(kind, result);
             }
-            Said::LogInNeeded { reason, how } => self.failures.log_in = Some((reason, how)),
+            Said::LogInNeeded { reason, how, untouched } => {
+                self.failures.log_in = Some((reason, how));
+                self.failures.untouched = untouched;
+            }
             Said::Unusable { reason } => self.unusable(reason, out),
             Said::Withdrawn { request, message } => self.withdrawn(request, &message, out),
             Said::NotSteered { message, no_turn } => self.not_steered(message, no_turn, out),
@@ -187,6 +191,7 @@ impl State {
                 self.open_question(request, text, sort, &params, out);
             }
             Said::Tool { acts, call, params } => {
+                self.failures.unserved = None;
                 self.watch.unlimited();
                 if let Some(Call { id, title, open }) = call {
                     self.watch.tool(&id, &title, open, out.now());

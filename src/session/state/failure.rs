@@ -12,14 +12,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::interrupt::INTERRUPTED;
-use super::{Gone, Out, Stage, State};
-use crate::domain::{Exit, Failure, FailureKind, Json, Kind, Time};
+use super::operator::about;
+use super::{Carries, Gone, Out, Queued, Stage, State};
+use crate::domain::{Entry, Exit, Failure, FailureKind, Json, Kind, PromptState, Time};
+use crate::host::STREAM_CLOSED;
 use crate::text::quoted;
 
 /// A reason is one line, as far as people would read it.
 const MAX_REASON: usize = 500;
 /// The agent's own last line in it is shorter.
 const MAX_LINE: usize = 200;
+/// A longer prompt is not kept while its turn runs: it would be in every snapshot.
+const MAX_KEPT: usize = 64 * 1024;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -30,6 +34,12 @@ pub(super) struct Failures {
     pub(super) last_turn: Option<String>,
     /// The agent wants a log-in: why, and how to. Until its turn, or its start, is over.
     pub(super) log_in: Option<(String, String)>,
+    /// And it has done nothing else about its prompt.
+    pub(super) untouched: bool,
+    /// The prompt of the turn that runs, as long as the agent may not have begun with it.
+    pub(super) unserved: Option<Queued>,
+    /// The last turn failed for want of a log-in. The queue waits for the next process, or for a person who tries again.
+    pub(super) awaits_log_in: bool,
     /// The last line of stdout that was no message of its protocol.
     rejected_line: Option<String>,
     /// The exit of the last process, in words.
@@ -45,6 +55,12 @@ impl Failures {
         self.unseen = None;
     }
 
+    /// Keeps a prompt that is on its way. One with content blocks is of an ACP client, which hears of the failure and asks again.
+    pub(super) fn sends(&mut self, prompt: &Queued) {
+        let is_kept = !prompt.ours && prompt.content.is_none() && prompt.text.len() <= MAX_KEPT;
+        self.unserved = is_kept.then(|| prompt.clone());
+    }
+
     pub(super) fn rejected(&mut self, excerpt: &str) {
         self.rejected_line = last_line(excerpt).or(self.rejected_line.take());
     }
@@ -57,13 +73,13 @@ impl State {
     }
 
     fn fail(&mut self, kind: FailureKind, reason: &str, at: Time) {
-        let failure = match self.failures.log_in.take() {
+        let (kind, reason, log_in) = match self.failures.log_in.take() {
             Some((reason, how)) => {
-                let reason = one_line(&reason, MAX_REASON);
-                Failure { kind: FailureKind::LogIn, reason, at, log_in: Some(one_line(&how, MAX_REASON)) }
+                (FailureKind::LogIn, one_line(&reason, MAX_REASON), Some(one_line(&how, MAX_REASON)))
             }
-            None => Failure { kind, reason: one_line(reason, MAX_REASON), at, log_in: None },
+            None => (kind, one_line(reason, MAX_REASON), None),
         };
+        let failure = Failure { kind, reason, at, log_in, prompt_lost: false };
         self.failures.unseen = Some(failure);
         self.dirty = true;
     }
@@ -75,10 +91,53 @@ impl State {
             self.failures.log_in = None;
         } else if failed || self.failures.log_in.is_some() {
             let said = stop_reason.strip_prefix("error:").unwrap_or(stop_reason).trim();
+            self.failures.awaits_log_in = self.failures.log_in.is_some();
             self.fail(FailureKind::Turn, said.trim_end_matches('.'), now);
             self.failures.last_turn = self.failed().map(|failed| failed.reason.clone());
         } else {
             (self.failures.unseen, self.failures.last_turn, self.dirty) = (None, None, true);
+            self.failures.awaits_log_in = false;
+        }
+    }
+
+    /// A turn is over. A prompt that the agent could not begin with for want of a log-in goes back to the front of the queue, once:
+    /// agents that ask for a log-in before they take a prompt keep theirs there, too.
+    pub(super) fn keep_unserved(&mut self, out: &mut Out<'_, '_>) {
+        let unserved = self.failures.unserved.take();
+        let untouched = std::mem::take(&mut self.failures.untouched);
+        if !self.failures.awaits_log_in {
+            return;
+        }
+        let Some(prompt) = unserved.filter(|_| untouched) else {
+            if let Some(failure) = &mut self.failures.unseen {
+                failure.prompt_lost = true;
+            }
+            return;
+        };
+        // It was answered, so it has arrived, whether we were told or not. Later, that would take it out of the queue.
+        let carries = Carries::Prompt(prompt.id);
+        if let Some(n) = self.in_flight.iter().find(|(_, known)| **known == carries).map(|(n, _)| *n) {
+            self.settle(n, None, out);
+        }
+        let (id, at) = (prompt.id, out.now());
+        out.record(Kind::PromptRequeued, about("prompt", &id, Some("the agent needs a log-in")));
+        out.ledger(Entry::PromptChanged { id, state: PromptState::Queued, at });
+        let place = self.queue.iter().take_while(|queued| queued.ours).count();
+        self.queue.insert(place, prompt);
+        if self.queue.len() > 1 {
+            out.ledger(Entry::PromptsOrdered(self.queue.iter().map(|queued| queued.id).collect()));
+        }
+    }
+
+    /// A person asks again: whatever waits for a log-in is tried. The same words are not said twice.
+    pub(super) fn try_again(&mut self, text: &str, by: &str, out: &mut Out<'_, '_>) {
+        if !std::mem::take(&mut self.failures.awaits_log_in) {
+            return;
+        }
+        let same = self.queue.iter().position(|queued| !queued.ours && queued.text == text);
+        if let Some(Queued { id, .. }) = same.and_then(|at| self.queue.remove(at)) {
+            out.record(Kind::PromptWithdrawn, Json::of(&json!({ "prompt": id, "by": by })));
+            out.ledger(Entry::PromptChanged { id, state: PromptState::Withdrawn, at: out.now() });
         }
     }
 
@@ -112,6 +171,10 @@ impl State {
         let line = last_line(&gone.stderr_tail).or_else(|| self.failures.rejected_line.clone());
         let line = line.map(|line| format!(": {}", quoted(&line))).unwrap_or_default();
         let why = match gone.exit {
+            // The signal that ended it was ours, and not the cause.
+            _ if gone.reason == STREAM_CLOSED && !gone.steps.is_empty() => {
+                format!("{STREAM_CLOSED}: it closed its stdout{when}, lived on, and was stopped{line}")
+            }
             Exit { code: Some(code), .. } => format!("exited with code {code}{when}{line}"),
             Exit { signal: Some(signal), .. } => format!("was ended by signal {signal}{when}{line}"),
             Exit { .. } => gone.reason.clone(),

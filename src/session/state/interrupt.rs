@@ -102,9 +102,10 @@ impl State {
         self.about.strict && self.cancelled_by.is_some()
     }
 
-    /// Whether prompts are for the turn after this one.
+    /// Whether prompts wait: for the turn after this one, or for a log-in.
     pub(super) fn holds_prompts(&self) -> bool {
-        self.turn.is_some() && (self.about.strict || self.cancelled_by.is_some())
+        let in_turn = self.turn.is_some() && (self.about.strict || self.cancelled_by.is_some());
+        in_turn || self.failures.awaits_log_in
     }
 
     /// The agent said something. Heartbeats do not show that it winds down.

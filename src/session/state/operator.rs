@@ -119,6 +119,9 @@ impl State {
         }
         let id = id.unwrap_or_else(|| PromptId::from_seed(out.seed()));
         let Wording { text, content } = wording;
+        if !ours {
+            self.try_again(&text, &by, out);
+        }
         if !ours && self.told.first_prompt.is_none() {
             self.told.first_prompt = agent::first_line(&text);
         }
@@ -166,7 +169,9 @@ impl State {
     }
 
     pub(super) fn send_queued_prompt(&mut self, out: &mut Out<'_, '_>) {
-        let Some(Queued { id, text, content, ours }) = self.queue.pop_front() else { return };
+        let Some(queued) = self.queue.pop_front() else { return };
+        self.failures.sends(&queued);
+        let Queued { id, text, content, ours } = queued;
         let at = out.now();
         if !ours {
             self.watch.heard(at);

@@ -236,7 +236,8 @@ impl State {
                     Kind::AgentRestarting,
                     Json::of(&json!({
                         "at": at.to_string(), "wait_ms": at.since(now).as_millis(), "attempt": attempt,
-                        "of": terms.budget, "reason": reason, "generation": self.generation + 1,
+                        "of": terms.budget, "reason": reason, "why": self.failures.exit,
+                        "generation": self.generation + 1,
                     })),
                 );
                 self.restarts.retain(|before| now.since(*before) < terms.window);
@@ -253,7 +254,9 @@ impl State {
                 let reason = format!("{reason}, and {history}");
                 out.record(
                     Kind::SessionParked,
-                    Json::of(&json!({ "reason": reason, "stderr_tail": self.stderr_tail })),
+                    Json::of(&json!({
+                        "reason": reason, "why": self.failures.exit, "stderr_tail": self.stderr_tail,
+                    })),
                 );
                 self.stage = Stage::Parked { reason, at: now };
             }
@@ -286,7 +289,9 @@ impl State {
             let cause = self.failures.exit.clone().unwrap_or_else(|| reason.clone());
             self.fail_queue(&cause, out);
         }
-        out.record(Kind::SessionEnded, Json::of(&json!({ "reason": reason })));
+        // Programs know the short reason; people read the end in words.
+        let data = json!({ "reason": reason, "why": self.failures.exit });
+        out.record(Kind::SessionEnded, Json::of(&data));
         self.orphan = false; // the next process is told everything by us
         self.stage = Stage::Ended { reason, at: out.now() };
     }

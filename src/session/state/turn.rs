@@ -58,6 +58,7 @@ impl State {
         self.judge_turn(stop_reason, failed, out.now());
         self.turn_over();
         out.record(Kind::TurnEnded, Json::of(&Ended { turn, stop_reason, params, failed }));
+        self.keep_unserved(out);
         self.dirty |= turn.is_some();
     }
 }

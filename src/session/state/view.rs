@@ -65,7 +65,9 @@ impl State {
     pub fn record(&self) -> SessionRecord {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let (ended_at, end_reason) = match &self.stage {
-            Stage::Ended { reason, at } | Stage::Parked { reason, at } => (Some(*at), Some(reason.clone())),
+            Stage::Ended { reason, at } | Stage::Parked { reason, at } => {
+                (Some(*at), Some(self.failures.exit.as_ref().unwrap_or(reason).clone()))
+            }
             _ => (None, None),
         };
         SessionRecord {

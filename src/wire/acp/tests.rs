@@ -46,7 +46,7 @@ fn read_all(text: &str) {
     drop((started.modes(), started.models(), started.config_options()));
     drop((PromptDone::read(value), SessionsListed::read(value)));
     drop((request::cancelled(value), request::completed(value)));
-    drop(Failure::read(value).advice("x", &[]));
+    drop(Failure::read(value).advice("x", ""));
     if let Some(update) = Update::look(value) {
         drop((update.detail(), update.text()));
     }

@@ -132,11 +132,11 @@ impl Failure {
         Self { code, message: plain(&said, &inner, &data), trouble }
     }
 
-    /// What happened and what to do, as one paragraph.
-    pub fn advice(&self, agent: &str, methods: &[AuthMethod]) -> String {
+    /// What happened and what to do, as one paragraph. `log_in` is the way to log in, where that is what to do.
+    pub fn advice(&self, agent: &str, log_in: &str) -> String {
         let said = self.message.trim_end_matches('.');
         match &self.trouble {
-            Trouble::Auth => format!("{}. Log in{}.", self.login_reason(agent), ways_in(methods)),
+            Trouble::Auth => format!("{}; {log_in}.", self.login_reason(agent)),
             Trouble::Limit(limit) => {
                 let kind = match limit.kind {
                     LimitKind::Rate => "is asked to go slower",
@@ -192,7 +192,9 @@ pub fn may_want_login(text: &str) -> bool {
 pub fn ways_in(methods: &[AuthMethod]) -> String {
     let ways: Vec<String> = methods.iter().map(AuthMethod::advice).collect();
     let ways = if ways.is_empty() { String::new() } else { format!(" ({})", ways.join("; ")) };
-    format!("{ways} as the user that the agent runs as, or put its key into the profile's environment")
+    format!(
+        "{ways} as the user that the agent runs as, or put its key into `env` of its profile and run `intercom reload`"
+    )
 }
 
 impl AuthMethod {

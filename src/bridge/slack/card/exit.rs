@@ -40,7 +40,7 @@ pub(in crate::bridge::slack) fn exit(
 /// The end in words, if its agent ended by itself; else its status and who ended it.
 fn how(session: &Session) -> Words {
     let Some(exit) = &session.exit else { return Words::new("It is not known how.") };
-    let by_itself = matches!(exit.reason.as_deref(), Some(crate::host::STREAM_CLOSED | crate::host::EXITED));
+    let by_itself = exit.reason.is_some() && exit.reason == session.why;
     match session.why.as_deref().filter(|why| by_itself && !why.is_empty()) {
         Some(why) => Words::said(why).cut(500).bold(),
         None => status(exit),

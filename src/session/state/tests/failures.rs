@@ -20,7 +20,8 @@ fn error_end(stop_reason: &str) -> Said {
 }
 
 fn log_in() -> Said {
-    Said::LogInNeeded { reason: "claude needs a login: no".into(), how: "log in: run `claude`".into() }
+    let (reason, how) = ("claude needs a login: no".into(), "log in: run `claude`".into());
+    Said::LogInNeeded { reason, how, untouched: true }
 }
 
 fn noise(excerpt: &str) -> Said {
@@ -80,8 +81,47 @@ fn an_agent_that_wants_a_log_in_has_failed_at_its_start_and_in_its_turn() {
     assert_eq!((world.state.phase(), failed(&world)), (Phase::Stopping, expected.clone()));
     world.go(exited(0, "", None));
     assert_eq!((world.state.phase(), failed(&world)), (Phase::Ended, expected));
-    let hint = world.state.record().failed.unwrap().hint(Phase::Ended, "shop");
+    let hint = world.state.record().failed.unwrap().hint(Phase::Ended, "shop", 0);
     assert_eq!(hint, "log in: run `claude`; then `intercom resume shop`");
+}
+
+#[test]
+fn a_prompt_that_could_not_be_begun_for_want_of_a_log_in_is_sent_to_the_next_process_once() {
+    let texts = |world: &World| -> Vec<String> {
+        world.state.queue.iter().map(|queued| queued.text.clone()).collect()
+    };
+    let mut world = strict();
+    world.go(prompt("one"));
+    world.go(prompt("two"));
+    world.say(log_in());
+    let effects = world.say(error_end("error: no"));
+    let sent =
+        |effects: &[Effect]| effects.iter().filter(|effect| matches!(effect, Effect::Send { .. })).count();
+    assert_eq!((texts(&world), sent(&effects)), (vec!["one".into(), "two".into()], 0), "the queue waits");
+    assert!(!world.state.record().failed.unwrap().prompt_lost);
+    world.go(Input::Delivered { n: world.state.next_n - 1 });
+    world.go(exited(0, "", None));
+    world.go(Input::Resume { by: "ana".into() });
+    world.go(Input::Spawned { pid: 43 });
+    let effects = world.say(super::prompts::ready());
+    assert_eq!((texts(&world), sent(&effects)), (vec!["two".into()], 1));
+    world.say(turn_end());
+    assert_eq!(texts(&world), Vec::<String>::new());
+    // A person who asks again in the same words asks once.
+    let mut world = strict();
+    world.go(prompt("one"));
+    world.say(log_in());
+    world.say(error_end("error: no"));
+    let kinds = world.kinds(prompt("one"));
+    assert_eq!(kinds[..2], ["prompt.withdrawn", "prompt.queued"], "{kinds:?}");
+    assert_eq!((texts(&world), world.state.phase()), (Vec::new(), Phase::Working));
+    // What the agent has begun with is not repeated.
+    let mut world = strict();
+    world.go(prompt("one"));
+    world.say(Said::Tool { acts: true, call: None, params: Json::trusted("{}") });
+    world.say(log_in());
+    world.say(error_end("error: no"));
+    assert_eq!((texts(&world), world.state.record().failed.unwrap().prompt_lost), (Vec::new(), true));
 }
 
 #[test]

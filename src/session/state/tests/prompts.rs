@@ -29,14 +29,13 @@ pub(super) fn data(effects: &[Effect], kind: Kind) -> serde_json::Value {
 pub(super) fn strict() -> World {
     let mut world = World::with(|about| about.strict = true);
     world.launch();
-    world.say(Said::Ready {
-        steers: false,
-        lists: false,
-        resumed: false,
-        takes: crate::domain::Takes::default(),
-        info: Json::trusted("{}"),
-    });
+    world.say(ready());
     world
+}
+
+pub(super) fn ready() -> Said {
+    let (takes, info) = (crate::domain::Takes::default(), Json::trusted("{}"));
+    Said::Ready { steers: false, lists: false, resumed: false, takes, info }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::domain::Time;
 use crate::wire::acp::answer::AuthMethod;
-use crate::wire::acp::trouble::{LimitKind, Resets, Trouble, may_want_login, wants_login};
+use crate::wire::acp::trouble::{LimitKind, Resets, Trouble, may_want_login, wants_login, ways_in};
 
 fn trouble(error: &str) -> Trouble {
     Failure::read(raw(error)).trouble
@@ -118,14 +118,16 @@ fn people_are_told_what_to_do() {
         method("Key", None, None, &["X_API_KEY"]),
         method("Google", Some("with your account"), None, &[]),
     ];
-    let advice = |error: &str, methods: &[AuthMethod]| Failure::read(raw(error)).advice("claude", methods);
+    let advice = |error: &str, methods: &[AuthMethod]| {
+        Failure::read(raw(error)).advice("claude", &format!("log in{}", ways_in(methods)))
+    };
     let auth = r#"{"code":-32000,"message":"Authentication required"}"#;
     assert_eq!(
         advice(auth, &methods),
-        "claude needs a login: Authentication required. Log in (Login, run `copilot login`; Key, set X_API_KEY; Google, with \
-         your account) as the user that the agent runs as, or put its key into the profile's environment."
+        "claude needs a login: Authentication required; log in (Login, run `copilot login`; Key, set X_API_KEY; Google, with \
+         your account) as the user that the agent runs as, or put its key into `env` of its profile and run `intercom reload`."
     );
-    assert!(advice(auth, &[]).contains("Log in as the user"));
+    assert!(advice(auth, &[]).contains("; log in as the user"));
     let limited =
         r#"{"code":429,"message":"{\"error\":{\"message\":\"Slow down.\"}}","data":{"retryAfter":30}}"#;
     assert_eq!(advice(limited, &[]), "claude is asked to go slower: Slow down. Try again in 30 s.");

@@ -106,10 +106,10 @@ fn a_failure_shows_its_reason_and_what_to_do() {
     let again = session(json!({"phase": "working", "why": "working on a turn", "failed": failed}));
     assert!(shown(&status("key", &again)).contains("🔵 *working*"), "it tries again");
     let ended = session(json!({"phase": "ended", "why": "exited with code 1: boom", "failed": failed,
-        "exit": {"code": 1, "signal": null, "reason": "stream closed"}}));
+        "exit": {"code": 1, "signal": null, "reason": "exited with code 1: boom"}}));
     let card = shown(&exit("key", &ended, None, &people(), &[]));
     assert!(card.contains("*exited with code 1: boom*") && card.contains("then restart the agent"), "{card}");
-    assert!(!card.contains("stream closed"), "{card}");
+    assert!(!card.contains("Exit code 1"), "{card}");
 }
 
 #[test]

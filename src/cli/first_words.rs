@@ -2,17 +2,104 @@
 //!
 //! An agent without a log-in starts, is ready, and fails its first turn half a minute later: only who waits that long sees it.
 
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::super::client::Client;
-use super::super::failure::Failure;
-use super::super::stream::{Item, Stream};
-use super::super::url::url;
-use super::super::wait;
-use crate::answers::{Event, Session};
+use super::client::{Answer, Client};
+use super::failure::Failure;
+use super::stream::{Item, Stream};
+use super::time::parse_duration;
+use super::url::url;
+use super::{Context, interrupted, out, wait};
+use crate::answers::{Clearance, Event, Question, Session};
+use crate::config;
+use crate::text::{clean, quoted, short};
 use crate::wire::acp::trouble::may_want_login;
+
+/// How long to wait for an agent that starts.
+#[derive(Debug, clap::Args)]
+pub(super) struct WaitArgs {
+    /// Do not wait for the agent
+    #[arg(long, conflicts_with = "wait")]
+    no_wait: bool,
+    /// How long to wait for the agent's first words: seconds, or `30s`, `5m` [default: as configured, 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    wait: Option<Duration>,
+}
+
+impl WaitArgs {
+    /// The longest wait. A configuration that cannot be read is the daemon's to complain about.
+    pub(super) fn limit(&self, cx: &Context) -> Duration {
+        let configured = || {
+            let config = config::load(Some(&cx.paths.config), cx.paths.config_explicit).unwrap_or_default();
+            Duration::from_secs(config.run.wait_seconds)
+        };
+        if self.no_wait { Duration::ZERO } else { self.wait.unwrap_or_else(configured) }
+    }
+}
+
+/// An agent that has been told to start.
+pub(super) struct Started {
+    /// The daemon's answer, and the session in it.
+    pub(super) answer: Answer,
+    pub(super) session: Session,
+    /// A prompt waits for it.
+    pub(super) prompted: bool,
+    /// The end of the log before it was told to.
+    pub(super) after: u64,
+}
+
+impl Started {
+    /// Waits for its first words and says what to do next. With `--json` the session is printed once, when the wait is over.
+    pub(super) async fn follow(self, limit: Duration, cx: &Context) -> anyhow::Result<()> {
+        let Self { answer, session, prompted, after } = self;
+        interrupted::note_session(&session.label(), cx);
+        let waited = wait_for(&session, prompted, after, limit, &cx.client).await;
+        let now = look(&session, &cx.client).await;
+        if cx.json {
+            let now = cx.client.get(&url(&["sessions", &session.id], &[])).await;
+            out::print_json(&now.map_or(answer.body, |now| now.body))?;
+        }
+        waited.map_err(Failure::answered)?;
+        if !limit.is_zero() && now.is_some_and(|now| now.phase == "starting") {
+            let name = clean(&session.label());
+            out::talk(&format!("{name} is still starting; {} wait {name} --for idle", cx.call));
+        }
+        // For people only: a script finds what waits in the lists.
+        if cx.json || !std::io::stderr().is_terminal() {
+            return Ok(());
+        }
+        if !say_requests(&session.id, cx).await {
+            out::talk(&format!("next: {} logs -f {}", cx.call, clean(&session.label())));
+        }
+        Ok(())
+    }
+}
+
+/// Says what the agent asks already, and how to answer. That it cannot be read now is no failure of the start.
+async fn say_requests(session: &str, cx: &Context) -> bool {
+    let of = [("status", "pending"), ("session", session)];
+    let clearances = cx.client.list(&["clearances"], &of).await.and_then(|list| list.items());
+    let questions = cx.client.list(&["questions"], &of).await.and_then(|list| list.items());
+    let mut clearances: Vec<Clearance> = clearances.unwrap_or_default();
+    let questions: Vec<Question> = questions.unwrap_or_default();
+    Clearance::sort(&mut clearances);
+    for one in &clearances {
+        let id = short(&one.id);
+        out::talk(&format!("it asks for clearance [{}]: {}", one.risk(), one.line()));
+        out::talk(&format!(
+            "next: {call} clearances {id}, then {call} approve {id} or {call} deny {id}",
+            call = cx.call
+        ));
+    }
+    for one in &questions {
+        out::talk(&format!("it asks: {}", quoted(&clean(&one.text))));
+        out::talk(&format!("next: {} answer {} continue", cx.call, short(&one.id)));
+    }
+    !clearances.is_empty() || !questions.is_empty()
+}
 
 /// How long an agent without a handshake may take to say something by itself.
 const TO_BEGIN: Duration = Duration::from_secs(2);
@@ -63,9 +150,10 @@ impl Listener {
 }
 
 /// Fails if the agent does within the limit. An agent that takes longer is not waited for, and has not failed.
-pub(super) async fn wait(
+async fn wait_for(
     session: &Session,
     prompted: bool,
+    after: u64,
     limit: Duration,
     client: &Client,
 ) -> Result<(), Failure> {
@@ -75,7 +163,7 @@ pub(super) async fn wait(
         return Ok(());
     }
     let listener = Listener { prompted, handshake, ..Listener::default() };
-    match timeout_at(Instant::now() + limit, follow(session, listener, client)).await {
+    match timeout_at(Instant::now() + limit, follow(session, listener, after, client)).await {
         Ok(Ok(Some(failure))) => Err(failure),
         Ok(Ok(None)) => Ok(()),
         // Out of time, or without a daemon: whatever is known by now.
@@ -89,9 +177,10 @@ pub(super) async fn wait(
 async fn follow(
     session: &Session,
     mut listener: Listener,
+    after: u64,
     client: &Client,
 ) -> anyhow::Result<Option<Failure>> {
-    let mut stream = Stream::open(client, Some(&session.id), 0).await?;
+    let mut stream = Stream::open(client, Some(&session.id), after).await?;
     loop {
         let Item::Event(event) = stream.next().await? else { continue };
         match listener.hear(&event) {
