@@ -137,6 +137,8 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
     servers.spawn(slack.run(closing.clone()));
     servers.spawn(serve::unix(listener, router, closing.clone()));
     servers.spawn(acp.keep_house());
+    let store = supervisor.store().clone();
+    servers.spawn(closing.clone().run_until_cancelled_owned(async move { store.count_old_events().await }));
     if let Some(webhook) = webhook {
         servers.spawn(webhook.run(closing.clone()));
     }

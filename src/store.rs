@@ -30,7 +30,7 @@ mod writer;
 pub use access::KnownToken;
 pub use audit::{AuditFilter, AuditHead, Verified, inspect_audit};
 pub use backup::{BackedUp, BackupJob};
-pub use figures::Wait;
+pub use figures::{COUNTED_STRETCH_MILLIS, Wait};
 pub use idempotency::Remembered;
 pub use ledger::{ClearanceFilter, QuestionFilter, Request};
 pub use maintain::Swept;

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
 
-use super::{Store, StoreError, audit};
+use super::{Store, StoreError, audit, figures};
 use crate::domain::{Audited, Json, Phase, SessionId, Time};
 
 /// How many events one transaction deletes, so that nobody waits long for the writer.
@@ -76,6 +76,7 @@ fn discard(connection: &Connection, key: i64, id: &str) -> Result<(), StoreError
     for table in ["clearances", "questions", "prompts", "outbox"] {
         connection.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
     }
+    figures::forget(connection, key)?;
     super::slack::forget(connection, id)?;
     connection.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
     Ok(())

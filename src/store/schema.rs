@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::StoreError;
 
 /// The schema this program writes.
-pub const VERSION: i64 = 9;
+pub const VERSION: i64 = 10;
 
 const FOREIGN: &str = "not an intercom database";
 const DAMAGED: &str = "damaged: restore a backup";
@@ -307,7 +307,34 @@ const MIGRATIONS: &[&str] = &["
     CREATE TRIGGER audit_head_is_not_removed BEFORE DELETE ON audit_head
         BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
     CREATE INDEX audit_breaks ON audit (n) WHERE action = 'audit.broken';
+", "
+    -- Events by session and stretch of 75 s; session 0 is all of them. Changed in the transactions that add and remove events.
+    CREATE TABLE event_counts (
+        session INTEGER NOT NULL,
+        stretch INTEGER NOT NULL,
+        events INTEGER NOT NULL,
+        PRIMARY KEY (session, stretch)
+    ) STRICT, WITHOUT ROWID;
+    -- Events before this one are counted after the start, a piece at a time: there may be millions.
+    INSERT INTO meta SELECT 'events_counted_from', value FROM meta WHERE key = 'next_seq' AND value > 1;
+    -- Requests that an agent waited for, by their end. Those that a rule decided at once are not in it: nobody waited.
+    CREATE INDEX clearances_waited ON clearances (coalesce(decided_at, requested_at))
+        WHERE status <> 'pending' AND (coalesce(decided_at, requested_at) > requested_at
+            OR (status IN ('approved', 'denied') AND coalesce(json_extract(ruling, '$.outcome'), 'ask') = 'ask'));
+    CREATE INDEX questions_waited ON questions (coalesce(answered_at, asked_at))
+        WHERE status <> 'pending' AND coalesce(answered_at, asked_at) > asked_at;
 "];
+
+/// The first versions of the schema, for tests of what becomes of an old database.
+#[cfg(test)]
+pub(super) fn old_database(path: &Path, version: usize) -> Connection {
+    let connection = connect(path).unwrap();
+    for migration in &MIGRATIONS[..version] {
+        connection.execute_batch(migration).unwrap();
+    }
+    connection.pragma_update(None, "user_version", i64::try_from(version).unwrap()).unwrap();
+    connection
+}
 
 /// Opens the database for writing, created 0600 if it is new, and migrates it.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
@@ -402,16 +429,6 @@ mod tests {
     #[test]
     fn the_version_counts_the_migrations() {
         assert_eq!(usize::try_from(VERSION), Ok(MIGRATIONS.len()));
-    }
-
-    /// A database as an earlier version left it.
-    fn old_database(path: &Path, version: usize) -> Connection {
-        let connection = connect(path).unwrap();
-        for migration in &MIGRATIONS[..version] {
-            connection.execute_batch(migration).unwrap();
-        }
-        connection.pragma_update(None, "user_version", i64::try_from(version).unwrap()).unwrap();
-        connection
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
-use super::{StoreError, audit};
+use super::{StoreError, audit, figures};
 use crate::domain::{Audited, Entry, Fact, Json, Kind, SessionId, SessionRecord, Time};
 
 /// Everything that changes together.
@@ -109,6 +109,7 @@ impl Write {
                 audit::append(connection, &self.audited(*at, *kind, data))?;
             }
         }
+        figures::count(connection, key, &self.facts)?;
         if bytes > 0 || self.consumed.is_some() {
             let consumed = self.consumed.map(|offset| i64::try_from(offset).unwrap_or(i64::MAX));
             connection

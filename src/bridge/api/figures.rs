@@ -11,12 +11,16 @@ use super::Api;
 use super::error::ApiError;
 use super::extract::Query;
 use crate::domain::Time;
-use crate::store::Wait;
+use crate::store::{COUNTED_STRETCH_MILLIS, Wait};
 
 const DEFAULT_HOURS: u32 = 24;
 const MAX_HOURS: u32 = 24 * 31;
 /// Into so many stretches the time is cut.
 const STRETCHES: i64 = 48;
+const SLOTS: usize = 48;
+/// Each hour that is asked for makes each stretch longer by this. The store counts events in stretches of this length.
+const STRETCH_PER_HOUR: i64 = 3_600_000 / STRETCHES;
+const _: () = assert!(STRETCH_PER_HOUR == COUNTED_STRETCH_MILLIS);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -63,7 +67,7 @@ pub(super) async fn show(
         Some(typed) => Some(api.session(typed).await?.id),
         None => None,
     };
-    let stretch = i64::from(hours) * 3_600_000 / STRETCHES;
+    let stretch = i64::from(hours) * STRETCH_PER_HOUR;
     let now = Time::now();
     let first = now.millis() / stretch - (STRETCHES - 1);
     let since = Time::from_millis(first * stretch);
@@ -73,28 +77,33 @@ pub(super) async fn show(
 }
 
 fn figures(waits: &[Wait], counts: &[(i64, i64)], first: i64, stretch: i64, now: Time) -> Figures {
-    let counts: HashMap<i64, i64> = counts.iter().copied().collect();
+    let slot = |n: i64| usize::try_from(n - first).ok().filter(|slot| *slot < SLOTS);
     let blocked = blocked(waits, first, stretch, now);
-    let (mut all, mut events) = (Vec::new(), 0);
-    let stretches = (first..).zip(&blocked).map(|(n, millis)| {
-        let mut took: Vec<i64> = waits
-            .iter()
-            .filter(|wait| wait.decided)
-            .filter_map(|wait| Some((wait.to?.millis(), wait.from.millis())))
-            .filter(|(to, _)| to / stretch == n)
-            .map(|(to, from)| to - from)
-            .collect();
-        all.extend(&took);
-        let count = counts.get(&n).copied().unwrap_or(0);
-        events += count;
-        Stretch {
-            at: Time::from_millis(n * stretch).to_string(),
-            events: count,
-            decided: took.len(),
-            median_seconds: rank(&mut took, 50),
-            blocked_seconds: seconds(*millis),
+    let mut took: Vec<Vec<i64>> = vec![Vec::new(); SLOTS];
+    for wait in waits.iter().filter(|wait| wait.decided) {
+        let Some(to) = wait.to.map(Time::millis) else { continue };
+        if let Some(slot) = slot(to / stretch) {
+            took[slot].push(to - wait.from.millis());
         }
-    });
+    }
+    // Two parts of one stretch may be counted in two places.
+    let mut counted = [0; SLOTS];
+    for (n, count) in counts {
+        if let Some(slot) = slot(*n) {
+            counted[slot] += count;
+        }
+    }
+    let (mut all, events) = (took.concat(), counted.iter().sum());
+    let stretches =
+        (first..).zip(&blocked).zip(took.iter_mut().zip(counted)).map(|((n, millis), (took, events))| {
+            Stretch {
+                at: Time::from_millis(n * stretch).to_string(),
+                events,
+                decided: took.len(),
+                median_seconds: rank(took, 50),
+                blocked_seconds: seconds(*millis),
+            }
+        });
     let stretches: Vec<Stretch> = stretches.collect();
     Figures {
         since: Time::from_millis(first * stretch).to_string(),
@@ -110,12 +119,12 @@ fn figures(waits: &[Wait], counts: &[(i64, i64)], first: i64, stretch: i64, now:
 
 /// Milliseconds in each stretch. An agent that waits for two answers at once waits once.
 fn blocked(waits: &[Wait], first: i64, stretch: i64, now: Time) -> Vec<i64> {
-    let mut by_session: HashMap<&str, Vec<(i64, i64)>> = HashMap::new();
+    let mut by_session: HashMap<i64, Vec<(i64, i64)>> = HashMap::new();
     for wait in waits {
         let span = (wait.from.millis().max(first * stretch), wait.to.unwrap_or(now).millis());
-        by_session.entry(&wait.session).or_default().push(span);
+        by_session.entry(wait.session).or_default().push(span);
     }
-    let mut blocked = vec![0; usize::try_from(STRETCHES).unwrap_or(0)];
+    let mut blocked = vec![0; SLOTS];
     for spans in by_session.values_mut() {
         spans.sort_unstable();
         let mut until = i64::MIN;
@@ -150,19 +159,16 @@ fn seconds(millis: i64) -> f64 {
 mod tests {
     use super::*;
 
-    fn wait(session: &str, from: i64, to: Option<i64>, decided: bool) -> Wait {
+    fn wait(session: i64, from: i64, to: Option<i64>, decided: bool) -> Wait {
         let (from, to) = (Time::from_millis(from), to.map(Time::from_millis));
-        Wait { session: session.to_owned(), from, to, decided }
+        Wait { session, from, to, decided }
     }
 
     #[test]
     fn an_agent_that_waits_for_two_answers_waits_once() {
-        let waits = [
-            wait("a", 0, Some(1500), true),
-            wait("a", 500, Some(2000), true),
-            wait("b", 47_500, None, false),
-        ];
-        let figures = figures(&waits, &[(0, 3), (2, 4)], 0, 1000, Time::from_millis(47_900));
+        let waits =
+            [wait(1, 0, Some(1500), true), wait(1, 500, Some(2000), true), wait(2, 47_500, None, false)];
+        let figures = figures(&waits, &[(0, 3), (2, 1), (2, 3)], 0, 1000, Time::from_millis(47_900));
         assert!((figures.blocked_seconds - 2.4).abs() < 1e-9, "{figures:?}");
         assert!((figures.stretches[0].blocked_seconds - 1.0).abs() < 1e-9);
         assert_eq!(
