@@ -71,6 +71,21 @@ pub struct Subject {
     pub claimed: Option<Risk>,
 }
 
+/// The programs in a shell text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandReading {
+    /// The file names of all programs that the text may run.
+    pub programs: Vec<String>,
+    /// The reason why the text cannot be read with certainty, if so: it may run other programs too.
+    pub unreadable: Option<&'static str>,
+}
+
+/// Reads a shell text the way that bash and dash would run it.
+pub fn read_command(text: &str) -> CommandReading {
+    let script = shell::read(text);
+    CommandReading { programs: script.programs(), unreadable: script.reason }
+}
+
 /// A request with everything known about where its paths lead and what its command runs.
 #[derive(Debug, Clone)]
 pub struct Resolved {

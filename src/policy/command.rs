@@ -16,13 +16,13 @@ const SAME: &[(&[&str], &str, &str)] = &[
     (&["rm", "cp", "mv", "git"], "f", "force"),
 ];
 
-/// Whether any command inside the text begins with the rule's words; if the text cannot be read with certainty,
-/// whether the words occur in it at all.
-pub(super) fn meant(prefix: &[String], exact: bool, script: &Script, text: &str) -> bool {
-    let within = script.commands.iter().any(|simple| {
-        simple.views().into_iter().any(|view| is(prefix, exact, view)) || is_behind(prefix, exact, simple)
-    });
-    within || (script.opaque && prefix.iter().all(|word| occurs(word, text)))
+/// Tells whether any command inside the text begins with the rule's words. A text that cannot be read with certainty
+/// may run anything, so every rule means it.
+pub(super) fn meant(prefix: &[String], exact: bool, script: &Script) -> bool {
+    script.opaque
+        || script.commands.iter().any(|simple| {
+            simple.views().into_iter().any(|view| is(prefix, exact, view)) || is_behind(prefix, exact, simple)
+        })
 }
 
 /// A program that nobody knows may run any tail of its words, and what a shell among them is given.
@@ -39,13 +39,15 @@ fn is_behind(prefix: &[String], exact: bool, simple: &Simple) -> bool {
     let has_shell = tails().any(|tail| runs(&base(&tail[0].text)) == Some(Runs::Shell));
     let given =
         own.iter().take(MAX_TAILS).filter(|word| has_shell && word.text.contains([' ', '\t', '\n', ';']));
-    given.into_iter().any(|word| meant(prefix, exact, &shell::read(&word.text), &word.text))
+    given.into_iter().any(|word| meant(prefix, exact, &shell::read(&word.text)))
 }
 
 fn is(prefix: &[String], exact: bool, words: &[Word]) -> bool {
     let [program, rest @ ..] = prefix else { return false };
     let program = file_name(program);
-    if !same(&program, &Word { text: file_name(&words[0].text), ..words[0].clone() }) {
+    let mut first = words[0].clone();
+    first.text = file_name(&first.text);
+    if !same(&program, &first) {
         return false;
     }
     let arguments = &words[1..];
@@ -139,13 +141,4 @@ fn has_long(name: &str, arguments: &[Word]) -> bool {
 fn has_letter(letter: char, arguments: &[Word]) -> bool {
     let mut short = arguments.iter().filter(|word| is_option(&word.text) && !word.text.starts_with("--"));
     short.any(|word| word.text[1..].contains(letter))
-}
-
-/// As a word of its own: `rm` occurs in `$(rm)` but not in `farm`.
-fn occurs(word: &str, text: &str) -> bool {
-    let word = if is_option(word) { word.to_owned() } else { file_name(word) };
-    let text = if is_option(&word) { text.to_owned() } else { text.to_ascii_lowercase() };
-    let in_word = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(&word)
-        .any(|(at, found)| !text[..at].ends_with(in_word) && !text[at + found.len()..].starts_with(in_word))
 }

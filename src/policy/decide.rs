@@ -198,16 +198,18 @@ fn commands(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
     let allows = rule.then == Then::Allow;
     let Some(prefixes) = &compiled.commands else {
         return match &request.subject.command {
+            Some(_) if allows && request.script.as_ref().is_some_and(|script| script.opaque) => {
+                Err("what the command runs cannot be read from it".to_owned())
+            }
             Some(text) if allows => may_ignore(compiled, text),
             _ => Ok(()),
         };
     };
-    let (Some(text), Some(words), Some(script)) = (&request.subject.command, &request.words, &request.script)
-    else {
+    let (Some(words), Some(script)) = (&request.words, &request.script) else {
         return Err("the request holds no command".to_owned());
     };
     if !allows {
-        let meant = prefixes.iter().any(|prefix| command::meant(prefix, rule.exact, script, text));
+        let meant = prefixes.iter().any(|prefix| command::meant(prefix, rule.exact, script));
         return if meant {
             Ok(())
         } else {

@@ -2,6 +2,11 @@
 //!
 //! Both tables are for well-known tools and cannot be complete: a rule with `exact = true` does not depend on them.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
 /// How a program runs another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Runs {
@@ -33,45 +38,162 @@ pub(super) fn file_name(program: &str) -> String {
 
 /// By [`base`] name; `None` for a program that runs no other as far as we know.
 pub(super) fn runs(base: &str) -> Option<Runs> {
-    Some(match base {
-        "env" | "timeout" | "nice" | "nohup" | "sudo" => Runs::Through,
-        "sh" | "bash" | "dash" | "zsh" | "ksh" | "mksh" | "ash" | "fish" | "csh" | "tcsh" | "rbash" => Runs::Shell,
-        "python" | "pypy" => Runs::Code(&["-m", "-u", "-B", "-O", "-I", "-s", "-V", "--version"]),
-        "node" | "nodejs" => Runs::Code(&["--test", "-v", "--version"]),
-        "perl" | "ruby" | "php" | "lua" | "luajit" | "tclsh" | "osascript" | "awk" | "gawk" | "mawk" | "rscript"
-        | "guile" => Runs::Code(&["-v", "--version"]),
-        "npx" | "bunx" | "uvx" | "pipx" => Runs::Named(&[]),
-        "pnpm" | "yarn" | "bundle" => Runs::Named(&["exec", "dlx"]),
-        "uv" | "poetry" | "pipenv" | "hatch" | "pdm" | "conda" | "rye" => Runs::Named(&["run"]),
-        // A keyword, or a builtin that runs or redefines what comes after it.
-        "if" | "then" | "else" | "elif" | "fi" | "for" | "while" | "until" | "do" | "done" | "case" | "esac" | "select"
-        | "function" | "in" | "[[" | "{" | "}" | "(" | "!" | "time" | "coproc" | "eval" | "exec" | "source" | "."
-        | "command" | "builtin" | "trap" | "alias" | "unalias" | "set" | "shopt" | "export" | "declare" | "typeset"
-        | "readonly" | "local" | "enable" | "hash" | "bind" | "complete" | "noglob" | "nocorrect" | "autoload"
-        | "emulate" | "zmodload" | "let" | "mapfile" | "readarray" | "fc"
-        // Programs.
-        | "xargs" | "parallel" | "ssh" | "su" | "doas" | "runuser" | "pkexec" | "chroot" | "nsenter" | "unshare" | "setsid"
-        | "setpriv" | "stdbuf" | "unbuffer" | "script" | "expect" | "watch" | "strace" | "ltrace" | "gdb" | "lldb"
-        | "perf" | "flock" | "ionice" | "taskset" | "chrt" | "setarch" | "at" | "batch" | "crontab" | "screen" | "tmux"
-        | "systemd-run" | "entr" | "watchexec" | "busybox" | "toybox" | "nix-shell" | "firejail" | "bwrap" | "proot"
-        | "fakeroot" | "dbus-run-session" | "start-stop-daemon" | "run-parts" | "rlwrap" | "socat" | "vi" | "vim" | "nvim"
-        | "ex" | "ed" | "emacs" | "less" | "more" | "man" | "pwsh" | "powershell" | "cmd" | "wsl" | "open" | "xdg-open"
-        | "prlimit" | "chronic" | "numactl" | "cpulimit" | "valgrind" | "torsocks" | "proxychains" | "ifne"
-        | "ld-linux-x86-64.so" | "rundll" => Runs::Unclear(&[]),
-        "docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "lxc" | "distrobox" | "toolbox" | "vagrant" | "flatpak" => {
-            Runs::Unclear(&["run", "exec", "create", "debug", "enter", "ssh", "attach", "cp"])
-        }
-        "ip" => Runs::Unclear(&["exec"]),
-        "npm" => Runs::Unclear(&["exec", "x", "explore"]),
-        "bun" | "deno" => Runs::Unclear(&["x", "exec", "eval", "-e", "--eval", "-p", "--print"]),
-        "mise" | "asdf" | "direnv" | "nix" | "devbox" | "op" | "doppler" | "dotenv" | "rustup" => {
-            Runs::Unclear(&["exec", "x", "run", "shell", "develop", "-c", "--command"])
-        }
-        "find" => Runs::Unclear(&["-exec", "-execdir", "-ok", "-okdir"]),
-        "fd" | "fdfind" => Runs::Unclear(&["-x", "-X", "--exec", "--exec-batch"]),
-        "git" => Runs::Unclear(&["filter-branch", "difftool", "mergetool", "foreach", "send-email", "instaweb", "daemon"]),
-        _ => return None,
-    })
+    program(base).and_then(|program| program.runs)
+}
+
+/// One row of the table in `programs.toml`, which says what the keys mean.
+#[derive(Debug)]
+pub(super) struct Program {
+    runs: Option<Runs>,
+    pub(super) grammar: Grammar,
+    pub(super) subcommand: Vec<Subcommand>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "the keys of the table")]
+pub(super) struct Grammar {
+    pub(super) texts: Vec<String>,
+    pub(super) code: Vec<String>,
+    pub(super) scripts: Vec<String>,
+    pub(super) programs: Vec<String>,
+    pub(super) settings: Vec<String>,
+    pub(super) running_settings: Vec<String>,
+    pub(super) harmless_settings: Vec<String>,
+    pub(super) leading_settings: bool,
+    pub(super) valued: Vec<String>,
+    pub(super) placeholders: Vec<String>,
+    pub(super) after: Vec<String>,
+    pub(super) operands: Operands,
+    pub(super) skip: usize,
+    pub(super) requires_command: bool,
+    pub(super) assignments: bool,
+    pub(super) appends: bool,
+    pub(super) bare_cluster: bool,
+    pub(super) escapes: Vec<String>,
+    pub(super) input: Option<Input>,
+}
+
+/// Options and operands behind a subcommand.
+#[derive(Debug, Deserialize)]
+pub(super) struct Subcommand {
+    pub(super) names: Vec<String>,
+    #[serde(flatten)]
+    pub(super) grammar: Grammar,
+}
+
+/// The meaning of a program's operands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Operands {
+    #[default]
+    None,
+    Command,
+    Text,
+    Script,
+    Awk,
+    Sed,
+    Unreadable,
+}
+
+/// The meaning of a program's input, for programs that run it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Input {
+    Text,
+    Code,
+}
+
+/// The meaning of a variable's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum VariableUse {
+    Command,
+    Code,
+}
+
+/// The row of a program, by its [`base`] name.
+pub(super) fn program(base: &str) -> Option<&'static Program> {
+    TABLE.programs.get(base).map(|row| &TABLE.rows[*row])
+}
+
+/// The meaning of the values of a variable that makes programs run something.
+pub(super) fn variable(name: &str) -> Option<VariableUse> {
+    let is = |pattern: &String| match pattern.split_once('*') {
+        Some((beginning, end)) => name.starts_with(beginning) && name.ends_with(end),
+        None => name == pattern,
+    };
+    TABLE.variables.iter().find(|row| row.names.iter().any(is)).map(|row| row.meaning)
+}
+
+struct Table {
+    rows: Vec<Program>,
+    programs: HashMap<String, usize>,
+    variables: Vec<VariableRow>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TableFile {
+    program: Vec<ProgramRow>,
+    variable: Vec<VariableRow>,
+}
+
+#[derive(Deserialize)]
+struct ProgramRow {
+    names: Vec<String>,
+    kind: Kind,
+    #[serde(default)]
+    markers: Vec<String>,
+    #[serde(default)]
+    safe: Vec<String>,
+    #[serde(default)]
+    subcommand: Vec<Subcommand>,
+    #[serde(flatten)]
+    grammar: Grammar,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VariableRow {
+    names: Vec<String>,
+    #[serde(rename = "use")]
+    meaning: VariableUse,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Through,
+    Shell,
+    Code,
+    Named,
+    Unclear,
+    Plain,
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    let file: TableFile = toml::from_str(include_str!("programs.toml")).expect("a test reads the table");
+    let mut table = Table { rows: Vec::new(), programs: HashMap::new(), variables: file.variable };
+    for row in file.program {
+        let runs = match row.kind {
+            Kind::Through => Some(Runs::Through),
+            Kind::Shell => Some(Runs::Shell),
+            Kind::Code => Some(Runs::Code(forever(row.safe))),
+            Kind::Named => Some(Runs::Named(forever(row.markers))),
+            Kind::Unclear => Some(Runs::Unclear(forever(row.markers))),
+            Kind::Plain => None,
+        };
+        table.programs.extend(row.names.into_iter().map(|name| (name, table.rows.len())));
+        table.rows.push(Program { runs, grammar: row.grammar, subcommand: row.subcommand });
+    }
+    table
+});
+
+/// The table is read once and lives as long as the process.
+fn forever(words: Vec<String>) -> &'static [&'static str] {
+    let words: Vec<&'static str> = words.into_iter().map(|word| &*word.leak()).collect();
+    words.leak()
 }
 
 /// Options that widen what an allow rule allows, unless the rule spells them.

@@ -1,16 +1,36 @@
-//! Every simple command inside a shell text, read generously: this is what deny and ask rules and the assessment of
-//! risk look at. Where the text cannot be read with certainty, it says so instead of guessing.
+//! Every simple command inside a shell text, as deny and ask rules and the assessment of risk look at it.
+//!
+//! ```text
+//!  text ──reader──► words, redirections ──inside──► commands, and the texts that they hand on (read the same way)
+//! ```
+//!
+//! Architecture invariant: a text is either read the way that bash and dash would both run it, with every program
+//! that it makes them execute among `commands`, or it is called unreadable (`opaque`). An unreadable text counts as
+//! high risk, is matched by every deny and ask rule, and by no allow rule.
 
-use super::programs::{Runs, base, runs};
+use std::collections::HashSet;
 
-/// Texts within texts (`sh -c "sh -c …"`, `$(…)`), at most.
-const MAX_DEPTH: usize = 8;
-/// All such texts together, at most.
-const MAX_TEXTS: usize = 200;
+use super::programs::{Runs, base, file_name, runs};
+
+mod arithmetic;
+mod awk;
+mod conditional;
+mod context;
+mod expansion;
+mod here;
+mod inside;
+mod options;
+mod reader;
+mod redirect;
+mod sed;
+mod word;
+
+use context::Context;
+use reader::Reader;
+pub(super) use word::Word;
+
 /// Words of a program that runs others that may be what it runs, at most.
 const MAX_VIEWS: usize = 256;
-/// Commands in one text, at most.
-const MAX_COMMANDS: usize = 2000;
 
 /// All that a text runs, as far as it can be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,8 +38,8 @@ pub(super) struct Script {
     pub(super) commands: Vec<Simple>,
     /// Something in it is decided only when it runs, or cannot be read.
     pub(super) opaque: bool,
-    /// Texts read so far, each within another.
-    texts: usize,
+    /// The first reason why it is unreadable.
+    pub(super) reason: Option<&'static str>,
 }
 
 /// One command: a program and its arguments.
@@ -30,17 +50,12 @@ pub(super) struct Simple {
     pub(super) writes: Vec<String>,
     /// Files that the shell opens for it to read.
     pub(super) reads: Vec<String>,
+    /// Text that the shell sends it: here-documents and here-strings.
+    pub(super) input: Option<String>,
+    /// Something in a here-string is expanded.
+    expands_input: bool,
     /// Reads what another command writes.
     pub(super) piped: bool,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Word {
-    pub(super) text: String,
-    /// Holds `*`, `?`, `[…]` or something expanded, which is written as `*`.
-    pub(super) wild: bool,
-    /// Holds something expanded.
-    pub(super) expanded: bool,
 }
 
 impl Script {
@@ -48,13 +63,8 @@ impl Script {
     pub(super) fn relative_to(&self, directory: &str) -> Self {
         let mut script = self.clone();
         for simple in &mut script.commands {
-            for text in simple
-                .words
-                .iter_mut()
-                .map(|word| &mut word.text)
-                .chain(&mut simple.writes)
-                .chain(&mut simple.reads)
-            {
+            let words = simple.words.iter_mut().map(|word| &mut word.text);
+            for text in words.chain(&mut simple.writes).chain(&mut simple.reads) {
                 match text.strip_prefix(directory) {
                     Some("" | "/") => ".".clone_into(text),
                     Some(below) if below.starts_with('/') => *text = below[1..].to_owned(),
@@ -63,6 +73,20 @@ impl Script {
             }
         }
         script
+    }
+
+    /// The file names of all programs that the text may run, in the order of the text.
+    pub(super) fn programs(&self) -> Vec<String> {
+        let views = self.commands.iter().flat_map(Simple::views);
+        let mut seen = HashSet::new();
+        let mut names = Vec::new();
+        for view in views {
+            let name = file_name(&view[0].text);
+            if seen.insert(name.clone()) {
+                names.push(name);
+            }
+        }
+        names
     }
 }
 
@@ -87,398 +111,35 @@ impl Simple {
     }
 }
 
+/// Reads a shell text. Never fails: doubt makes the result opaque.
 pub(super) fn read(text: &str) -> Script {
-    let mut script = Script::default();
+    let mut context = Context::default();
+    if text.contains('\0') {
+        context.unreadable("a NUL character");
+    }
     if text.len() > super::words::MAX_BYTES {
-        script.opaque = true;
+        context.unreadable("the text is too long");
     } else {
-        read_into(text, 0, &mut script);
+        read_into(text, 0, &mut context);
     }
-    script
+    context.finish()
 }
 
-fn read_into(text: &str, depth: usize, script: &mut Script) {
-    script.texts += 1;
-    if depth > MAX_DEPTH || script.texts > MAX_TEXTS || script.commands.len() > MAX_COMMANDS {
-        script.opaque = true;
-        return;
-    }
+/// Reads a text that stands within another.
+fn read_into(text: &str, depth: usize, context: &mut Context) {
     let chars: Vec<char> = text.chars().collect();
-    Lexer {
-        chars: &chars,
-        at: 0,
-        depth,
-        script,
-        word: None,
-        target: Target::Word,
-        simple: Simple::default(),
-    }
-    .run();
-}
-
-/// What the next word is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Target {
-    Word,
-    Read,
-    Write,
-}
-
-struct Lexer<'a> {
-    chars: &'a [char],
-    at: usize,
-    depth: usize,
-    script: &'a mut Script,
-    word: Option<Word>,
-    target: Target,
-    simple: Simple,
-}
-
-impl Lexer<'_> {
-    fn run(mut self) {
-        while let Some(c) = self.next() {
-            match c {
-                ' ' | '\t' | '\r' => self.end_word(),
-                '&' if self.peek() == Some('>') => self.end_word(),
-                '\n' | ';' | '(' | ')' | '&' => self.end_command(false),
-                '|' => {
-                    let pipe = self.peek() != Some('|');
-                    if !pipe || self.peek() == Some('&') {
-                        self.at += 1;
-                    }
-                    self.end_command(pipe);
-                }
-                '<' | '>' => self.redirection(c),
-                '\'' => {
-                    let text = self.until('\'', false);
-                    self.push_all(&text);
-                }
-                '"' => self.double(),
-                '`' => {
-                    let body = self.until('`', true);
-                    self.nested(&body);
-                }
-                '$' => self.dollar(false),
-                '\\' => match self.next() {
-                    Some('\n') => {}
-                    Some(c) => self.push(c),
-                    None => self.script.opaque = true,
-                },
-                '*' | '?' | '[' => {
-                    self.push(c);
-                    self.current().wild = true;
-                }
-                '{' if self.word.is_some() || !matches!(self.peek(), Some(' ' | '\t' | '\n' | '}')) => {
-                    // Braces make several words of one.
-                    self.script.opaque = true;
-                    self.push(c);
-                }
-                c => self.push(c),
-            }
-        }
-        self.end_command(false);
-    }
-
-    fn redirection(&mut self, first: char) {
-        if self.peek() == Some('(') {
-            self.at += 1;
-            let body = self.balanced(')');
-            return self.nested(&body);
-        }
-        // The number before it is a descriptor, not a word.
-        if self.word.as_ref().is_some_and(|word| word.text.chars().all(|c| c.is_ascii_digit())) {
-            self.word = None;
-        }
-        self.end_word();
-        let mut operator = first.to_string();
-        while let Some(c @ ('<' | '>' | '&' | '|' | '-')) = self.peek() {
-            operator.push(c);
-            self.at += 1;
-        }
-        // Here-documents and here-strings: what the command is sent stands in the text.
-        self.script.opaque |= operator.starts_with("<<");
-        self.target =
-            if operator.contains('>') && !operator.ends_with('-') { Target::Write } else { Target::Read };
-        if operator.ends_with('-') && !operator.starts_with("<<") {
-            self.target = Target::Word;
-        }
-    }
-
-    fn double(&mut self) {
-        self.current();
-        loop {
-            match self.next() {
-                Some('"') => return,
-                Some('\\') => match self.next() {
-                    Some(c @ ('"' | '\\' | '$' | '`')) => self.push(c),
-                    Some('\n') => {}
-                    Some(c) => self.push_all(&format!("\\{c}")),
-                    None => self.script.opaque = true,
-                },
-                Some('`') => {
-                    let body = self.until('`', true);
-                    self.nested(&body);
-                }
-                Some('$') => self.dollar(true),
-                Some(c) => self.push(c),
-                None => {
-                    self.script.opaque = true;
-                    return;
-                }
-            }
-        }
-    }
-
-    fn dollar(&mut self, quoted: bool) {
-        match self.peek() {
-            Some('(') => {
-                self.at += 1;
-                let body = self.balanced(')');
-                self.nested(&body);
-            }
-            Some('{') => {
-                self.at += 1;
-                let body = self.balanced('}');
-                if body == "IFS" && !quoted {
-                    return self.end_word();
-                }
-                if body.contains(['`', '(']) {
-                    self.nested(&body);
-                } else {
-                    self.expanded();
-                }
-            }
-            Some('\'') if !quoted => {
-                self.at += 1;
-                let text = self.until('\'', true);
-                self.push_all(&unescape(&text));
-            }
-            Some('"') if !quoted => {}
-            Some(c) if c.is_ascii_alphanumeric() || "_@*#?$!-".contains(c) => {
-                let start = self.at;
-                self.at += 1;
-                while (c.is_ascii_alphabetic() || c == '_')
-                    && self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
-                {
-                    self.at += 1;
-                }
-                if !quoted && self.chars[start..self.at] == ['I', 'F', 'S'] {
-                    return self.end_word();
-                }
-                self.expanded();
-            }
-            _ => self.push('$'),
-        }
-    }
-
-    fn nested(&mut self, body: &str) {
-        self.expanded();
-        read_into(body, self.depth + 1, self.script);
-    }
-
-    fn expanded(&mut self) {
-        self.push('*');
-        self.current().wild = true;
-        self.current().expanded = true;
-    }
-
-    /// Up to the closing character; what is not closed goes on to the end.
-    fn until(&mut self, close: char, escapes: bool) -> String {
-        self.current();
-        let mut text = String::new();
-        while let Some(c) = self.next() {
-            if c == close {
-                return text;
-            }
-            text.push(c);
-            if c == '\\' && escapes {
-                // A backquote within backquotes is escaped once more.
-                if close == '`' && self.peek() == Some('`') {
-                    text.pop();
-                }
-                text.extend(self.next());
-            }
-        }
-        self.script.opaque = true;
-        text
-    }
-
-    /// Up to the bracket that closes the one just read, quotes aside.
-    fn balanced(&mut self, close: char) -> String {
-        let open = if close == ')' { '(' } else { '{' };
-        let mut text = String::new();
-        let (mut depth, mut quote) = (1, None);
-        while let Some(c) = self.next() {
-            match (quote, c) {
-                (None, '\'' | '"') => quote = Some(c),
-                (Some(mark), c) if mark == c => quote = None,
-                (None, c) if c == open => depth += 1,
-                (None, c) if c == close => depth -= 1,
-                _ => {}
-            }
-            if depth == 0 {
-                return text;
-            }
-            text.push(c);
-            if c == '\\' && quote != Some('\'') {
-                text.extend(self.next());
-            }
-        }
-        self.script.opaque = true;
-        text
-    }
-
-    fn end_word(&mut self) {
-        let Some(word) = self.word.take() else { return };
-        match std::mem::replace(&mut self.target, Target::Word) {
-            Target::Word => self.simple.words.push(word),
-            Target::Write => self.simple.writes.push(word.text),
-            Target::Read => self.simple.reads.push(word.text),
-        }
-    }
-
-    fn end_command(&mut self, pipe: bool) {
-        self.end_word();
-        self.target = Target::Word;
-        let simple = std::mem::take(&mut self.simple);
-        if simple.words.is_empty() && simple.writes.is_empty() && simple.reads.is_empty() {
-            // `curl x | (sh)`: still at the end of the pipe.
-            self.simple.piped = pipe || simple.piped;
-            return;
-        }
-        self.simple.piped = pipe;
-        self.look_inside(&simple);
-        self.script.commands.push(simple);
-        if self.script.commands.len() > MAX_COMMANDS {
-            self.script.opaque = true;
-            self.at = self.chars.len();
-        }
-    }
-
-    /// Texts that a command hands on to be run.
-    fn look_inside(&mut self, simple: &Simple) {
-        let views = simple.views();
-        let Some(own) = views.first() else { return };
-        let wrapped = views.len() > 1;
-        self.script.opaque |= own[0].wild && own[0].text.chars().all(|c| c == '*');
-        // Another name for a command, or a command as a setting.
-        let lead = &simple.words[..simple.words.len() - own.len()];
-        self.script.opaque |= lead.iter().any(|word| word.text.contains([' ', '\t']));
-        self.script.opaque |= match base(&own[0].text).as_str() {
-            "alias" => true,
-            "git" => own.iter().any(|word| word.text == "-c" || word.text.starts_with("--config")),
-            _ => false,
-        };
-        for view in &views {
-            let (program, arguments) = (base(&view[0].text), &view[1..]);
-            let has_script = arguments.iter().any(|word| !word.text.starts_with(['-', '+']));
-            self.script.opaque |= match runs(&program) {
-                Some(Runs::Shell) => !has_script,
-                Some(Runs::Code(safe)) => {
-                    let first = arguments.first().map(|word| word.text.as_str());
-                    first.is_none_or(|first| first.starts_with('-') && !safe.contains(&first))
-                }
-                _ => false,
-            };
-        }
-        let is_shell = |view: &&[Word]| runs(&base(&view[0].text)) == Some(Runs::Shell);
-        if simple.piped && self.script.texts <= MAX_TEXTS && views.iter().any(is_shell) {
-            self.fed();
-        }
-        if !wrapped {
-            return;
-        }
-        self.script.opaque |= own.len() > MAX_VIEWS;
-        for word in &own[1..] {
-            if word.text.contains([' ', '\t', '\n', ';', '&', '|', '$', '`', '(']) {
-                read_into(&word.text, self.depth + 1, self.script);
-            }
-        }
-        if base(&own[0].text) == "eval" {
-            let text: Vec<&str> = own[1..].iter().map(|word| word.text.as_str()).collect();
-            read_into(&text.join(" "), self.depth + 1, self.script);
-        }
-    }
-
-    /// What was echoed before a shell at the end of a pipe may be what it runs.
-    fn fed(&mut self) {
-        let echoed = |simple: &&Simple| {
-            simple.words.first().is_some_and(|word| matches!(base(&word.text).as_str(), "echo" | "printf"))
-        };
-        let text = |simple: &Simple| {
-            simple.words[1..].iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
-        };
-        let texts: Vec<String> = self.script.commands.iter().filter(echoed).map(text).collect();
-        for text in texts {
-            read_into(text.trim_start_matches(['-', 'e', 'n']).trim_start(), self.depth + 1, self.script);
-            read_into(&text, self.depth + 1, self.script);
-        }
-    }
-
-    fn next(&mut self) -> Option<char> {
-        let c = self.peek()?;
-        self.at += 1;
-        Some(c)
-    }
-
-    fn peek(&self) -> Option<char> {
-        self.chars.get(self.at).copied()
-    }
-
-    fn current(&mut self) -> &mut Word {
-        self.word.get_or_insert_default()
-    }
-
-    fn push(&mut self, c: char) {
-        self.current().text.push(c);
-    }
-
-    fn push_all(&mut self, text: &str) {
-        self.current().text.push_str(text);
+    if context.admits(chars.len(), depth) {
+        Reader::new(&chars, depth, context).read_all();
     }
 }
 
 pub(super) fn is_assignment(word: &str) -> bool {
     let name = word.split('=').next().unwrap_or_default().trim_end_matches('+');
-    word.contains('=')
-        && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    word.contains('=') && is_name(name)
 }
 
-/// The text of `$'…'`.
-fn unescape(text: &str) -> String {
-    let mut out = String::new();
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        if c != '\\' {
-            out.push(c);
-            continue;
-        }
-        let Some(kind) = chars.next() else { break };
-        let (radix, digits, mut code) = match kind {
-            'x' => (16, 2, 0),
-            'u' => (16, 4, 0),
-            'U' => (16, 8, 0),
-            '0'..='7' => (8, 2, kind.to_digit(8).unwrap_or_default()),
-            'n' => {
-                out.push('\n');
-                continue;
-            }
-            't' => {
-                out.push('\t');
-                continue;
-            }
-            other => {
-                out.push(other);
-                continue;
-            }
-        };
-        for _ in 0..digits {
-            let Some(digit) = chars.peek().and_then(|c| c.to_digit(radix)) else { break };
-            code = code.wrapping_mul(radix).wrapping_add(digit);
-            chars.next();
-        }
-        out.extend(char::from_u32(code));
-    }
-    out
+/// Tells whether the text is the name of a shell variable.
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

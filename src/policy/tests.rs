@@ -9,7 +9,9 @@ use crate::domain::Time;
 
 mod commands;
 mod criteria;
+mod differential;
 mod property;
+mod reader;
 mod risks;
 
 const NOW: Time = Time::from_millis(1_700_000_000_000);
