@@ -9,6 +9,7 @@ use serde_json::json;
 use super::interrupted::{self, Interrupted};
 use super::out::{self, ReaderGone};
 use super::terminal::{Paint, Style};
+use super::time::local_times;
 use crate::answers::Session;
 use crate::text::clean;
 
@@ -146,9 +147,13 @@ pub(super) fn report(error: &anyhow::Error, paint: Paint) -> ExitCode {
     } else {
         (None, 1)
     };
-    out::talk(&format!("{} {}", paint.style(Style::Red, "error:"), clean(&format!("{error:#}"))));
+    out::talk(&format!(
+        "{} {}",
+        paint.style(Style::Red, "error:"),
+        clean(&local_times(&format!("{error:#}")))
+    ));
     if let Some(hint) = hint {
-        out::talk(&format!("{} {}", paint.style(Style::Cyan, "hint:"), clean(hint)));
+        out::talk(&format!("{} {}", paint.style(Style::Cyan, "hint:"), clean(&local_times(hint))));
     }
     ExitCode::from(exit)
 }

@@ -140,4 +140,12 @@ fn times_inside_of_a_line_are_local_with_their_zone() {
         utc.lines().find(|line| line.contains("left in peace until")).unwrap_or_else(|| panic!("{utc}"));
     let shown = until[..19].replace('T', " ");
     assert!(line.contains(&format!("{shown} UTC by ")), "{line}: {until}");
+    // A refusal of the daemon, too.
+    daemon.prompt(&session, "question:q:Go on?");
+    daemon.wait_kind(&session, "question.asked");
+    let question =
+        daemon.get("/api/v1/questions?status=pending").1["items"][0]["id"].as_str().unwrap().to_owned();
+    daemon.cli(&["answer", &question, "continue"]).ok();
+    let late = run(command(daemon.dir.path()).env("TZ", "IST-5:30").args(["answer", &question, "stop"]));
+    assert!(late.code == 1 && late.stderr.contains(" IST") && !late.stderr.contains('Z'), "{late:?}");
 }
