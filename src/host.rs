@@ -130,6 +130,8 @@ pub struct Departure {
     pub stderr_tail: String,
     /// The last message that was wholly in its pipe.
     pub written: u64,
+    /// Bytes that were rescued from the pipe of its output, if nobody listened to it for a while: more may be missing.
+    pub rescued: Option<u64>,
 }
 
 /// stdout closed before, or at, the end of the process.

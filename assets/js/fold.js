@@ -257,6 +257,7 @@ export function sentence(event) {
     "session.resumed": () => `Resumed${by}`,
     "session.kept": () => `Stays when its ACP client leaves: used${by}`,
     "session.adopted": () => `Adopted as an orphan${of("pid", ", pid ")}${of("why", ": ")}`,
+    "output.incomplete": () => `Output may be missing${of("why", ": ")}`,
     "session.ended": () => `Session ended${of("why", ": ") || of("reason", ": ")}`,
     "session.parked": () => `Parked${of("why", ": ") || of("reason", ": ")}`,
     "session.seen": () => `Its failure was seen${by}`,

@@ -166,6 +166,9 @@ fn session_event(kind: &str, data: &Data) -> Option<Shown> {
             Style::Dim,
             format!("its failure was seen{}{}", data.part(" by ", "by", ""), data.part(": ", "reason", "")),
         ),
+        "output.incomplete" => {
+            Shown::new(Style::Red, format!("output may be missing{}", data.part(": ", "why", "")))
+        }
         "agent.exited" => exited(data),
         "line.rejected" => {
             let of = data.said(" of ", "method") + &data.said(", field ", "field");
@@ -690,6 +693,7 @@ mod tests {
             "session.seen",
             "session.kept",
             "session.adopted",
+            "output.incomplete",
             "agent.exited",
             "line.rejected",
             "unknown",

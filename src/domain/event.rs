@@ -66,6 +66,8 @@ pub enum Kind {
     /// Its agent does things without ever having asked.
     SessionUnenforced,
     SessionStopping,
+    /// Some of the agent's output may be missing: nobody held its pipe for a while.
+    OutputIncomplete,
     AgentExited,
     SessionResumed,
     SessionEnded,
@@ -152,6 +154,7 @@ impl Kind {
             Self::Unknown => "unknown",
             Self::SessionUnenforced => "session.unenforced",
             Self::SessionStopping => "session.stopping",
+            Self::OutputIncomplete => "output.incomplete",
             Self::AgentExited => "agent.exited",
             Self::SessionResumed => "session.resumed",
             Self::SessionEnded => "session.ended",

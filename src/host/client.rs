@@ -51,6 +51,14 @@ pub(super) struct Care {
     pub(super) accepted: Option<u64>,
 }
 
+/// Whether an end of the agent's stdout was in our hands all the time: then nothing of it is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Listened {
+    AllTheTime,
+    /// A new daemon found its shim dead.
+    NotAlways,
+}
+
 impl Care {
     /// A shim that answers.
     pub(super) fn attach(self, stream: tokio::net::UnixStream, early: BytesMut, journal_end: u64) -> Process {
@@ -70,7 +78,7 @@ impl Care {
         process.left.clone_from(&left);
         tokio::spawn(async move {
             rest.reap().await;
-            let departure = rest.departure(left, &extent).await;
+            let departure = rest.departure(left, Listened::NotAlways, &extent).await;
             news.send(News::Exited(departure)).await.ok(); // the session may have gone
         });
         process
@@ -144,7 +152,7 @@ impl Care {
             tokio::time::sleep(LINGER).await;
         }
         self.reap().await;
-        let departure = self.departure(left, &extent).await;
+        let departure = self.departure(left, Listened::AllTheTime, &extent).await;
         news.send(News::Exited(departure)).await.ok(); // the session may have gone
     }
 
@@ -155,7 +163,12 @@ impl Care {
     }
 
     /// By the shim's own word, or what is left if it died without one.
-    async fn departure(&self, told: Option<Left>, extent: &watch::Sender<Extent>) -> Departure {
+    async fn departure(
+        &self,
+        told: Option<Left>,
+        listened: Listened,
+        extent: &watch::Sender<Extent>,
+    ) -> Departure {
         let left = if let Some(left) = told.or_else(|| read_exit(&self.keep.dir)) {
             left
         } else {
@@ -170,6 +183,7 @@ impl Care {
             steps: left.steps,
             killed: left.killed,
             written: left.written,
+            rescued: left.rescued.filter(|_| listened == Listened::NotAlways),
             stderr_tail: stderr_tail(&self.keep.dir, self.keep.stderr_tail_bytes),
         }
     }

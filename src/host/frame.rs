@@ -71,6 +71,10 @@ pub(super) struct Left {
     /// The last message that was wholly in the agent's pipe.
     #[serde(default)]
     pub(super) written: u64,
+    /// How many bytes were rescued from the pipe of an agent that nobody listened to for a while: more may be missing. A shim that
+    /// lives to write this down has listened all the time.
+    #[serde(skip)]
+    pub(super) rescued: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,10 +5,13 @@
 //! agent's stdout, and a parent that is known by one of these.
 
 use std::collections::HashSet;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::libc;
 use nix::sys::signal::Signal;
 
 use super::cgroup::Cgroup;
@@ -18,7 +21,7 @@ use super::frame::Left;
 use super::identity::{Identity, Stat, boot_id, pids, stat, variable, with_variable};
 use super::kept::kept_processes;
 use super::shim::{MODE, Meta};
-use super::{AGENTS_DIR, REBOOTED};
+use super::{AGENTS_DIR, REBOOTED, journal};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const GIVE_UP: Duration = Duration::from_secs(5);
@@ -29,6 +32,8 @@ const STOPPING: Duration = Duration::from_millis(500);
 /// be missed by one look: its number was not there when the numbers were listed, and the one that was has gone. By the
 /// next look that one is an old number, and looks are independent of each other.
 const EMPTY_LOOKS: u32 = 4;
+/// More than a pipe can hold.
+const MAX_RESCUED: u64 = 16 << 20;
 
 /// Ends the tree and says what happened. After a restart of the machine there is nothing to end.
 pub(super) fn end(meta: &Meta, dir: &Path) -> Left {
@@ -37,10 +42,12 @@ pub(super) fn end(meta: &Meta, dir: &Path) -> Left {
         return Left { reason, ..Left::default() };
     }
     let search = Search::new(meta, dir);
-    let mut killed = HashSet::new();
+    let (mut killed, mut rescued) = (HashSet::new(), 0);
     let (deadline, mut empty) = (Instant::now() + GIVE_UP, 0);
     while empty < EMPTY_LOOKS {
         let stopped = search.stop_all();
+        // While a writer still holds the pipe, and none can write to it.
+        rescued += rescue_output(meta, dir, &stopped);
         for process in &stopped {
             process.kill();
         }
@@ -61,6 +68,7 @@ pub(super) fn end(meta: &Meta, dir: &Path) -> Left {
         reason: "its shim died".to_owned(),
         steps: if killed.is_empty() { Vec::new() } else { vec!["sigkill".to_owned()] },
         killed: u32::try_from(killed.len()).unwrap_or(u32::MAX),
+        rescued: Some(rescued),
         ..Left::default()
     }
 }
@@ -204,6 +212,26 @@ impl<'a> Search<'a> {
             is_shim(above) && place().is_ok_and(|place| place != self.dir && place.starts_with(session))
         })
     }
+}
+
+/// Moves what the pipe of the agent's output still holds to the end of its journal, and returns how much that was. The last end to read from may
+/// have gone with shim and daemon; what was written is there as long as somebody holds an end to write to, and a pipe can be opened
+/// anew through that.
+fn rescue_output(meta: &Meta, dir: &Path, writers: &[Identity]) -> u64 {
+    let Some(inode) = meta.stdout else { return 0 };
+    let path = writers.iter().find_map(|writer| writable_end(writer.pid, inode));
+    let open = |path| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let Some(Ok(mut pipe)) = path.map(open) else { return 0 };
+    let (mut chunk, mut rescued) = ([0; 16 * 1024], 0);
+    // Until it is empty. Somebody who was not found may write on.
+    while rescued < MAX_RESCUED {
+        match pipe.read(&mut chunk) {
+            Ok(read @ 1..) if journal::append(dir, &chunk[..read]).is_ok() => rescued += read as u64,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            _ => break,
+        }
+    }
+    rescued
 }
 
 /// The descriptor, below `/proc`, through which a process can write to this pipe.

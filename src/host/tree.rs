@@ -72,6 +72,7 @@ fn children(pid: i32) -> Option<Vec<i32>> {
 /// How long processes are only stopped before those that were found are killed. A tree that grows faster than it is found is cut down in
 /// rounds, and the caller has other things to do in between.
 const STOPPING: Duration = Duration::from_millis(500);
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Stops and kills the descendants of `root`: of the caller, a child subreaper that reaps nobody meanwhile. Returns who was killed.
 ///
@@ -105,6 +106,21 @@ pub(super) fn sweep(root: i32) -> HashSet<i32> {
         kill(Pid::from_raw(*pid), Signal::SIGKILL).ok(); // it may have just gone
     }
     killed
+}
+
+/// Ends all descendants of `root`, the caller, and reaps them.
+pub(super) fn end(root: i32, patience: Duration) {
+    let deadline = Instant::now() + patience;
+    while Instant::now() < deadline {
+        match reap() {
+            Reaped::Child(..) => {}
+            Reaped::Childless => return,
+            Reaped::Waiting => {
+                sweep(root);
+                std::thread::sleep(LOOK_AGAIN);
+            }
+        }
+    }
 }
 
 /// One walk that stops everybody at sight.

@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, PATIENCE, QUICK, command, is_alive, run};
+use crate::harness::{Daemon, PATIENCE, QUICK, command, is_alive, of_kind, run};
 use crate::trees::marked;
 
 /// Without cgroups, so that every process has to be found.
@@ -90,10 +90,82 @@ fn what_outlives_daemon_and_shim_is_listed_by_doctor_and_ended_by_the_next_daemo
     assert!(left.is_empty(), "{left:?} of {pids:?} are left");
 }
 
+/// The numbers of flooded lines, in the order of the log.
+fn flooded(events: &[Value]) -> Vec<u64> {
+    let said = events.iter().filter_map(|event| event["data"]["message"].as_str()?.strip_prefix("flood "));
+    said.filter_map(|text| text.split(' ').next()?.parse().ok()).collect()
+}
+
+fn state_of(pid: Pid) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// A line that does not end where a page of the pipe does, so that the last one is torn.
+const LINE: usize = 1_000;
+const PIPE: u64 = 64 * 1024;
+
+#[test]
+fn what_a_pipe_holds_when_daemon_and_shim_are_killed_is_rescued_and_the_log_says_that_more_may_be_missing() {
+    let mut daemon = Daemon::with_config(&format!("{QUICK}{SWEPT}"));
+    let gate = daemon.dir.path().join("gate");
+    let (wait, flood) = (format!("wait-file:{}", gate.display()), format!("flood:100000:{LINE}:101"));
+    // The agent ends when nobody reads from it any more; the other process keeps the pipe.
+    let session =
+        daemon.run(&["grandchild:setsid,stdout:hang", "flood:100", "status:up", &wait, &flood, "hang"]);
+    daemon.wait_status(&session, "up");
+    let (shim, pid) = (shim(&daemon, &session), daemon.show(&session)["pid"].clone());
+    kill(shim, Signal::SIGSTOP).unwrap();
+    daemon.until("the shim to stand still", |_| (state_of(shim) == Some('T')).then_some(()));
+    std::fs::write(&gate, "").unwrap();
+    // It sleeps in its write: the pipe is full.
+    let full = |_: &mut Daemon| {
+        let call = std::fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+        call.contains("pipe").then_some(())
+    };
+    daemon.until("the pipe to be full", full);
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    kill(shim, Signal::SIGKILL).unwrap();
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    let events = daemon.all_events(&session);
+    let numbers = flooded(&events);
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<u64>>(), "a gap or a double");
+    let kept = (numbers.len() as u64 - 100) * LINE as u64;
+    assert!(kept > PIPE - 2 * LINE as u64, "{kept} bytes of whole lines");
+    assert!(of_kind(&events, "line.rejected").len() <= 1, "at most the last line is torn");
+    let mark = of_kind(&events, "output.incomplete");
+    assert_eq!(mark.len(), 1);
+    assert!(mark[0]["data"]["rescued_bytes"].as_u64().unwrap() >= kept, "{}", mark[0]);
+    assert!(marked(&session).is_empty());
+}
+
+#[test]
+fn lines_that_stream_while_daemon_and_shim_are_killed_have_no_gap_but_a_mark_at_their_end() {
+    for pause in [5, 40, 90] {
+        let daemon = Daemon::with_config(&format!("{QUICK}{SWEPT}"));
+        let session = daemon.run(&[&format!("flood:100000000:{LINE}")]);
+        daemon.wait_kind(&session, "status");
+        let shim = shim(&daemon, &session);
+        std::thread::sleep(Duration::from_millis(pause)); // somewhere in the stream
+        // At once: a shim without a daemon journals as fast as it can.
+        for pid in [Pid::from_raw(daemon.pid()), shim] {
+            kill(pid, Signal::SIGKILL).unwrap();
+        }
+        let (dir, _) = daemon.end(Signal::SIGKILL);
+        let daemon = Daemon::start_in(dir, &[], &[]);
+        let events = daemon.all_events(&session);
+        let numbers = flooded(&events);
+        assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<u64>>(), "a gap or a double");
+        assert_eq!(of_kind(&events, "output.incomplete").len(), 1);
+        assert!(of_kind(&events, "line.rejected").len() <= 1, "at most the last line is torn");
+        assert!(marked(&session).is_empty());
+    }
+}
+
 #[test]
 fn relays_that_outlive_a_killed_shim_are_caught() {
     let daemon = Daemon::with_config(&format!("{QUICK}{SWEPT}"));
-    let session = daemon.run(&["relay:8:3:20", "status:up", "serve"]);
+    let session = daemon.run(&["relay:4:3:4", "status:up", "serve"]);
     daemon.wait_status(&session, "up");
     kill(shim(&daemon, &session), Signal::SIGKILL).unwrap();
     daemon.wait_kind(&session, "session.ended");
@@ -138,5 +210,34 @@ fn relays_are_all_gone_when_stop_answers_also_on_a_busy_machine() {
         let left = marked(&session);
         assert!(left.is_empty(), "{} of {count} relays are left after {took:?}: {answer}", left.len());
         assert!(took < Duration::from_secs(15), "{count} relays took {took:?}");
+    }
+}
+
+/// Holds a process up again and again, each time for longer than a relay lives: as a busy machine does, only more often. Until it has
+/// gone, or long enough to be in the way of the whole ladder.
+fn hold_up(shim: Pid) {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(2500) && kill(shim, Signal::SIGSTOP).is_ok() {
+        std::thread::sleep(Duration::from_millis(8));
+        kill(shim, Signal::SIGCONT).ok();
+        std::thread::sleep(Duration::from_micros(300));
+    }
+    kill(shim, Signal::SIGCONT).ok(); // it may have gone
+}
+
+/// A shim that is held up between the list of its children and the look at them finds only the dead. That must not count as the end.
+#[test]
+fn a_relay_does_not_survive_a_shim_that_is_held_up() {
+    let daemon = Daemon::with_config(&format!("{QUICK}{SWEPT}"));
+    let rounds = if std::env::var_os("INTERCOM_TEST_RELAYS").is_some() { 60 } else { 6 };
+    for round in 0..rounds {
+        let session = daemon.run(&["ignore:TERM", "relay:1:3:4", "status:up", "serve"]);
+        daemon.wait_status(&session, "up");
+        let shim = shim(&daemon, &session);
+        std::thread::scope(|scope| {
+            scope.spawn(|| hold_up(shim));
+            daemon.end_session(&session, "stop");
+        });
+        assert_eq!(marked(&session), [] as [i32; 0], "in round {round}");
     }
 }

@@ -37,6 +37,8 @@ const DISK_RETRY: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// And at one that has been told to end.
 const LOOK_PATIENTLY: Duration = Duration::from_millis(50);
+/// How long a tree may take to end that nobody could find again.
+const GIVE_UP: Duration = Duration::from_secs(5);
 /// A pipe that somebody outside the tree still holds is left after this.
 const LINGER: Duration = Duration::from_millis(200);
 /// Moves from the pipe to the journal before anything else gets a turn.
@@ -119,7 +121,7 @@ impl Shim {
         if let Err(error) = write_whole(META, &serde_json::to_vec(&meta)?) {
             // An agent that nobody could find again must not stay.
             cgroup.iter().for_each(Cgroup::kill);
-            tree::sweep(me);
+            tree::end(me, GIVE_UP);
             cgroup.iter().for_each(Cgroup::remove);
             return Err(error);
         }
@@ -458,6 +460,7 @@ impl Shim {
             killed: u32::try_from(self.killed.len()).unwrap_or(u32::MAX),
             journal_end: self.journal.end(),
             written: self.input.written(),
+            rescued: None,
         }
     }
 }

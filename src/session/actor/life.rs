@@ -167,14 +167,14 @@ impl Actor {
             let end = self.consumed;
             self.digest_lines(frames.into_iter().map(|frame| OutputLine { frame, end }).collect()).await;
         }
-        let Departure { exit, reason, steps, killed, stderr_tail, written } = departure;
+        let Departure { exit, reason, steps, killed, stderr_tail, written, rescued } = departure;
         // What was in its pipe by then has arrived, whether we were told or not.
         self.settle(self.state.under_way(written).map(|n| (n, None)).collect()).await;
         self.stopped = Stopped { steps: steps.clone(), killed, unrecorded: false };
         failpoint::visit("exit.heard");
         self.finish_errands().await;
         let unanswered = self.plan.driver.unanswered();
-        let gone = Gone { exit, reason, steps, killed, stderr_tail, unanswered };
+        let gone = Gone { exit, reason, steps, killed, stderr_tail, unanswered, rescued };
         self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![Outgoing::Cleared]).await;
         failpoint::visit("exit.committed");
         if let Some(process) = self.process.take() {

@@ -172,6 +172,8 @@ pub struct Gone {
     pub stderr_tail: String,
     /// The request that it had not answered, where its protocol has answers.
     pub unanswered: Option<&'static str>,
+    /// Bytes that were rescued from the pipe of its output, if nobody listened to it for a while: more may be missing.
+    pub rescued: Option<u64>,
 }
 
 /// Why an operator's wish was not carried out.

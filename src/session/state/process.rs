@@ -209,6 +209,10 @@ impl State {
         };
         let why = self.judge_exit(&gone, out.now());
         self.fail_in_flight(&reason, out);
+        if let Some(bytes) = gone.rescued {
+            let why = "daemon and shim had gone: what the agent wrote then may be missing";
+            out.record(Kind::OutputIncomplete, Json::of(&json!({ "rescued_bytes": bytes, "why": why })));
+        }
         out.record(
             Kind::AgentExited,
             Json::of(&json!({
