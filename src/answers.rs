@@ -71,6 +71,7 @@ pub struct Spent {
     pub total_tokens: u64,
     pub cost: f64,
     pub currency: Option<String>,
+    pub capped: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -35,7 +35,7 @@ pub use delivery::Delivery;
 pub use duration::parse_duration;
 pub use errand::{Errand, Reply, Verb, Wants};
 pub use event::{Event, Fact, Kind};
-pub use failure::{Failure, FailureKind};
+pub use failure::{Failure, FailureKind, NOT_STARTED};
 pub use id::{ClearanceId, GrantId, PromptId, QuestionId, SessionId, TokenId, TurnId, WebSessionId};
 pub use json::{Json, RequestId};
 pub use ledger::{Entry, KnownAgent};

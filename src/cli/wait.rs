@@ -154,6 +154,11 @@ fn out_of_reach(session: &Session) -> Failure {
             .hint(format!("`intercom resume {name}` starts it again")),
         "parked" => Failure::failed(format!("{name} is parked{why}"))
             .hint(format!("`intercom resume {name}` starts it again, `intercom stop {name}` ends it")),
+        "idle" if session.queued() > 0 => {
+            Failure::failed(format!("{name} asks for nothing, and its queue waits{why}")).hint(format!(
+                "once that is mended, restart the agent: `intercom stop {name} && intercom resume {name}`"
+            ))
+        }
         "created" => Failure::failed(format!("{name} has no agent yet")).hint(send),
         _ => Failure::failed(format!("{name} has ended its turn and asks for nothing")).hint(send),
     }
@@ -176,12 +181,19 @@ fn judge(goal: Goal, session: &Session, kind: &str, young: bool) -> Verdict {
         (Goal::Idle | Goal::Waiting, "idle") if young && kind != "turn.ended" => Verdict::NotYet,
         (Goal::Ended, _) if kind == "session.ended" => Verdict::Reached,
         (Goal::Idle, "idle") | (Goal::Waiting, "waiting") | (Goal::Ended, "ended") => Verdict::Reached,
-        (Goal::Waiting, "idle") if session.queued() > 0 => Verdict::NotYet,
+        (Goal::Waiting, "idle") if session.queued() > 0 && !holds_prompts(session) => Verdict::NotYet,
         (Goal::Idle | Goal::Waiting, "created") | (Goal::Waiting, "idle") | (_, "ended" | "parked") => {
             Verdict::OutOfReach
         }
         _ => Verdict::NotYet,
     }
+}
+
+/// Whether prompts in the queue of an idle agent wait for a person: for a log-in, or for more to spend. Prompts for an ACP
+/// agent leave at once otherwise, those for others may leave with the next heartbeat.
+fn holds_prompts(session: &Session) -> bool {
+    let is_capped = session.spent.as_ref().is_some_and(|spent| spent.capped.is_some());
+    is_capped || session.protocol.as_deref() == Some("acp")
 }
 
 /// The many events that need no look at the session.

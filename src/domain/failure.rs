@@ -29,6 +29,9 @@ impl FailureKind {
     }
 }
 
+/// The beginning of the reason of an agent whose program could not be run.
+pub const NOT_STARTED: &str = "could not be started: ";
+
 /// A failure of a session's agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
@@ -64,6 +67,9 @@ impl Failure {
                     queued => format!("; your {queued} prompts are kept and are sent then"),
                 };
                 format!("{log_in}; then {restart}{prompt}")
+            }
+            (None, FailureKind::Start, Phase::Ended) if self.reason.starts_with(NOT_STARTED) => {
+                format!("mend that, then start it again: {restart}")
             }
             (None, _, Phase::Ended | Phase::Parked | Phase::Stopping) => {
                 format!("`intercom logs {session}` shows what it did last; start it again: {restart}")

@@ -240,7 +240,8 @@ fn what_is_not_there_is_said_by_its_name() {
     assert!(ran.code == 1 && ran.stderr.starts_with(told), "{ran:?}");
     // What could not be started is listed until somebody has looked at it.
     let failed = daemon.cli(&["ls", "--json"]).ok().json()["items"][0]["id"].as_str().unwrap().to_owned();
-    daemon.cli(&["show", &failed]).ok();
+    let shown = daemon.cli(&["show", &failed]).ok().stdout;
+    assert!(shown.contains("what to do mend that, then start it again: `intercom resume "), "{shown}");
     for (list, nothing) in [
         ("ls", "no live sessions; `intercom run` starts one\n"),
         ("clearances", "nothing waits for a decision\n"),

@@ -455,6 +455,12 @@ fn a_prompt_survives_the_missing_log_in_and_is_carried_out_once() {
         "log in: run `claude` and `/login` there, or set ANTHROPIC_API_KEY and run `intercom daemon restart`; then restart the \
          agent: `intercom stop shop && intercom resume shop`; your prompt is kept and is sent then"
     );
+    // Also once somebody has seen it, nothing happens by itself.
+    shell(None, &["show", "shop"]).ok();
+    let ran = shell(None, &["wait", "shop", "--for", "waiting"]);
+    let told =
+        "error: shop asks for nothing, and its queue waits: its last turn failed: claude needs a login: ";
+    assert!(ran.code == 1 && ran.stderr.starts_with(told), "{ran:?}");
     shell(Some("k"), &["daemon", "restart"]).ok();
     let ran = shell(Some("k"), &["resume", "shop"]);
     assert_eq!(ran.code, 1, "{ran:?}");

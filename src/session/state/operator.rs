@@ -447,7 +447,10 @@ impl State {
         self.running()?;
         out.record(Kind::Nudge, Json::of(&json!({ "message": message, "by": by })));
         match (self.about.strict, &self.turn) {
-            (true, None) => self.put(message.into(), by.to_owned(), true, out),
+            (true, None) => {
+                self.failures.awaits_log_in &= by == BY; // a person tries again
+                self.put(message.into(), by.to_owned(), true, out)
+            }
             (true, Some(_)) if !self.steers => {
                 self.cancel_turn("a nudge".to_owned(), out);
                 self.put(message.into(), by.to_owned(), true, out)

@@ -8,8 +8,8 @@ use super::operator::about;
 use super::watch::BY;
 use super::{About, Carries, Effect, Gone, How, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Subject};
 use crate::domain::{
-    ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json, Kind, Outbound, Preset,
-    PromptState, QuestionId, QuestionStatus, RequestId, Time, Wording, span,
+    ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json, Kind, NOT_STARTED, Outbound,
+    Preset, PromptState, QuestionId, QuestionStatus, RequestId, Time, Wording, span,
 };
 use crate::session::restart::{self, Ended, Next};
 
@@ -178,7 +178,7 @@ impl State {
     pub(super) fn spawn_failed(&mut self, cause: &str, out: &mut Out<'_, '_>) {
         let reason = format!("spawn failed: {cause}");
         let again = self.is_restart(out.now());
-        self.fail_start(&format!("could not be started: {cause}"), out.now());
+        self.fail_start(&format!("{NOT_STARTED}{cause}"), out.now());
         self.fail_in_flight(&reason, out);
         if again {
             self.go_on(reason, Ended::ToRestart, out);

@@ -103,6 +103,8 @@ impl State {
     }
 
     fn setting(&self, now: Time) -> Setting {
+        // Prompts that wait for people are no work of the agent's.
+        let waits = self.told.capped.is_some() || self.failures.awaits_log_in;
         Setting {
             now,
             started: self.started_at.unwrap_or(self.about.created_at),
@@ -111,7 +113,7 @@ impl State {
                 .turn
                 .as_ref()
                 .map(|turn| turn.started_at)
-                .or(self.started_at.filter(|_| !self.queue.is_empty() && self.told.capped.is_none())),
+                .or(self.started_at.filter(|_| !self.queue.is_empty() && !waits)),
             open: self.has_open(),
         }
     }

@@ -99,6 +99,14 @@ fn a_prompt_that_could_not_be_begun_for_want_of_a_log_in_is_sent_to_the_next_pro
         |effects: &[Effect]| effects.iter().filter(|effect| matches!(effect, Effect::Send { .. })).count();
     assert_eq!((texts(&world), sent(&effects)), (vec!["one".into(), "two".into()], 0), "the queue waits");
     assert!(!world.state.record().failed.unwrap().prompt_lost);
+    // An agent whose queue waits for people is watched as one without a queue: it is not stuck.
+    let (vigil, now) = (crate::session::stall::tests::vigil(), Time::from_millis(world.time));
+    let mut without = world.state.clone();
+    without.queue.clear();
+    assert_eq!(world.state.next_due(now, &vigil), without.next_due(now, &vigil));
+    without.queue.clone_from(&world.state.queue);
+    without.failures.awaits_log_in = false;
+    assert_ne!(world.state.next_due(now, &vigil), without.next_due(now, &vigil), "others are");
     world.go(Input::Delivered { n: world.state.next_n - 1 });
     world.go(exited(0, "", None));
     world.go(Input::Resume { by: "ana".into() });
