@@ -48,7 +48,8 @@ pub fn is_same_change(one: &str, other: &str) -> bool {
         let lines = diff.lines().filter(|line| line.starts_with(['+', '-', '\\', '*']));
         lines.map(|line| if is_name(line) { name(line) } else { line.to_owned() }).collect()
     };
-    let names: Vec<String> = one.lines().filter(|line| is_name(line)).map(|line| name(&line[4..])).collect();
+    let header = |line: &str| line.strip_prefix("--- ").or_else(|| line.strip_prefix("+++ ")).map(name);
+    let names: Vec<String> = one.lines().filter_map(header).collect();
     let is_plain = |line: &str| match line.strip_prefix("Index: ") {
         Some(index) => names.iter().any(|known| known == index),
         None => line.starts_with(['+', '-', ' ', '\\', '@']) || line.starts_with("===="),

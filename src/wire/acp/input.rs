@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::string;
-use super::tool::{is_empty, joined, words};
+use super::tool::{is_empty, joined, quoted, words};
 
 /// Objects within objects, at most. Below that nothing is found; real inputs have two or three levels.
 const MAX_DEPTH: usize = 16;
@@ -258,11 +258,9 @@ impl InputFacts {
     }
 
     fn variable(&mut self, name: &str, value: &str) {
-        let value = &joined(&["x".into(), value.into()])[2..];
         let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         // A name that is none is quoted, and read as a word.
-        let name =
-            if plain { Cow::from(name) } else { joined(&["x".into(), name.into()])[2..].to_owned().into() };
+        let (name, value) = (quoted(name, !plain), quoted(value, false));
         add(&mut self.variables, &format!("{name}={value}"));
     }
 }

@@ -5,7 +5,6 @@
 //! less.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use super::input::InputFacts;
 use super::request::Permission;
@@ -137,7 +136,7 @@ fn diff(call: &ToolCall<'_>, facts: &InputFacts) -> Option<String> {
             // Policy cannot read this line as a diff, so that no rule allows the request.
             (path, _) => {
                 let path = path.as_deref().unwrap_or("?");
-                writeln!(made, "*** unknown change: {path:?}").expect("a string takes every write");
+                made.extend(["*** unknown change: ", &format!("{path:?}"), "\n"]);
             }
         }
     }

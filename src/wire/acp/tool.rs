@@ -114,14 +114,17 @@ pub(super) fn words(raw: Option<&RawValue>) -> Option<Vec<Cow<'_, str>>> {
 
 /// Words as a shell would read them again.
 pub fn joined(words: &[Cow<'_, str>]) -> String {
-    let quoted = words.iter().enumerate().map(|(at, word)| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
-        // A first word with `=` would be an assignment.
-        if word.is_empty() || !word.chars().all(plain) || (at == 0 && word.contains('=')) {
-            Cow::Owned(format!("'{}'", word.replace('\'', r"'\''")))
-        } else {
-            Cow::Borrowed(&**word)
-        }
-    });
+    // A first word with `=` would be an assignment.
+    let quoted = words.iter().enumerate().map(|(at, word)| quoted(word, at == 0 && word.contains('=')));
     quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// One word as a shell would read it again; always in quotes if it must be.
+pub fn quoted(word: &str, must: bool) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    if must || word.is_empty() || !word.chars().all(plain) {
+        Cow::Owned(format!("'{}'", word.replace('\'', r"'\''")))
+    } else {
+        Cow::Borrowed(word)
+    }
 }
