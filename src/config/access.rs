@@ -115,8 +115,11 @@ impl Default for Clearances {
 }
 
 impl Clearances {
+    /// How many people have to approve a request. A quorum holds for every higher risk too: claiming more risk never
+    /// needs fewer people.
     pub fn needed(&self, risk: Risk) -> u32 {
-        self.quorum.of(risk).copied().unwrap_or(1)
+        let up_to = Risk::ALL.into_iter().filter(|other| *other <= risk);
+        up_to.filter_map(|risk| self.quorum.of(risk).copied()).max().unwrap_or(1)
     }
 
     pub fn limit(&self, risk: Risk) -> Option<Duration> {
@@ -183,6 +186,24 @@ pub struct AuditAnchors {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn more_risk_never_needs_fewer_people(
+            low in proptest::option::of(1u32..5), medium in proptest::option::of(1u32..5),
+            high in proptest::option::of(1u32..5), critical in proptest::option::of(1u32..5),
+        ) {
+            let quorum = ByRisk { low, medium, high, critical };
+            let settings = Clearances { quorum: quorum.clone(), ..Clearances::default() };
+            let needed = Risk::ALL.map(|risk| settings.needed(risk));
+            proptest::prop_assert!(needed.is_sorted(), "{needed:?}");
+            for (risk, needed) in Risk::ALL.into_iter().zip(needed) {
+                proptest::prop_assert!(needed >= quorum.of(risk).copied().unwrap_or(1));
+            }
+            // Nobody is asked for a number that was not written down.
+            proptest::prop_assert!(needed.iter().all(|n| *n == 1 || [low, medium, high, critical].contains(&Some(*n))));
+        }
+    }
 
     #[test]
     fn addresses_are_numbers_or_localhost() {

@@ -14,6 +14,9 @@ pub enum Risk {
 }
 
 impl Risk {
+    /// From the lowest to the highest.
+    pub const ALL: [Self; 4] = [Self::Low, Self::Medium, Self::High, Self::Critical];
+
     /// What an agent claims; a missing or unknown claim counts as high.
     pub fn of_claim(claim: Option<&str>) -> Self {
         claim.and_then(Self::parse).unwrap_or(Self::High)
