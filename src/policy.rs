@@ -93,6 +93,8 @@ pub struct Resolved {
     /// Where the workspace really is.
     workspace: PathBuf,
     places: Vec<Place>,
+    /// Places that a diff may mean as well; they count for rules that hold back.
+    other_names: Vec<Place>,
     /// `None` if there are too many to look up.
     operands: Option<Operands>,
     /// The words of the command, or why it is not just words.
@@ -144,6 +146,8 @@ struct Operands {
     places: Vec<Place>,
     /// All of them, absolute, links not followed.
     names: HashSet<PathBuf>,
+    /// Words that lead out of the workspace by a link.
+    led_out: Vec<String>,
 }
 
 /// A path of a request.

@@ -3,9 +3,12 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::rule::{Compiled, PathGlob, RiskLimit, Rules, Then};
+use super::rule::{Compiled, Options, PathGlob, RiskLimit, Rules, Then};
 use super::{Assessment, Place, Resolved, command, launch, words};
 use crate::domain::{Risk, Time};
+
+/// Stands behind a decision to allow that depends on where paths lead.
+const LINKS_MAY_CHANGE: &str = "links were followed now, and can change afterwards";
 
 /// What the rules say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +62,12 @@ pub fn decide(rules: &Rules, request: &Resolved, assessment: &Assessment, now: T
     let mut why = format!("{} {verb}", compiled.name);
     if let Some(reason) = &rule.reason {
         why = format!("{why}: {reason}");
+    }
+    // A decision that depends on where paths lead says how long that holds.
+    let looked_up = !request.places.is_empty()
+        || request.operands.as_ref().is_some_and(|operands| !operands.places.is_empty());
+    if rule.then == Then::Allow && looked_up {
+        why = format!("{why} ({LINKS_MAY_CHANGE})");
     }
     Ruling { outcome, rule: Some((index, compiled.name.clone())), why }
 }
@@ -158,13 +167,17 @@ fn paths(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
         return outside
             .map_or(Ok(()), |place| Err(format!("{:?} is outside of the workspace", place.written)));
     };
+    if !allows && request.diff.as_ref().is_some_and(|diff| diff.unreadable) {
+        return Ok(());
+    }
     // Words of a command count for rules that hold back; among too many to look up may be any path.
     let operands: &[Place] = match &request.operands {
         None if !allows => return Ok(()),
         Some(operands) if !allows => &operands.places,
         _ => &[],
     };
-    if request.places.is_empty() && operands.is_empty() {
+    let others = || operands.iter().chain(request.other_names.iter().filter(|_| !allows));
+    if request.places.is_empty() && others().next().is_none() {
         return Err("the request names no path".to_owned());
     }
     let matches = |place: &Place| {
@@ -175,7 +188,7 @@ fn paths(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
     if allows {
         let other = request.places.iter().find(|place| !matches(place));
         other.map_or(Ok(()), |place| Err(format!("{:?} does not match", place.written)))
-    } else if request.places.iter().chain(operands).any(matches) {
+    } else if request.places.iter().chain(others()).any(matches) {
         Ok(())
     } else {
         Err("no path of the request matches".to_owned())
@@ -229,11 +242,23 @@ fn commands(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
     let mut why = String::new();
     for prefix in prefixes {
         match launch::allows(prefix, rule.exact, rule.options, argv) {
-            Ok(()) => return Ok(()),
+            // `options = "any"` does not keep a command inside of the workspace, and neither does `exact`.
+            Ok(()) if rule.exact || rule.options == Options::Any => return Ok(()),
+            Ok(()) => match led_out(request, prefix) {
+                None => return Ok(()),
+                Some(word) => why = format!("`{word}` leads out of the workspace by a link"),
+            },
             Err(reason) => why = reason,
         }
     }
     Err(why)
+}
+
+/// The first word beyond the rule's own that a link takes out of the workspace. Holds for the moment at which the request
+/// was resolved: links can be changed afterwards.
+fn led_out<'a>(request: &'a Resolved, prefix: &[String]) -> Option<&'a str> {
+    let Some(operands) = &request.operands else { return Some("the command") };
+    operands.led_out.iter().find(|word| !prefix.contains(word)).map(String::as_str)
 }
 
 /// An allow rule that says nothing of commands covers one only if it is about executing, or about everything; not

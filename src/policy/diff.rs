@@ -4,8 +4,13 @@
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Diff {
     pub(super) names: Vec<String>,
-    /// There may be other names.
+    /// What the names are to tools that take off their first directory.
+    pub(super) other_names: Vec<String>,
+    /// There may be other names: no rule allows it.
     pub(super) unclear: bool,
+    /// There are other names that `patch` or `git apply` would find: its risk is high, and every rule about paths that
+    /// denies or asks matches.
+    pub(super) unreadable: bool,
     pub(super) changed: usize,
 }
 
@@ -34,8 +39,14 @@ const NAMING: &[&str] = &[
     "*** Delete File: ",
     "*** Move to: ",
 ];
-/// Lines with names that we do not read.
-const UNREAD: &[&str] = &["--- ", "+++ ", "*** ", "Index: ", "Binary files ", "GIT binary patch"];
+/// Lines of a header that we do not read where they stand alone.
+const UNREAD: &[&str] = &["--- ", "+++ ", "*** ", "***************", "Prereq:"];
+/// Lines that say that something changes, in a way that we do not read.
+const BINARY: &[&str] = &["Binary files ", "GIT binary patch"];
+/// Lines around a patch that name nothing.
+const FRAMES: &[&str] = &["*** Begin Patch", "*** End Patch", "*** End of File"];
+/// Beginnings of headers, which `patch` also finds behind blanks, tabs, `X` and dashes.
+const HEADERS: &[&str] = &["--- ", "+++ ", "*** ", "***************", "Index:", "diff --git ", "Prereq:"];
 /// What some tools take for the end of a line.
 const BREAKS: &[char] = &['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 const NO_NEWLINE: &str = "\\ No newline at end of file";
@@ -66,11 +77,18 @@ pub(super) fn read(text: &str) -> Diff {
         }
         if let Some(name) = NAMING.iter().find_map(|start| line.strip_prefix(start)) {
             diff.name(name);
+        } else if let Some(name) = line.strip_prefix("Index:") {
+            diff.dated(name.trim());
+            diff.stripped(name.trim());
         } else if let Some(both) = line.strip_prefix("diff --git ") {
             diff.both(both);
             diff.changed += std::mem::replace(&mut headers, 1);
             continue;
-        } else if UNREAD.iter().any(|start| line.starts_with(start)) {
+        } else if FRAMES.contains(&line.trim_end()) {
+            // Nothing to read.
+        } else if UNREAD.iter().any(|start| line.starts_with(start)) || is_moved_header(line) {
+            (diff.unclear, diff.unreadable) = (true, true);
+        } else if BINARY.iter().any(|start| line.starts_with(start)) {
             diff.unclear = true;
         }
         if headers > 0 && headers < EXTENDED.len() && EXTENDED.iter().any(|start| line.starts_with(start)) {
@@ -81,6 +99,13 @@ pub(super) fn read(text: &str) -> Diff {
     }
     diff.changed += headers;
     diff
+}
+
+/// A header behind an indentation or the dashes of a forwarded mail, both of which `patch` takes off.
+fn is_moved_header(line: &str) -> bool {
+    let bare = line.trim_start_matches([' ', '\t', 'X']).trim_start_matches("- ");
+    let extended = || EXTENDED.iter().chain(HEADERS).any(|start| bare.starts_with(start));
+    bare.len() < line.len() && extended()
 }
 
 /// The lines that a hunk says it has, old and new: `@@ -1,3 +1,4 @@`.
@@ -120,16 +145,35 @@ impl Diff {
 
     /// The names after `---` and `+++`.
     fn pair(&mut self, old: &str, new: &str) {
-        let [old, new] = [old, new].map(|name| name.split('\t').next().unwrap_or(name));
-        match (old.strip_prefix("a/"), new.strip_prefix("b/")) {
-            (Some(old), Some(new)) => [old, new].map(|name| self.name(name)),
-            (Some(old), None) if new == "/dev/null" => [old, new].map(|name| self.name(name)),
-            (None, Some(new)) if old == "/dev/null" => [old, new].map(|name| self.name(name)),
-            (one, other) => {
-                self.unclear |= one.is_some() || other.is_some();
-                [old, new].map(|name| self.name(name))
+        let names = [old, new].map(|name| name.split('\t').next().unwrap_or(name));
+        let stripped = [names[0].strip_prefix("a/"), names[1].strip_prefix("b/")];
+        let is_null = names.map(|name| name == "/dev/null");
+        let names = match stripped {
+            [Some(old), Some(new)] => [old, new],
+            [Some(old), None] if is_null[1] => [old, names[1]],
+            [None, Some(new)] if is_null[0] => [names[0], new],
+            [None, None] => names,
+            _ => {
+                (self.unclear, self.unreadable) = (true, true);
+                names
             }
         };
+        for (name, stripped) in names.into_iter().zip(stripped) {
+            self.dated(name);
+            if stripped.is_none() && name != "/dev/null" {
+                self.stripped(name);
+            }
+        }
+        // Tools that take nothing off find the prefixes too.
+        for (side, name) in ["a", "b"].into_iter().zip(stripped) {
+            self.other_names.extend(name.map(|name| format!("{side}/{name}")));
+        }
+    }
+
+    /// The name without its first directory.
+    fn stripped(&mut self, name: &str) {
+        let below = name.split_once('/').map(|(_, below)| below.trim_start_matches('/'));
+        self.other_names.extend(below.map(str::to_owned));
     }
 
     /// The names after `diff --git`, which may hold blanks.
@@ -140,12 +184,27 @@ impl Diff {
                 self.name(&old[2..]);
                 self.name(new);
             }
-            _ => self.unclear = true,
+            _ => (self.unclear, self.unreadable) = (true, true),
+        }
+    }
+
+    /// A name that may have a date behind it without a tab between them, which `patch` takes off.
+    fn dated(&mut self, name: &str) {
+        self.name(name);
+        let is_date = |rest: &str| {
+            let rest = rest.trim_start();
+            rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, 'M' | 'T' | 'W' | 'F' | 'S'))
+        };
+        for (at, _) in name.match_indices(' ').filter(|(at, _)| is_date(&name[*at..])) {
+            self.unclear = true;
+            self.name(name[..at].trim_end());
         }
     }
 
     fn name(&mut self, name: &str) {
-        self.unclear |= name.starts_with('"');
+        let is_quoted = name.starts_with('"');
+        self.unclear |= is_quoted;
+        self.unreadable |= is_quoted;
         if name != "/dev/null" && !self.names.iter().any(|known| known == name) {
             self.names.push(name.to_owned());
         }
@@ -189,6 +248,16 @@ mod tests {
             ("*** Update File: x\n*** Move to: y\n", Some("x y")),
             ("@@ -1 +1 @@\n-- a\n+b\n", Some("")),
             ("-a\n+b\n", Some("")),
+            ("Index: x\n===\n--- x\n+++ x\n", Some("x")),
+            ("*** Begin Patch\n*** Update File: x\n@@\n-a\n+b\n*** End Patch\n", Some("x")),
+            ("    --- a/x\n    +++ b/x\n", None),
+            ("\tIndex: x\n", None),
+            ("XX--- a/x\n", None),
+            ("- --- a/x\n", None),
+            ("  diff --git a/x b/x\n", None),
+            ("  rename to x\n", None),
+            ("*** x\n--- x\n***************\n", None),
+            ("--- a/x 2020-01-01\n+++ b/x 2020-01-01\n", None),
             ("--- a/x\n+++ x\n", None),
             ("--- a/x\n+++ a/x\n", None),
             ("--- \"a/x\"\n+++ \"b/x\"\n", None),

@@ -1,7 +1,11 @@
 //! The words that may follow those of an allow rule: operands that stay inside of the workspace, and options that are
 //! known to run nothing and to write nowhere else. What is in no table is not known, and is not allowed.
 
-use super::programs::{Runs, base, runs};
+use super::programs::{Runs, base, file_name, runs};
+use super::risk::effects::written;
+use super::risk::places;
+use super::shell::Word;
+use crate::domain::Risk;
 
 /// Options of some commands. A command may have several rows; what any of them holds is harmless.
 struct Row {
@@ -25,7 +29,94 @@ const NONE: Row = Row { of: &[], long: "", flags: "", valued: "", text: "", afte
 const ONE_DASH: &[&str] = &["find", "go", "tsc"];
 
 /// Their operands are what they run: nothing may be added to those of the rule.
-const TARGETS: &[&str] = &["make", "gmake", "ninja", "just", "task"];
+const TARGETS: &[&str] = &[
+    "make",
+    "gmake",
+    "ninja",
+    "just",
+    "task",
+    "gradle",
+    "gradlew",
+    "./gradlew",
+    "ant",
+    "rake",
+    "nox",
+    "tox",
+    "invoke",
+    "gulp",
+    "grunt",
+    "mage",
+];
+
+/// Their operands can name any program, so that even a rule for the program alone covers none of them.
+const ANY_PROGRAM: &[&str] = &["sbt", "lein", "bazel", "bazelisk", "cmake", "dotnet", "meson", "composer"];
+
+/// Phases of Maven that run the build of the project and write below it. Goals of plugins run anything.
+const MAVEN_PHASES: &[&str] = &["clean", "validate", "compile", "test-compile", "test", "package", "verify"];
+
+/// Subcommands of git that run no program that their operands name. Others must be spelled by the rule, with
+/// everything behind them: aliases, helpers and remotes of git are programs.
+const PLAIN_GIT: &[&str] = &[
+    "status",
+    "diff",
+    "log",
+    "show",
+    "blame",
+    "annotate",
+    "shortlog",
+    "whatchanged",
+    "rev-parse",
+    "rev-list",
+    "ls-files",
+    "ls-tree",
+    "cat-file",
+    "describe",
+    "grep",
+    "add",
+    "rm",
+    "mv",
+    "commit",
+    "branch",
+    "tag",
+    "stash",
+    "checkout",
+    "switch",
+    "restore",
+    "reset",
+    "merge",
+    "merge-base",
+    "fetch",
+    "pull",
+    "push",
+    "clone",
+    "remote",
+    "ls-remote",
+    "name-rev",
+    "reflog",
+    "show-ref",
+    "show-branch",
+    "for-each-ref",
+    "count-objects",
+    "cherry",
+    "check-ignore",
+    "check-attr",
+    "diff-tree",
+    "diff-index",
+    "diff-files",
+    "symbolic-ref",
+    "version",
+];
+
+/// Whether the subcommand of git runs no program that its operands name.
+pub(super) fn is_plain_git(subcommand: &str) -> bool {
+    PLAIN_GIT.contains(&subcommand)
+}
+
+/// Words of jq's own language that read more than its input.
+const JQ_READS: &[&str] =
+    &["import", "include", "env", "ENV", "modulemeta", "get_search_list", "input_filename"];
+
+const TARS: &[&str] = &["tar", "bsdtar", "gtar"];
 
 const ROWS: &[Row] = &[
     Row {
@@ -293,8 +384,9 @@ const ROWS: &[Row] = &[
     Row { of: &["sed"], long: "quiet silent", flags: "n", ..NONE },
     Row {
         of: &["tar", "bsdtar", "gtar"],
-        long: "list extract create verbose gzip file",
-        flags: "tvxczjJ",
+        // Not `-x`: where files are extracted to is in the archive, and links on the way are followed.
+        long: "list create verbose gzip file",
+        flags: "tvczjJ",
         valued: "f",
         ..NONE
     },
@@ -315,7 +407,8 @@ const ROWS: &[Row] = &[
         ..NONE
     },
     Row { of: &["stat"], long: "format", valued: "c", text: "c", ..NONE },
-    Row { of: &["diff"], long: "unified brief recursive color", flags: "urNqwbB", valued: "U", ..NONE },
+    // Not `-r`: it follows the links that it meets.
+    Row { of: &["diff"], long: "unified brief color", flags: "uNqwbB", valued: "U", ..NONE },
     Row { of: &["tree"], flags: "adfsh", valued: "LIP", ..NONE },
     Row {
         of: &["jq"],
@@ -406,6 +499,10 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
         if std::mem::take(&mut is_text) && !word.starts_with('-') {
             continue;
         }
+        // `host:file` is fetched by a program, also behind an option.
+        if TARS.contains(&words[0]) && word.contains(':') {
+            return Err(format!("`{word}` goes beyond the rule"));
+        }
         if *word == "--" && !after {
             after = true;
         } else if word.starts_with('-') {
@@ -416,7 +513,18 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
             operand(&rows, &words, at, spelled)?;
         }
     }
-    Ok(())
+    runs_later(command, &words[..spelled.min(words.len())])
+}
+
+/// Files that other programs run later are not written unless the rule names them.
+fn runs_later(command: &[String], spelled: &[&str]) -> Result<(), String> {
+    let words: Vec<Word> =
+        command.iter().map(|text| Word { text: text.clone(), ..Word::default() }).collect();
+    let files = written(&file_name(&command[0]), &words);
+    let later = |file: &&str| places::runs_later(file) == Some(Risk::High) && !spelled.contains(file);
+    files.into_iter().find(later).map_or(Ok(()), |file| {
+        Err(format!("`{file}` is run later by other programs; write it into the rule"))
+    })
 }
 
 /// The name to look up: only interpreters are the same in all versions.
@@ -491,11 +599,17 @@ fn operand(rows: &[&Row], words: &[&str], at: usize, spelled: usize) -> Result<(
                 !lines.is_empty() && lines.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | '$'));
             if is_first && !prints { beyond() } else { Ok(()) }
         }
-        // `tar cIf` is `tar -c -I -f`, and `host:file` is fetched by a program.
-        ["tar" | "bsdtar" | "gtar", ..] if word.contains(':') => beyond(),
-        ["tar" | "bsdtar" | "gtar", ..] if at == 1 && !word.chars().all(|c| "tvxczjJf".contains(c)) => {
+        // `tar cIf` is `tar -c -I -f`.
+        ["tar" | "bsdtar" | "gtar", ..] if at == 1 && !word.chars().all(|c| "tvczjJf".contains(c)) => {
             beyond()
         }
+        [program, ..] if ANY_PROGRAM.contains(program) => beyond(),
+        ["mvn" | "mvnw" | "./mvnw", ..] if !MAVEN_PHASES.contains(&word) => beyond(),
+        // The second is written.
+        ["uniq" | "xxd", ..] if words[1..at].iter().any(|word| !word.starts_with('-')) => beyond(),
+        // The program may import files and show the environment.
+        ["jq", ..] if JQ_READS.iter().any(|read| word.contains(read)) => beyond(),
+        ["git", subcommand, ..] if at > 1 && !is_plain_git(subcommand) => beyond(),
         // Addresses, and what is pushed where.
         ["git", "clone" | "fetch" | "pull" | "push" | "ls-remote" | "remote" | "submodule", ..]
             if word.contains(':') || word.starts_with('+') =>

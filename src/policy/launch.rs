@@ -234,10 +234,10 @@ fn git(argv: &[String], at: usize, spelled: usize) -> Result<(), String> {
     }
     let subcommand = argv.get(next).map(String::as_str);
     match subcommand {
-        Some("bisect") if argv.iter().any(|word| word == "run") => {
-            Err("`git bisect run` runs something else".to_owned())
+        Some("bisect") if argv.iter().any(|word| matches!(word.as_str(), "run" | "view" | "visualize")) => {
+            Err("`git bisect` with a program runs something else".to_owned())
         }
-        Some("config" | "hook" | "maintenance" | "help" | "archive") if spelled <= next => {
+        Some(name) if spelled <= next && !harmless::is_plain_git(name) => {
             Err("the rule does not name this subcommand of git".to_owned())
         }
         // `ext::sh` is no address but a program to talk to.

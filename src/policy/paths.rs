@@ -15,14 +15,17 @@ use super::{Operands, Place, Resolved, Subject, diff, words};
 const MAX_LINKS: usize = 40;
 /// Different words of a command that are looked up, at most.
 const MAX_OPERANDS: usize = 1000;
+/// Letters of an option behind which its value may begin, at most.
+const MAX_GLUED: usize = 16;
 
 /// Finds out where everything is. Blocks for a few file system calls per path.
 pub fn resolve(subject: Subject) -> Resolved {
     let workspace = locate(&subject.workspace).unwrap_or_else(|| subject.workspace.clone());
     let place = |written: &String| place(&workspace, &subject.workspace, written);
     let mut places: Vec<Place> = subject.paths.iter().map(place).collect();
-    for named in subject.diff.iter().flat_map(|diff| diff::read(diff).names) {
-        let named = place(&named);
+    let diff = subject.diff.as_deref().map(diff::read);
+    for named in diff.iter().flat_map(|diff| &diff.names) {
+        let named = place(named);
         let same = |place: &Place| place.seems == named.seems && place.real == named.real;
         if !places.iter().any(same) || named.doubt().is_some() {
             places.push(named);
@@ -30,12 +33,12 @@ pub fn resolve(subject: Subject) -> Resolved {
     }
     let words = subject.command.as_deref().map(words::plain);
     let script = subject.command.as_deref().map(shell::read);
-    let diff = subject.diff.as_deref().map(diff::read);
     let operands = match &script {
         Some(script) => operands(&workspace, &subject.workspace, script),
         None => Some(Operands::default()),
     };
-    Resolved { subject, workspace, places, operands, words, script, diff }
+    let other_names = diff.iter().flat_map(|diff| &diff.other_names).map(place).collect();
+    Resolved { subject, workspace, places, other_names, operands, words, script, diff }
 }
 
 /// The words of all commands that may be paths: those that look like one or that exist, and the targets of
@@ -47,6 +50,10 @@ fn operands(workspace: &Path, as_given: &Path, script: &Script) -> Option<Operan
     for simple in &script.commands {
         let arguments = simple.words.iter().skip(1).filter(|word| !word.expanded).map(|word| &word.text);
         for written in arguments.chain(&simple.writes).chain(&simple.reads) {
+            let is_new = !seen.contains(base.join(written).to_string_lossy().as_ref());
+            if is_new && leads_out(workspace, written) {
+                found.led_out.push(written.clone());
+            }
             // `--file=a`, `HEAD:a` and `@a` name a file as well.
             for part in std::iter::once(written.as_str()).chain(written.split(['=', ':', '@', ','])) {
                 let text = base.join(part).to_string_lossy().into_owned();
@@ -71,6 +78,22 @@ fn operands(workspace: &Path, as_given: &Path, script: &Script) -> Option<Operan
         }
     }
     Some(found)
+}
+
+/// Whether a word, a part of it, or the value that is glued to an option, leads out of the workspace by a link.
+fn leads_out(workspace: &Path, word: &str) -> bool {
+    let parts = std::iter::once(word).chain(word.split(['=', ':', '@', ',']));
+    let glued =
+        word.char_indices().take(MAX_GLUED).map(|(at, _)| &word[at..]).filter(|_| word.starts_with('-'));
+    parts.chain(glued).any(|part| {
+        let path = Path::new(part);
+        let Some(Component::Normal(first)) = path.components().find(|part| *part != Component::CurDir) else {
+            return false;
+        };
+        // Absolute paths and `..` are seen by their looks; here only what exists can lead anywhere.
+        let exists = path.is_relative() && workspace.join(first).symlink_metadata().is_ok();
+        exists && locate(&workspace.join(path)).is_none_or(|real| !real.starts_with(workspace))
+    })
 }
 
 fn place(workspace: &Path, as_given: &Path, written: &str) -> Place {

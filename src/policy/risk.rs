@@ -5,8 +5,9 @@ use super::{Place, Resolved, words};
 use crate::domain::Risk;
 
 mod commands;
+mod downloads;
 pub(super) mod effects;
-mod places;
+pub(super) mod places;
 
 use effects::Effect;
 use places::{is_system, looks_secret, runs_later};
@@ -54,6 +55,9 @@ pub fn assess(request: &Resolved) -> Assessment {
     }
     if subject.diff.as_deref().is_some_and(deletes_all) {
         found.add(Risk::High, "deletes the whole file");
+    }
+    if request.diff.as_ref().is_some_and(|diff| diff.unreadable) {
+        found.add(Risk::High, "which files the diff changes cannot be read from it");
     }
     let known = subject.tool.is_some() || subject.command.is_some() || !request.places.is_empty();
     let computed = found.0.iter().map(|(risk, _)| *risk).max().unwrap_or(Risk::Low);

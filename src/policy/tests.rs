@@ -10,7 +10,9 @@ use crate::domain::Time;
 mod commands;
 mod criteria;
 mod differential;
+mod patches;
 mod property;
+mod reach;
 mod reader;
 mod risks;
 

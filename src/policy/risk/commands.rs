@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use super::effects::{is_file, only_reads};
-use super::{Found, is_hidden, is_system, looks_secret, runs_later};
+use super::effects::{is_file, only_reads, written};
+use super::{Found, downloads, is_hidden, is_system, looks_secret, runs_later};
 use crate::domain::Risk;
-use crate::policy::programs::{Runs, base, file_name, runs, widening};
+use crate::policy::programs::{base, file_name, runs, widening};
 use crate::policy::shell::{Script, Simple, Word, is_assignment};
 use crate::policy::words::MAX_BYTES;
 
@@ -62,30 +62,54 @@ pub(super) fn judge(text: &str, script: &Script, found: &mut Found) {
     if text.split_whitespace().collect::<String>().contains(":(){") {
         found.add(Risk::Critical, "a fork bomb");
     }
+    let mut left = false;
     for simple in &script.commands {
         for file in &simple.writes {
-            writes(file, found);
+            writes(file, left, found);
+        }
+        for file in &simple.reads {
+            opens(file, found);
         }
         settings(simple, found);
         let views = simple.views();
         for (n, view) in views.iter().enumerate() {
-            one(view, n == 0, found);
+            one(view, n == 0, left, found);
         }
         if views.len() > 1 {
             found.add(Risk::Medium, format!("runs something else: {}", file_name(&views[0][0].text)));
         }
+        left |= views.first().is_some_and(|own| leaves_for_good(own));
     }
-    fed(script, found);
+    downloads::judge(script, found);
 }
 
-fn writes(file: &str, found: &mut Found) {
+/// Whether a command takes those after it out of the workspace: `cd` goes home.
+fn leaves_for_good(own: &[Word]) -> bool {
+    let folder = own[1..].iter().find(|word| !word.text.starts_with('-') || word.text == "-");
+    matches!(own[0].text.as_str(), "cd" | "pushd" | "chdir")
+        && folder.is_none_or(|folder| folder.expanded || folder.text == "-" || leaves(&folder.text))
+}
+
+/// Judges a file that the shell opens to be read.
+fn opens(file: &str, found: &mut Found) {
+    if file.starts_with("/dev/tcp/") || file.starts_with("/dev/udp/") {
+        found.add(Risk::High, format!("talks to other machines: {file}"));
+    } else if looks_secret(file) {
+        found.add(Risk::High, format!("looks like a secret: {file}"));
+    } else if leaves(file) && is_file(file) {
+        found.add(Risk::Medium, format!("reads outside of the workspace: {file}"));
+    }
+}
+
+/// Judges a file that is written. `left`: the command runs somewhere outside of the workspace.
+fn writes(file: &str, left: bool, found: &mut Found) {
     // `2>&1` writes to no file.
     if !is_file(file) {
         return;
     }
     let risk = if is_system(Path::new(file)) {
         Risk::Critical
-    } else if looks_secret(file) || leaves(file) {
+    } else if left || looks_secret(file) || leaves(file) {
         Risk::High
     } else {
         Risk::Medium
@@ -99,26 +123,6 @@ fn writes(file: &str, found: &mut Found) {
 /// Leads out of the directory that the command runs in, by its looks.
 fn leaves(path: &str) -> bool {
     path.starts_with(['/', '~']) || path.split('/').any(|part| part == "..")
-}
-
-/// Shells and interpreters that run what other commands write.
-fn fed(script: &Script, found: &mut Found) {
-    let views: Vec<&[Word]> = script.commands.iter().flat_map(Simple::views).collect();
-    let runs_input = |view: &&[Word]| {
-        let stdin = view[1..].iter().all(|word| word.text.starts_with('-'));
-        stdin && matches!(runs(&base(&view[0].text)), Some(Runs::Shell | Runs::Code(_)))
-    };
-    if script.commands.iter().any(|simple| simple.piped) && views.iter().any(runs_input) {
-        if views.iter().any(|view| is_fetcher(&view[0].text)) {
-            found.add(Risk::Critical, "runs what it downloads");
-        } else {
-            found.add(Risk::High, "runs what another command writes");
-        }
-    }
-}
-
-fn is_fetcher(program: &str) -> bool {
-    matches!(file_name(program).as_str(), "curl" | "wget" | "fetch" | "aria2c" | "http" | "https" | "xh")
 }
 
 /// Variables that change what is run or how.
@@ -151,8 +155,8 @@ fn settings(simple: &Simple, found: &mut Found) {
     }
 }
 
-/// `whole`: the command itself, and not a tail of it that it may run.
-fn one(view: &[Word], whole: bool, found: &mut Found) {
+/// `whole`: the command itself, and not a tail of it that it may run. `left`: it runs outside of the workspace.
+fn one(view: &[Word], whole: bool, left: bool, found: &mut Found) {
     let Some((program, words)) = view.split_first() else { return };
     let name = file_name(&program.text);
     let arguments: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
@@ -161,14 +165,23 @@ fn one(view: &[Word], whole: bool, found: &mut Found) {
     if risk > Risk::Medium || whole {
         found.add(risk, why);
     }
-    // Everything in a tail is in the whole too.
+    for file in written(&name, view) {
+        writes(file, left, found);
+    }
+    // Everything else in a tail is in the whole too.
     if !whole {
         return;
+    }
+    let names_files = arguments.iter().any(|word| !word.starts_with('-'));
+    if left && names_files && !only_reads(&name) {
+        found.add(Risk::High, format!("works outside of the workspace: {name}"));
+    } else if left && name != "cd" && name != "echo" {
+        found.add(Risk::Medium, format!("works outside of the workspace: {name}"));
     }
     if program.wild {
         found.add(Risk::High, format!("what is run depends on files: {}", program.text));
     }
-    if let Some(secret) = arguments.iter().find(|word| looks_secret(word.trim_start_matches(['@', '=']))) {
+    if let Some(secret) = arguments.iter().find(|word| looks_secret(word)) {
         found.add(Risk::High, format!("looks like a secret: {secret}"));
     }
     if only_reads(&name) {
@@ -206,6 +219,9 @@ fn by_program(name: &str, arguments: &[&str]) -> (Risk, String) {
         "truncate" => (Risk::High, "empties files"),
         "mv" | "cp" | "ln" | "install" | "tee" | "touch" | "mkdir" | "sed" | "patch" => {
             (Risk::Medium, "changes files")
+        }
+        "dd" if !arguments.iter().any(|word| word.starts_with("of=/dev/") && is_file(&word[3..])) => {
+            (Risk::Medium, "copies data")
         }
         "dd" | "fdisk" | "sfdisk" | "parted" | "wipefs" | "mkswap" | "blkdiscard" | "diskutil" => {
             (Risk::Critical, "writes to disks")
