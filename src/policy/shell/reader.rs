@@ -400,19 +400,28 @@ impl<'a> Reader<'a> {
 
     /// Skips the name of a coprocess, which only a compound command can have.
     fn coproc(&mut self) {
+        const COMPOUND: &[&str] = &["{", "if", "while", "until", "for", "case", "select", "[[", ""];
         self.skip_blanks();
         let rest = &self.chars[self.at..];
-        let name = rest.iter().take_while(|c| c.is_ascii_alphanumeric() || **c == '_').count();
-        let blanks = rest[name..].iter().take_while(|c| matches!(c, ' ' | '\t')).count();
-        if name == 0 || blanks == 0 {
+        let word = |from: usize| -> String {
+            rest[from..].iter().take_while(|c| !" \t\n;&|<>()".contains(**c)).collect()
+        };
+        let name = word(0);
+        if COMPOUND.contains(&name.as_str()) {
             return;
         }
-        let next: String = rest[name + blanks..].iter().take_while(|c| !" \t\n;&|<>".contains(**c)).collect();
-        let opens = ["{", "if", "while", "until", "for", "case", "select", "[["].contains(&next.as_str());
-        if opens || next.starts_with('(') {
-            self.at += name + blanks;
-        } else if next.contains(['\\', '\'', '"', '$', '`']) {
+        let length = name.chars().count();
+        let blanks = rest[length..].iter().take_while(|c| matches!(c, ' ' | '\t')).count();
+        let next = word(length + blanks);
+        let is_plain =
+            |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_./-+=:@%,{[!".contains(c));
+        if !is_plain(&name) || next.starts_with(['\\', '\'', '"', '$', '`']) {
             self.unreadable("a coprocess that cannot be read");
+        } else if blanks > 0
+            && ((COMPOUND.contains(&next.as_str()) && !next.is_empty())
+                || rest.get(length + blanks) == Some(&'('))
+        {
+            self.at += length + blanks;
         }
     }
 

@@ -214,8 +214,12 @@ impl Reader<'_> {
                 }
                 _ => {
                     let element = self.word(false);
-                    if element.text.starts_with('[') && element.text.contains(['$', '`']) {
-                        self.unreadable("a subscript that is expanded");
+                    // `[x]=1`: the subscript of an indexed array is arithmetic.
+                    if let Some((subscript, _)) =
+                        element.text.strip_prefix('[').and_then(|t| t.split_once(']'))
+                    {
+                        let subscript = Word { text: subscript.to_owned(), ..element.clone() };
+                        self.evaluated(&subscript);
                     }
                 }
             }
