@@ -16,6 +16,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Uid;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -33,7 +34,7 @@ use crate::config::{Config, OnStop, Paths};
 use crate::domain::Time;
 use crate::host;
 use crate::socket;
-use crate::store::{Store, inspect_audit};
+use crate::store::{Store, StoreError, inspect_audit};
 use crate::supervisor::{Recovered, Supervisor};
 use crate::text::shell_word;
 
@@ -42,6 +43,10 @@ pub use self::port::TakenPort;
 
 /// How long open requests may take to finish once everything else has stopped.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
+/// How often a recovery that takes long is looked at.
+const RECOVERY_LOOK: Duration = Duration::from_secs(1);
+/// The pause before a start that could not be recorded is recorded again.
+const RECORD_AGAIN: Duration = Duration::from_secs(2);
 
 pub struct ServeOptions {
     pub paths: Paths,
@@ -91,10 +96,7 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
     make_private_file(&database)?;
     let supervisor = Supervisor::new(config, store);
     supervisor.load_policy().await.context("cannot read the rules and grants in force")?;
-    let recovered = supervisor.recover().await.context("cannot read the sessions of the last run")?;
-    if recovered != Recovered::default() {
-        tracing::info!("{recovered}");
-    }
+    let recovery = recover(&supervisor).await?;
     supervisor.keep_house();
 
     let closing = CancellationToken::new();
@@ -102,7 +104,7 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
     let api =
         Api::open(supervisor.clone(), bell.clone(), read_config, conditions.clone(), token, closing.clone())
             .await?;
-    api.record_start().await;
+    let start_recorded = api.record_start().await;
     let port = port::open(&supervisor.config().api, taken_port, &api).await?;
     let webhook = Webhook::open(&supervisor.config(), supervisor.store().clone(), bell.clone())?;
     // Before we can be reached: what an earlier daemon left there is not true any more.
@@ -137,8 +139,8 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
     servers.spawn(slack.run(closing.clone()));
     servers.spawn(serve::unix(listener, router, closing.clone()));
     servers.spawn(acp.keep_house());
-    let store = supervisor.store().clone();
-    servers.spawn(closing.clone().run_until_cancelled_owned(async move { store.count_old_events().await }));
+    let late = LateWork { recovery, start_recorded, api: api.clone(), store: supervisor.store().clone() };
+    late.spawn(&servers, &closing);
     if let Some(webhook) = webhook {
         servers.spawn(webhook.run(closing.clone()));
     }
@@ -147,7 +149,7 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
 
     match missing {
         None => greet(&api),
-        Some(missing) => eprintln!("\nThere is no console: {missing}\n"),
+        Some(missing) => say(&format!("\nThere is no console: {missing}\n")),
     }
     let guide = if demo { Some(demo::start(&supervisor, &bell, &paths.socket).await?) } else { None };
     let terminal = std::io::stderr().is_terminal();
@@ -187,14 +189,86 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the console is, with a way in. stderr, and not through the trace: it is for the person who sits here, once.
+/// The work of the start that may end after people can reach the daemon.
+struct LateWork {
+    recovery: Option<Recovery>,
+    start_recorded: bool,
+    api: Api,
+    store: Store,
+}
+
+impl LateWork {
+    fn spawn(self, servers: &TaskTracker, closing: &CancellationToken) {
+        let Self { recovery, start_recorded, api, store } = self;
+        if let Some(recovery) = recovery {
+            servers.spawn(closing.clone().run_until_cancelled_owned(finish_recovery(recovery)));
+        }
+        servers.spawn(closing.clone().run_until_cancelled_owned(async move {
+            let mut recorded = start_recorded;
+            while !recorded {
+                tokio::time::sleep(RECORD_AGAIN).await;
+                recorded = api.record_start().await;
+            }
+            store.count_old_events().await;
+        }));
+    }
+}
+
+type Recovery = JoinHandle<Result<Recovered, StoreError>>;
+
+/// Takes up the sessions of the last run. Where the database cannot be written, that ends only when it can; the rest is
+/// returned then, since people must be able to reach the daemon and stop agents meanwhile.
+async fn recover(supervisor: &Supervisor) -> anyhow::Result<Option<Recovery>> {
+    let theirs = supervisor.clone();
+    let mut recovery: Recovery = tokio::spawn(async move { theirs.recover().await });
+    loop {
+        match tokio::time::timeout(RECOVERY_LOOK, &mut recovery).await {
+            Ok(recovered) => return recovered_sessions(recovered).map(|()| None),
+            // As long as the store works, nobody is let in before all sessions are there.
+            Err(_) => {
+                if let Some(why) = supervisor.store().write_failure() {
+                    tracing::warn!(
+                        "the database cannot be written ({why}): commands are refused, agents can be stopped"
+                    );
+                    return Ok(Some(recovery));
+                }
+            }
+        }
+    }
+}
+
+async fn finish_recovery(recovery: Recovery) {
+    if let Err(error) = recovered_sessions(recovery.await) {
+        tracing::error!("{error:#}; the next start tries again");
+    }
+}
+
+fn recovered_sessions(recovered: Result<Result<Recovered, StoreError>, JoinError>) -> anyhow::Result<()> {
+    let recovered = recovered.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+    let recovered = recovered.context("cannot read the sessions of the last run")?;
+    if recovered != Recovered::default() {
+        tracing::info!("{recovered}");
+    }
+    Ok(())
+}
+
+/// Where the console is; on a terminal with a way in. A link that signs somebody in is for the person who sits there, and is never
+/// written into a file, a pipe or the journal, which others may read: there, `intercom open` makes one.
 fn greet(api: &Api) {
-    // Others may read the journal, and a way in is nothing for them.
-    let journal = std::env::var_os("JOURNAL_STREAM").is_some();
-    let Some(link) = (!journal).then(|| api.first_link()).flatten() else { return };
-    // On a line of its own: it fits 80 columns, and a double click takes all of it.
-    eprintln!("\nOpen the console:\n  {link}");
-    eprintln!("The link works once, within ten minutes; `intercom open` opens another.\n");
+    let Some(url) = api.console_url() else { return };
+    let link = std::io::stderr().is_terminal().then(|| api.first_link()).flatten();
+    match link {
+        // On a line of its own: it fits 80 columns, and a double click takes all of it.
+        Some(link) => say(&format!(
+            "\nOpen the console:\n  {link}\nThe link works once, within ten minutes; `intercom open` opens another.\n"
+        )),
+        None => say(&format!("\nThe console is at {url}/; `intercom open` opens it, signed in.\n")),
+    }
+}
+
+/// Tells the person at stderr. A stderr that cannot be written, as a file on a full disk, must not end the daemon.
+fn say(text: &str) {
+    writeln!(std::io::stderr(), "{text}").ok();
 }
 
 /// The breaks of the audit chain, found without a daemon and beside one.

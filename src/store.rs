@@ -82,6 +82,10 @@ pub struct Store {
     path: Arc<PathBuf>,
     writer: Arc<writer::Writer>,
     readers: pool::Readers,
+    /// The name by which connections open the database.
+    name: Arc<PathBuf>,
+    /// The error of the last transaction, if it was not committed.
+    write_failure: watch::Receiver<Option<String>>,
     audit_head: watch::Receiver<Option<AuditHead>>,
     anchor: Option<Arc<audit::Anchor>>,
 }
@@ -94,20 +98,35 @@ impl Store {
 
     /// The same, with a file outside of the database that keeps the heads of the audit chain.
     pub fn open_anchored(path: &Path, bell: Bell, anchor: Option<&Path>) -> Result<Self, StoreError> {
-        let connection = schema::open(path)?;
-        let checkpoints = checkpoint::Checkpoints::start(path)?;
+        let (connection, name) = schema::open(path)?;
+        let checkpoints = checkpoint::Checkpoints::start(&name)?;
         let anchored = audit::AnchoredHead::read(anchor)?;
         let anchor = anchor.map(|file| Arc::new(audit::Anchor::start(file)));
         let (head, audit_head) = watch::channel(None);
         let check = audit::HeadCheck::new(anchored);
         let witnesses = writer::AuditWitnesses { check, anchor: anchor.clone(), head };
+        let (failure, write_failure) = watch::channel(None);
         Ok(Self {
             path: Arc::new(path.to_owned()),
-            writer: Arc::new(writer::Writer::start(connection, checkpoints, bell, witnesses)?),
-            readers: pool::Readers::new(path),
+            writer: Arc::new(writer::Writer::start(connection, checkpoints, bell, witnesses, failure)?),
+            readers: pool::Readers::new(&name),
+            name: Arc::new(name),
             audit_head,
+            write_failure,
             anchor,
         })
+    }
+
+    /// The reason why nothing can be written at the moment.
+    pub fn write_failure(&self) -> Option<String> {
+        self.write_failure.borrow().clone()
+    }
+
+    /// Tries again if the last transaction failed, so that the end of a failure is noticed also when nobody writes.
+    pub async fn probe_failure(&self) -> Option<String> {
+        self.write_failure()?;
+        self.transact(|_| Ok(())).await.ok(); // the failure stays known
+        self.write_failure()
     }
 
     /// The head of the audit chain, each time that it has moved.

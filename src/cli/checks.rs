@@ -19,11 +19,13 @@ use serde::{Deserialize, Serialize};
 
 use super::Context;
 use super::failure::Failure;
+use super::out;
 use super::transport::Remote;
 use super::url::url;
 use crate::config::{self, Config, Paths};
 use crate::host;
 use crate::socket;
+use crate::text::clean;
 
 pub(super) use self::audit::audit;
 pub(super) use self::capacity::capacity;
@@ -145,6 +147,8 @@ async fn health(place: &str, hint: &str, cx: &Context) -> Check {
         version: Option<String>,
         #[serde(default)]
         quarantined_lines: u64,
+        #[serde(default)]
+        warnings: Vec<String>,
         you: Option<You>,
     }
     #[derive(Deserialize)]
@@ -168,11 +172,13 @@ async fn health(place: &str, hint: &str, cx: &Context) -> Check {
             format!("{place}: it failed at {lines} lines of agents and rejected them"),
             "please report this bug, with the `line.rejected` events that say \"intercom failed\" (`intercom logs`)",
         ),
-        Ok(Health { status, version, you: Some(you), .. }) => {
+        Ok(Health { status, version, warnings, you: Some(you), .. }) => {
             let version = version.unwrap_or_else(|| "of unknown version".to_owned());
             let status = status.unwrap_or_default();
             let detail = format!("{version} {place}: {status}, you are {} ({})", you.name, you.role);
-            if version == ours {
+            if !warnings.is_empty() {
+                Check::warning("daemon", format!("{detail}; {}", warnings.join("; ")), hint)
+            } else if version == ours {
                 Check::ok("daemon", detail)
             } else {
                 Check::warning(
@@ -186,6 +192,20 @@ async fn health(place: &str, hint: &str, cx: &Context) -> Check {
     }
 }
 
+/// The warnings of the daemon, for commands that people look at first.
+pub(super) async fn tell_warnings(cx: &Context) {
+    #[derive(Deserialize)]
+    struct Health {
+        #[serde(default)]
+        warnings: Vec<String>,
+    }
+    let answer = cx.client.get(&url(&["health"], &[])).await.ok();
+    let Some(Ok(health)) = answer.map(|answer| answer.parse::<Health>()) else { return };
+    for warning in health.warnings {
+        out::talk(&format!("warning: {}", clean(&warning)));
+    }
+}
+
 pub(super) fn database(file: &Path) -> Check {
     let shown = file.display();
     if !file.exists() {
@@ -193,6 +213,11 @@ pub(super) fn database(file: &Path) -> Check {
     }
     match schema_version(file) {
         Ok(version) => Check::ok("database", format!("{shown}, schema version {version}")),
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => Check::warning(
+            "database",
+            format!("{shown}: only the daemon can open it, which started without room on the disk"),
+            "make room, then run `intercom daemon restart`",
+        ),
         Err(error) => {
             Check::wrong("database", format!("{shown}: {error}"), "restore a backup, if it is damaged")
         }
@@ -236,8 +261,21 @@ pub(super) fn descriptors() -> Check {
     }
 }
 
-/// How the whole tree of an agent is ended.
-pub(super) fn killing() -> Check {
+/// How the whole tree of an agent is ended. `None` is a configuration that cannot be read.
+pub(super) fn killing(config: Option<&Config>) -> Check {
+    const NAME: &str = "killing";
+    match config {
+        None => {
+            return Check::ok(
+                NAME,
+                "by sweeping the tree; whether by cgroup too is for the configuration to say",
+            );
+        }
+        Some(config) if !config.daemon.cgroups => {
+            return Check::ok(NAME, "by sweeping the tree; [daemon] cgroups is false");
+        }
+        Some(_) => {}
+    }
     match host::Cgroups::find() {
         Some(cgroups) => Check::ok(
             "killing",
@@ -248,17 +286,25 @@ pub(super) fn killing() -> Check {
 }
 
 #[allow(clippy::useless_conversion, reason = "a count of blocks has 32 bits on some systems")]
-pub(super) fn disk(dir: &Path) -> Check {
+pub(super) fn disk(dir: &Path, min_free_mib: u64) -> Check {
     const MIB: u64 = 1024 * 1024;
+    /// Below this the database itself soon has no room.
+    const LITTLE_MIB: u64 = 100;
     let place = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
     let free = match statvfs(place) {
         Ok(stat) => u64::from(stat.blocks_available()).saturating_mul(stat.fragment_size()) / MIB,
         Err(error) => return Check::warning("disk", error.to_string(), "the free space could not be read"),
     };
     let detail = format!("{free} MiB free at {}", place.display());
+    if free < min_free_mib {
+        let hint = format!(
+            "nothing is read from agents below {min_free_mib} MiB ([limits] min_free_disk_mib): make room"
+        );
+        return Check::wrong("disk", detail, hint);
+    }
     match free {
-        ..100 => Check::wrong("disk", detail, "the daemon stops reading from agents when the disk is full"),
-        100..1024 => Check::warning("disk", detail, "the log of busy agents grows quickly"),
+        ..LITTLE_MIB => Check::wrong("disk", detail, "on a full disk the daemon is read-only: make room"),
+        LITTLE_MIB..1024 => Check::warning("disk", detail, "the log of busy agents grows quickly"),
         _ => Check::ok("disk", detail),
     }
 }

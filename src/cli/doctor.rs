@@ -42,8 +42,8 @@ pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
         checks::database(&cx.paths.database()),
         checks::descriptors(),
         checks::capacity(limits.max_sessions),
-        checks::disk(&cx.paths.state_dir),
-        checks::killing(),
+        checks::disk(&cx.paths.state_dir, limits.min_free_disk_mib),
+        checks::killing(config.as_ref()),
         checks::strays(&cx.paths),
     ]);
     checks.extend(checks::orphans(&cx.paths));

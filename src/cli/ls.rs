@@ -34,6 +34,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let at_home = stdout_size().is_some() && matches!(cx.client.transport(), Transport::Unix(_));
     let home = std::env::var("HOME").ok().filter(|home| at_home && home.len() > 1);
     cx.table(&table(&sessions, home.as_deref(), Timestamp::now()), nothing)?;
+    super::checks::tell_warnings(cx).await;
     // Whoever looks here may be waiting for what does not come there.
     if let Some(check) = super::slack::daemon(cx).await.filter(|check| check.status == Status::Wrong) {
         out::talk(&format!("slack: {}", clean(&check.detail)));

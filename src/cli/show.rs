@@ -29,6 +29,9 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let answer = cx.client.get(&url(&["sessions", &args.session], &[])).await?;
     cx.answer(&answer, || Ok(detail(&answer.parse()?, cx.paint, Timestamp::now())))?;
+    if !cx.json {
+        super::checks::tell_warnings(cx).await;
+    }
     let session: Session = answer.parse()?;
     // JSON is for programs: nobody has looked at it yet.
     if let Some(failed) = session.failed.filter(|_| !cx.json) {

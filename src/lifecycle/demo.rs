@@ -116,7 +116,7 @@ impl Guide {
 
 /// stderr: stdout is for data, and the daemon has none.
 fn say(text: &str) {
-    eprintln!("{text}");
+    super::say(text);
 }
 
 /// How this very program can be called from a second terminal that has our environment's defaults only.

@@ -59,10 +59,10 @@ impl Store {
     /// A consistent copy of everything. A caller that drops this ends the copy, and nothing is left of it. `job` is shared
     /// with the copying thread and is released when the last file of an unfinished copy is gone.
     pub async fn backup(&self, job: Arc<BackupJob>) -> Result<BackedUp, StoreError> {
-        let from = self.path().to_owned();
+        let (from, name) = (self.path().to_owned(), self.name.clone());
         let abandoned = CancellationToken::new();
         let _abandon = abandoned.clone().drop_guard();
-        let copying = move || copy(&from, &job, &abandoned, MAX_LOG_GROWTH);
+        let copying = move || copy(&name, &from, &job, &abandoned, MAX_LOG_GROWTH);
         tokio::task::spawn_blocking(copying).await.unwrap_or(Err(StoreError::Closed))
     }
 }
@@ -72,12 +72,13 @@ fn failed(error: impl std::fmt::Display) -> StoreError {
 }
 
 fn copy(
+    name: &Path,
     from: &Path,
     job: &BackupJob,
     abandoned: &CancellationToken,
     max_log_growth: u64,
 ) -> Result<BackedUp, StoreError> {
-    let source = schema::open_reader(from)?;
+    let source = schema::open_reader(name)?;
     source.execute_batch("BEGIN")?;
     // The first read takes the snapshot.
     let pages: i64 = source.pragma_query_value(None, "page_count", |row| row.get(0))?;
@@ -211,7 +212,7 @@ mod tests {
     /// A database of some megabytes, and a connection that keeps its log.
     fn database(dir: &Path) -> (PathBuf, Connection) {
         let path = dir.join("intercom.db");
-        let writer = schema::open(&path).unwrap();
+        let (writer, _) = schema::open(&path).unwrap();
         writer.execute_batch("CREATE TABLE filler (bytes BLOB)").unwrap();
         fill(&writer, 20);
         (path, writer)
@@ -240,7 +241,7 @@ mod tests {
         let (path, _writer) = database(dir.path());
         let abandoned = CancellationToken::new();
         abandoned.cancel();
-        assert!(copy(&path, &job(dir.path()), &abandoned, MAX_LOG_GROWTH).is_err());
+        assert!(copy(&path, &path, &job(dir.path()), &abandoned, MAX_LOG_GROWTH).is_err());
         assert_eq!(files(dir.path()), [] as [String; 0]);
     }
 
@@ -253,7 +254,7 @@ mod tests {
             let copying = scope.spawn(|| {
                 loop {
                     // Until the writer falls into the time of a copy.
-                    match copy(&path, &job, &abandoned, MIB / 2) {
+                    match copy(&path, &path, &job, &abandoned, MIB / 2) {
                         Ok(_) => std::fs::remove_file(&job.to).unwrap(),
                         Err(error) => break error,
                     }
@@ -273,7 +274,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, _writer) = database(dir.path());
         let job = BackupJob::new(dir.path().join("copy.db"), false, u64::MAX);
-        let error = copy(&path, &job, &CancellationToken::new(), MAX_LOG_GROWTH).unwrap_err().to_string();
+        let error =
+            copy(&path, &path, &job, &CancellationToken::new(), MAX_LOG_GROWTH).unwrap_err().to_string();
         assert!(error.contains("too little room: the copy needs 2"), "{error}");
         assert_eq!(files(dir.path()), [] as [String; 0]);
     }
@@ -284,10 +286,10 @@ mod tests {
         let (path, _writer) = database(dir.path());
         let (job, wanted) = (job(dir.path()), CancellationToken::new());
         std::fs::write(&job.to, "mine").unwrap();
-        assert!(copy(&path, &job, &wanted, MAX_LOG_GROWTH).is_err());
+        assert!(copy(&path, &path, &job, &wanted, MAX_LOG_GROWTH).is_err());
         assert_eq!(std::fs::read_to_string(&job.to).unwrap(), "mine");
         let job = BackupJob { replace: true, ..job };
-        let done = copy(&path, &job, &wanted, MAX_LOG_GROWTH).unwrap();
+        let done = copy(&path, &path, &job, &wanted, MAX_LOG_GROWTH).unwrap();
         assert_eq!((done.bytes, job.progress()), (size(&job.to), (done.bytes, done.bytes)));
         assert_eq!(files(dir.path()), ["copy.db"]);
     }

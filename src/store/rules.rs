@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 use super::read::rows;
 use super::{Store, StoreError};
@@ -11,7 +11,14 @@ use crate::domain::Time;
 /// How long a rule that was taken out of the configuration is remembered: put back within this time, it does not begin anew.
 const REMEMBERED_DAYS: i64 = 30;
 
+const NOTED: &str = "SELECT content, first_seen_at FROM rules_seen WHERE removed_at IS NULL";
+
 impl Store {
+    /// When each rule of the last configuration was first seen.
+    pub async fn noted_rules(&self) -> Result<HashMap<String, Time>, StoreError> {
+        self.read(noted).await
+    }
+
     /// Notes these rules, known by what they say, as those of the configuration; returns when each was first seen.
     pub async fn see_rules(
         &self,
@@ -32,10 +39,13 @@ impl Store {
                  WHERE removed_at IS NULL AND content NOT IN (SELECT value FROM json_each(?1))",
                 params![present, now.millis()],
             )?;
-            let sql = "SELECT content, first_seen_at FROM rules_seen WHERE removed_at IS NULL";
-            let seen = rows(connection, sql, [], |row| Ok((row.get(0)?, Time::from_millis(row.get(1)?))))?;
-            Ok(seen.into_iter().collect())
+            noted(connection)
         })
         .await
     }
+}
+
+fn noted(connection: &Connection) -> Result<HashMap<String, Time>, StoreError> {
+    let seen = rows(connection, NOTED, [], |row| Ok((row.get(0)?, Time::from_millis(row.get(1)?))))?;
+    Ok(seen.into_iter().collect())
 }

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
@@ -336,10 +336,34 @@ pub(super) fn old_database(path: &Path, version: usize) -> Connection {
     connection
 }
 
-/// Opens the database for writing, created 0600 if it is new, and migrates it.
-pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
+/// Opens the database for writing, created 0600 if it is new, and migrates it. Returns the name by which other connections
+/// of this process open it.
+pub(super) fn open(path: &Path) -> Result<(Connection, PathBuf), StoreError> {
     create_private(path).map_err(|error| StoreError::Unavailable(error.to_string()))?;
-    let mut connection = connect(path).map_err(unusable)?;
+    match open_as(path, path) {
+        Err(error @ StoreError::Unavailable(_)) => {
+            // A full disk has no room for the index that processes share. In memory it needs none, and then the database
+            // belongs to this process alone.
+            let alone = alone(path);
+            let connection = open_as(&alone, path).map_err(|_| error)?;
+            tracing::warn!(
+                "there is no room beside the database; until the next start only this process can open it"
+            );
+            Ok((connection, alone))
+        }
+        opened => opened.map(|connection| (connection, path.to_owned())),
+    }
+}
+
+/// The name of the database for connections that share its index in the memory of this process.
+fn alone(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let escaped = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    PathBuf::from(format!("file:{escaped}?vfs=unix-excl"))
+}
+
+fn open_as(name: &Path, path: &Path) -> Result<Connection, StoreError> {
+    let mut connection = connect(name).map_err(unusable)?;
     connection.pragma_update(None, "wal_autocheckpoint", MAX_WAL_PAGES)?;
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.set_prepared_statement_cache_capacity(64);
@@ -375,7 +399,8 @@ pub(super) fn create_private(path: &Path) -> std::io::Result<()> {
 /// Opens it for reading only. The database must be there.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
     // Without a write flag a WAL database whose side files are gone could not be opened at all.
-    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(path, flags)?;
     connection.pragma_update(None, "query_only", true)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
@@ -409,7 +434,7 @@ mod tests {
     fn a_database_of_a_newer_version_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("intercom.db");
-        open(&path).unwrap().pragma_update(None, "user_version", VERSION + 1).unwrap();
+        open(&path).unwrap().0.pragma_update(None, "user_version", VERSION + 1).unwrap();
         let error = open(&path).unwrap_err().to_string();
         assert!(error.contains(&format!("schema version {}", VERSION + 1)), "{error}");
     }
@@ -448,6 +473,7 @@ mod tests {
             drop(old);
             let head: (i64, Vec<u8>) = open(&path)
                 .unwrap()
+                .0
                 .query_row("SELECT n, hash FROM audit_head", [], |row| Ok((row.get(0)?, row.get(1)?)))
                 .unwrap();
             assert_eq!(head, expected, "{rows:?}");
@@ -459,7 +485,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("intercom.db");
         drop(open(&path).unwrap());
-        let connection = open(&path).unwrap();
+        let (connection, _) = open(&path).unwrap();
         let next: i64 = connection
             .query_row("SELECT value FROM meta WHERE key = 'next_seq'", [], |row| row.get(0))
             .unwrap();

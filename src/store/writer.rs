@@ -95,6 +95,7 @@ impl Writer {
         checkpoints: Checkpoints,
         bell: Bell,
         witnesses: AuditWitnesses,
+        failure: watch::Sender<Option<String>>,
     ) -> Result<Self, StoreError> {
         let shared = Arc::new(Shared::default());
         let next = read_seq(&connection)?;
@@ -102,7 +103,7 @@ impl Writer {
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || run(connection, checkpoints, next, &theirs, &bell, witnesses))
+            .spawn(move || run(connection, checkpoints, next, &theirs, &bell, witnesses, &failure))
             .expect("the system can start one thread");
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -209,12 +210,23 @@ fn run(
     shared: &Shared,
     bell: &Bell,
     mut witnesses: AuditWitnesses,
+    failure: &watch::Sender<Option<String>>,
 ) {
     while let Some(jobs) = take(shared) {
         let rows = jobs.iter().map(|job| job.rows()).sum();
         match commit(&mut connection, next, jobs, &witnesses.check) {
             Ok(Committed { next: after, finished, head }) => {
                 witnesses.committed(head);
+                if failure.borrow().is_some() {
+                    // A transaction that changes no page succeeds on a full disk, too: only a real write tells.
+                    match probe(&connection) {
+                        Ok(()) => {
+                            tracing::info!("the database can be written again");
+                            failure.send_replace(None);
+                        }
+                        Err(error) => tracing::debug!(%error, "the database cannot be written yet"),
+                    }
+                }
                 if after > next {
                     next = after;
                     bell.ring(next - 1);
@@ -228,13 +240,28 @@ fn run(
                 checkpoints.committed(rows);
             }
             Err((error, jobs)) => {
-                tracing::error!(%error, "a transaction was not committed");
+                // Once per failure at this level: sessions try again and again, and the log may be on the same disk.
+                if failure.borrow().is_none() {
+                    tracing::error!(%error, "a transaction was not committed; the database is read-only until that works");
+                } else {
+                    tracing::debug!(%error, "a transaction was not committed");
+                }
+                if let StoreError::Unavailable(why) = &error {
+                    failure.send_replace(Some(why.clone()));
+                }
                 for job in jobs {
                     job.done(Err(error.clone()));
                 }
             }
         }
     }
+}
+
+/// Writes a page that differs from the one before.
+fn probe(connection: &Connection) -> Result<(), StoreError> {
+    let count = "INSERT INTO meta VALUES ('write_probes', 1) ON CONFLICT DO UPDATE SET value = value + 1";
+    connection.prepare_cached(count)?.execute([])?;
+    Ok(())
 }
 
 /// Waits for work; `None` when the store is closed and everything is done.

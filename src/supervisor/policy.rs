@@ -53,7 +53,18 @@ impl Supervisor {
 
     /// Puts the rules and grants in force that are to be. Called once at the start, before any session is there.
     pub async fn load_policy(&self) -> Result<(), StoreError> {
-        self.put_in_force(self.config()).await?;
+        if let Err(error) = self.put_in_force(self.config()).await {
+            let StoreError::Unavailable(_) = error else { return Err(error) };
+            // A daemon on a full disk must start. Rules that last for a time and are not noted yet are over until a reload: begun
+            // now, they would begin again with the next daemon.
+            tracing::warn!(%error, "new rules that last for a time are not in force; `intercom reload` tries again");
+            let config = self.config();
+            let noted = self.store().noted_rules().await?;
+            let lasting = config.rules.iter().filter(|rule| rule.lasts.is_some()).map(Rule::content);
+            let begin = |content: &String| noted.get(content).copied().unwrap_or(Time::from_millis(0));
+            let seen = lasting.map(|content| (content.clone(), begin(&content))).collect();
+            self.0.bench.reload(config, &seen);
+        }
         self.load_grants().await
     }
 

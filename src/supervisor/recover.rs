@@ -54,7 +54,8 @@ impl Supervisor {
         }
         let adopted = self.adopt_kept().await?;
         let live = self.store().live().await?;
-        let found = stream::iter(live.iter().map(|id| self.recover_one(*id))).buffer_unordered(AT_ONCE);
+        let found =
+            stream::iter(live.clone().into_iter().map(|id| self.recover_one(id))).buffer_unordered(AT_ONCE);
         let found: Vec<Result<Fate, StoreError>> = found.collect().await;
         let mut recovered = Recovered { adopted, ..Recovered::default() };
         for fate in found {

@@ -841,6 +841,28 @@ fn json_is_the_body_of_the_rest_call() {
 }
 
 #[test]
+fn the_doctor_reads_the_configuration_before_it_speaks_of_what_that_changes() {
+    let check = |config: &str, name: &str| {
+        let dir = home(config);
+        let report = run(command(dir.path()).args(["doctor", "--json"])).json();
+        let checks = report["checks"].as_array().unwrap().clone();
+        checks
+            .into_iter()
+            .find(|check| check["name"] == name)
+            .unwrap_or_else(|| panic!("no {name}: {report}"))
+    };
+    let off = check("[daemon]\ncgroups = false\n", "killing");
+    assert_eq!(off["detail"], "by sweeping the tree; [daemon] cgroups is false");
+    let on = check("", "killing");
+    assert!(!on["detail"].as_str().unwrap().contains("is false"), "{on}");
+    let unread = check("[daemon]\ncgroups = 3\n", "killing");
+    assert!(unread["detail"].as_str().unwrap().contains("is for the configuration to say"), "{unread}");
+    let disk = check("[limits]\nmin_free_disk_mib = 1073741824\n", "disk");
+    assert_eq!(disk["status"], "wrong", "{disk}");
+    assert!(disk["hint"].as_str().unwrap().contains("below 1073741824 MiB"), "{disk}");
+}
+
+#[test]
 fn the_doctor_finds_what_is_wrong_with_and_without_a_daemon() {
     let healthy = |ran: &Ran| {
         ran.stdout

@@ -42,22 +42,25 @@ fn taken() -> (TcpListener, u16, tempfile::TempDir) {
     (listener, port, dir)
 }
 
-fn link_in(log: &str) -> Option<String> {
-    let (_, rest) = log.split_once("Open the console:\n")?;
-    Some(rest.split_once('\n')?.0.to_owned())
+/// The address of the console that the log tells. The link that signs in is for terminals only.
+fn console_in(log: &str) -> Option<String> {
+    let (_, rest) = log.split_once("The console is at ")?;
+    Some(rest.split_once("/;")?.0.to_owned())
 }
 
 #[test]
 fn a_demo_whose_port_is_taken_takes_the_next_free_one_and_its_link_fits_80_columns() {
     let (_listener, port, dir) = taken();
     let mut daemon = Daemon::start_in(dir, &["--demo"], &[]);
-    let line = daemon.until("a link", |daemon| link_in(&daemon.log()));
-    assert!(line.len() <= 80, "{line}");
+    let told = daemon.until("the console's address", |daemon| console_in(&daemon.log()));
+    let line = daemon.cli(&["console"]).ok().stdout;
+    assert!(line.trim_end().len() <= 78, "two columns are its indent on a terminal: {line}");
     let shown = line.trim();
     let url = daemon.dir.path().join("state/daemon.json");
     let about: Value = serde_json::from_str(&std::fs::read_to_string(url).unwrap()).unwrap();
     let url = about["url"].as_str().unwrap();
     assert!(shown.starts_with(&format!("{url}/#code=")), "{shown} {url}");
+    assert_eq!(told, url);
     assert_ne!(url, format!("http://127.0.0.1:{port}"));
     let address = url.strip_prefix("http://").unwrap();
     let stream = std::net::TcpStream::connect(address).unwrap();
@@ -78,7 +81,7 @@ fn a_port_that_was_asked_for_and_is_taken_is_an_error_that_names_its_holder_and_
     let ran = run(command(dir.path()).args(["serve", "--listen", "here"]));
     assert_eq!(ran.code, 2, "{ran:?}");
     let mut daemon = Daemon::start_in(dir, &["--listen", "127.0.0.1:0"], &[]);
-    daemon.until("a link", |daemon| link_in(&daemon.log()));
+    daemon.until("the console's address", |daemon| console_in(&daemon.log()));
     let ran = daemon.cli(&["console"]).ok();
     assert!(ran.stdout.trim_end().len() <= 80, "{ran:?}");
 }
@@ -108,7 +111,7 @@ fn without_a_console_serve_says_so_last_and_what_to_type() {
     let socket = dir.path().join("state/intercom.sock");
     std::fs::remove_file(dir.path().join("daemon.log")).unwrap();
     let mut daemon = Daemon::launch(dir, &mut again, |_| socket);
-    daemon.until("a link", |daemon| link_in(&daemon.log()));
+    daemon.until("the console's address", |daemon| console_in(&daemon.log()));
 }
 
 #[test]

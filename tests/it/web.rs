@@ -156,13 +156,8 @@ fn the_page_is_served_to_anybody_with_headers_that_keep_it_to_itself() {
 
 #[test]
 fn a_link_signs_in_once_and_signing_out_ends_it() {
-    let mut daemon = Daemon::with_config(PORT);
-    // It is printed a moment after the daemon can be reached.
-    let printed = daemon.until("the link", |daemon| {
-        let log = daemon.log();
-        let (link, _) = log.split_once("/#code=")?.1.split_once('\n')?;
-        Some(link.trim().to_owned())
-    });
+    let daemon = Daemon::with_config(PORT);
+    let printed = code(&daemon);
     let mut browser = Browser::of(&daemon);
     let session = browser.sign_in(&json!({ "code": printed }));
     assert_eq!((&session["role"], &session["current"]), (&json!("admin"), &json!(true)));

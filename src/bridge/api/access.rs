@@ -362,12 +362,20 @@ impl Api {
         }
     }
 
-    /// Writes something into the audit that belongs to no session's log. If that fails, the trace has it.
-    pub(super) async fn record(&self, action: &str, by: &str, session: Option<SessionId>, data: Json) {
+    /// Writes something into the audit that belongs to no session's log. If that fails, the trace has it, and it is `false`.
+    pub(super) async fn record(
+        &self,
+        action: &str,
+        by: &str,
+        session: Option<SessionId>,
+        data: Json,
+    ) -> bool {
         let entry = audited(action, by, session, data);
-        if let Err(error) = self.store().audit(entry).await {
+        let written = self.store().audit(entry).await;
+        if let Err(error) = &written {
             tracing::error!(%error, action, by, "the audit could not be written");
         }
+        written.is_ok()
     }
 }
 

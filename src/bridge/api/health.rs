@@ -80,8 +80,13 @@ pub(super) async fn health(
 }
 
 async fn warnings(api: &Api) -> Result<Vec<String>, ApiError> {
+    let read_only = api.store().probe_failure().await.map(|why| {
+        format!(
+            "read-only: the database cannot be written ({why}); commands are refused, agents can be stopped"
+        )
+    });
     let audit = api.store().audit_warnings().await?;
-    Ok(audit.into_iter().map(|warning| format!("audit: {warning}")).collect())
+    Ok(read_only.into_iter().chain(audit.into_iter().map(|warning| format!("audit: {warning}"))).collect())
 }
 
 fn bridges(api: &Api) -> BTreeMap<String, String> {

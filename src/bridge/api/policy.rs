@@ -103,14 +103,14 @@ impl Api {
         Ok(reloaded)
     }
 
-    /// Says in the audit what a daemon begins with.
-    pub async fn record_start(&self) {
+    /// Says in the audit what a daemon begins with. `false` if that could not be written.
+    pub async fn record_start(&self) -> bool {
         let force = self.supervisor().in_force();
         let data = json!({
             "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "rules": force.rules().len(),
             "rules_sha256": force.digest(),
         });
-        self.record("daemon.started", "intercom", None, Raw::of(&data)).await;
+        self.record("daemon.started", "intercom", None, Raw::of(&data)).await
     }
 
     fn unchanged(&self) -> Reloaded {

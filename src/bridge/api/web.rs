@@ -107,6 +107,11 @@ impl Api {
         self.0.web.missing.set(missing).ok(); // there is one port
     }
 
+    /// The address of the console; `None` without a port.
+    pub fn console_url(&self) -> Option<&str> {
+        self.0.web.url.get().map(String::as_str)
+    }
+
     /// A link that signs the daemon's own user in, once; `None` without a port.
     pub fn first_link(&self) -> Option<String> {
         let url = self.0.web.url.get()?;

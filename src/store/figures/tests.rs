@@ -215,7 +215,7 @@ proptest! {
 #[test]
 fn the_charts_look_at_no_whole_table() {
     let dir = tempfile::tempdir().unwrap();
-    let connection = schema::open(&dir.path().join("intercom.db")).unwrap();
+    let (connection, _) = schema::open(&dir.path().join("intercom.db")).unwrap();
     for sql in [waits_sql(""), waits_sql(" AND session = ?3")] {
         let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         for n in 1..=plan.parameter_count() {

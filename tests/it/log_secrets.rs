@@ -1,0 +1,155 @@
+//! Codes, tokens and cookies are in no log, however much is logged and wherever it goes.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::harness::{Daemon, INTERCOM, PATIENCE, command, fixture, home, kill_all_in, run};
+
+const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
+
+/// Every file of a run but the database, whose token hashes and messages are no log.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in dir.read_dir().unwrap().flatten() {
+        let path = entry.path();
+        let name = entry.file_name().into_string().unwrap();
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => found.extend(files(&path)),
+            kind if kind.is_file() && !name.starts_with("intercom.db") => found.push(path),
+            _ => {}
+        }
+    }
+    found
+}
+
+#[track_caller]
+fn check_hidden(dir: &Path, secrets: &[(&str, &str)]) {
+    let files = files(dir);
+    assert!(files.iter().any(|file| file.ends_with("daemon.log")), "{files:?}");
+    for file in files {
+        let text = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
+        for (what, secret) in secrets {
+            assert!(secret.len() >= 20, "{what}: {secret}");
+            assert!(!text.contains(secret), "{what} is in {}", file.display());
+        }
+    }
+}
+
+fn url(dir: &Path) -> String {
+    let about = std::fs::read(dir.join("state/daemon.json")).unwrap();
+    let about: Value = serde_json::from_slice(&about).unwrap();
+    about["url"].as_str().unwrap().to_owned()
+}
+
+/// A request over the port, with these headers; the status and the whole answer.
+fn over_port(url: &str, line: &str, headers: &str, body: &str) -> (u16, String) {
+    let address = url.strip_prefix("http://").unwrap();
+    let request = format!(
+        "{line} HTTP/1.1\r\nhost: {address}\r\norigin: {url}\r\nx-intercom: 1\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n{headers}\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.unwrap_or_else(|| panic!("{answer}")), answer)
+}
+
+#[test]
+fn no_code_and_no_token_is_in_any_log_however_much_is_logged() {
+    const WRONG: &str = "wrong-token-0123456789-abcdefghij";
+    let mut daemon = Daemon::start_in(home(PORT), &[], &[("RUST_LOG", "trace")]);
+    daemon.until("the console's address", |daemon| daemon.log().contains("The console is at ").then_some(()));
+    assert!(!daemon.log().contains("#code="), "{}", daemon.log());
+    let url = url(daemon.dir.path());
+    let made = daemon.cli(&["token", "create", "--name", "ana", "--role", "admin", "--json"]).ok().json();
+    let token = made["token"].as_str().or(made["secret"].as_str()).unwrap_or_else(|| panic!("{made}"));
+    let link = daemon.cli(&["console"]).ok().stdout;
+    let code = link.trim().split_once("#code=").unwrap().1;
+    let refused = format!("authorization: Bearer {WRONG}\r\n");
+    assert_eq!(over_port(&url, "GET /api/v1/sessions", &refused, "").0, 401);
+    let allowed = format!("authorization: Bearer {token}\r\n");
+    for line in ["GET /api/v1/sessions", "GET /api/v1/audit", "GET /metrics", "GET /api/v1/none", "GET /acp"]
+    {
+        over_port(&url, line, &allowed, "");
+    }
+    let (status, answer) =
+        over_port(&url, "POST /api/v1/web/sessions", "", &json!({ "code": code }).to_string());
+    assert!([200, 201].contains(&status), "{status} {answer}");
+    let (_, cookie) = answer.split_once("set-cookie: ").unwrap_or_else(|| panic!("{answer}"));
+    let cookie = cookie.split(';').next().unwrap();
+    assert_eq!(over_port(&url, "GET /api/v1/sessions", &format!("cookie: {cookie}\r\n"), "").0, 200);
+    let cookie = cookie.split_once('=').unwrap().1;
+    let again = over_port(&url, "POST /api/v1/web/sessions", "", &json!({ "code": code }).to_string());
+    assert_eq!(again.0, 401, "it works once: {again:?}");
+    over_port(&url, "POST /api/v1/web/sessions", "", &json!({ "token": token }).to_string());
+    let session = daemon.run(&["status:hello", "exit:0"]);
+    daemon.all_events(&session);
+    let secrets =
+        [("the code", code), ("the token", token), ("a wrong token", WRONG), ("the cookie", cookie)];
+    check_hidden(daemon.dir.path(), &secrets);
+}
+
+#[test]
+fn a_daemon_in_the_background_writes_no_link_into_its_log() {
+    let dir = home(PORT);
+    let work = dir.path().join("work");
+    let start = [
+        "run",
+        "--no-wait",
+        "--workspace",
+        work.to_str().unwrap(),
+        "--",
+        fixture().to_str().unwrap(),
+        "exit:0",
+    ]
+    .map(str::to_owned);
+    run(command(dir.path()).args(&start)).ok();
+    let log = dir.path().join("state/daemon.log");
+    let begun = std::time::Instant::now();
+    let told = loop {
+        let told = std::fs::read_to_string(&log).unwrap_or_default();
+        if told.contains("The console is at ") || begun.elapsed() > PATIENCE {
+            break told;
+        }
+        std::thread::yield_now();
+    };
+    let about: Value =
+        serde_json::from_slice(&std::fs::read(dir.path().join("state/daemon.json")).unwrap()).unwrap();
+    let pid = i32::try_from(about["pid"].as_i64().unwrap()).unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    kill_all_in(dir.path());
+    assert!(told.contains("The console is at http://127.0.0.1:"), "{told}");
+    assert!(!told.contains("code="), "{told}");
+}
+
+#[test]
+fn a_terminal_is_shown_the_link() {
+    let dir = home(PORT);
+    let typescript = dir.path().join("typescript");
+    let mut script = Command::new("script");
+    script.env_clear();
+    script.envs(command(dir.path()).get_envs().filter_map(|(name, value)| Some((name, value?))));
+    script.args(["-qfec", &format!("{INTERCOM} serve --on-stop drain")]).arg(&typescript);
+    let mut script = script.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let begun = std::time::Instant::now();
+    let shown = loop {
+        let shown = String::from_utf8_lossy(&std::fs::read(&typescript).unwrap_or_default()).into_owned();
+        if shown.contains("works once") || begun.elapsed() > PATIENCE {
+            break shown;
+        }
+        std::thread::yield_now();
+    };
+    kill_all_in(dir.path());
+    script.wait().unwrap();
+    assert!(shown.contains("/#code="), "{shown}");
+}
