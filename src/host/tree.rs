@@ -70,8 +70,8 @@ fn children(pid: i32) -> Option<Vec<i32>> {
 }
 
 /// How long processes are only stopped before those that were found are killed. A tree that grows faster than it is found is cut down in
-/// rounds, and the caller has other things to do in between.
-const STOPPING: Duration = Duration::from_millis(500);
+/// rounds, and the caller has to reap the dead in between: they take places in the table of processes.
+const STOPPING: Duration = Duration::from_millis(200);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Stops and kills the descendants of `root`: of the caller, a child subreaper that reaps nobody meanwhile. Returns who was killed.
