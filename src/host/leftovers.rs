@@ -4,7 +4,8 @@
 //! known by what it cannot or usually does not take off: the mark in its environment, its kernel session, its cgroup, the pipe that is the
 //! agent's stdout, and a parent that is known by one of these.
 
-use std::collections::HashSet;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -31,7 +32,12 @@ const STOPPING: Duration = Duration::from_millis(500);
 /// Looks in a row that find nobody before nobody is left. A process that hands its life on to a child every few milliseconds can
 /// be missed by one look: its number was not there when the numbers were listed, and the one that was has gone. By the
 /// next look that one is an old number, and looks are independent of each other.
-const EMPTY_LOOKS: u32 = 4;
+const EMPTY_LOOKS: u32 = 10;
+/// The same once a process was found that had gone before it could be stopped: there is such a relay.
+const EMPTY_LOOKS_FOR_RELAYS: u32 = 100;
+/// Looks that find that a process is a stranger before it is one for good. One alone may fall into the moment of an `exec`, when a process
+/// has no environment.
+const STRANGE: u8 = 2;
 /// More than a pipe can hold.
 const MAX_RESCUED: u64 = 16 << 20;
 
@@ -44,7 +50,7 @@ pub(super) fn end(meta: &Meta, dir: &Path) -> Left {
     let search = Search::new(meta, dir);
     let (mut killed, mut rescued) = (HashSet::new(), 0);
     let (deadline, mut empty) = (Instant::now() + GIVE_UP, 0);
-    while empty < EMPTY_LOOKS {
+    while empty < search.enough_looks() {
         let stopped = search.stop_all();
         // While a writer still holds the pipe, and none can write to it.
         rescued += rescue_output(meta, dir, &stopped);
@@ -90,6 +96,11 @@ struct Search<'a> {
     session_dir: Option<PathBuf>,
     mark: (&'static str, &'a str),
     own: i32,
+    /// How often somebody was found to be a stranger. Who has been often enough is not looked at closely again: a look that is quick
+    /// misses few.
+    strangers: RefCell<HashMap<(i32, u64), u8>>,
+    /// Somebody had gone before they could be stopped.
+    has_relays: Cell<bool>,
 }
 
 impl<'a> Search<'a> {
@@ -103,9 +114,15 @@ impl<'a> Search<'a> {
                 Some(part) => (PART_VARIABLE, part),
                 None => (SESSION_VARIABLE, &meta.session),
             },
+            strangers: RefCell::default(),
+            has_relays: Cell::new(false),
             own: i32::try_from(std::process::id()).expect("pids fit into an i32"),
             meta,
         }
+    }
+
+    fn enough_looks(&self) -> u32 {
+        if self.has_relays.get() { EMPTY_LOOKS_FOR_RELAYS } else { EMPTY_LOOKS }
     }
 
     /// Stops everybody who is found, until a look finds nobody new. Stopped before killed: a process that cannot run cannot
@@ -116,7 +133,9 @@ impl<'a> Search<'a> {
         loop {
             // At sight, not after the look: who is looked at next may have gone by then.
             let fresh = self.look(&seen, |process| {
-                process.signal(Signal::SIGSTOP);
+                if !process.signal(Signal::SIGSTOP) {
+                    self.has_relays.set(true);
+                }
             });
             let none = fresh.is_empty();
             seen.extend(fresh.iter().map(|process| (process.pid, process.started)));
@@ -145,6 +164,9 @@ impl<'a> Search<'a> {
         };
         for pid in numbers {
             let Some(stat) = stat(pid).filter(|stat| !stat.is_dead()) else { continue };
+            if self.strangers.borrow().get(&(pid, stat.started)).is_some_and(|times| *times >= STRANGE) {
+                continue;
+            }
             if self.is_known(pid, &stat, &in_cgroup) && !self.is_spared(pid) {
                 take(pid, &stat, &mut members);
             } else {
@@ -169,9 +191,15 @@ impl<'a> Search<'a> {
                 !below
             });
             if others.len() == before {
-                return fresh;
+                break;
             }
         }
+        let mut strangers = self.strangers.borrow_mut();
+        for (pid, stat) in others {
+            let times = strangers.entry((pid, stat.started)).or_default();
+            *times = times.saturating_add(1);
+        }
+        fresh
     }
 
     fn is_known(&self, pid: i32, stat: &Stat, in_cgroup: &HashSet<i32>) -> bool {
