@@ -7,5 +7,6 @@ mod compress;
 pub mod condition;
 mod idle;
 pub mod slack;
+mod viewer_log;
 pub mod web;
 pub mod webhook;

@@ -20,12 +20,14 @@ mod formats;
 mod json;
 mod keys;
 mod pem;
+mod pieces;
 #[cfg(test)]
 mod tests;
 mod url;
 mod values;
 
 pub use json::redact_json;
+pub use pieces::{PieceRedactor, settled};
 
 /// What a hidden secret begins with.
 const MARK: &str = "[hidden:";
@@ -63,6 +65,42 @@ pub fn redact(text: &str) -> Redacted<'_> {
         }
     }
     redacted
+}
+
+/// Everything that [`redact`] hides, where it stands in `text` itself.
+fn hidden_spans(text: &str) -> Vec<Span> {
+    let (mut hidden, mut shown) = (Vec::new(), Cow::Borrowed(text));
+    for _ in 0..PASSES {
+        let found = spans(&shown);
+        if found.is_empty() {
+            break;
+        }
+        let found = found.iter().map(|span| in_original(*span, &hidden));
+        hidden = apart(hidden.iter().copied().chain(found).collect());
+        shown = Cow::Owned(without(text, &hidden));
+    }
+    hidden
+}
+
+/// Where a span of the text without `hidden` stands in the text with it. Whatever touches a mark takes in what it stands for.
+fn in_original(span: Span, hidden: &[Span]) -> Span {
+    let place = |at: usize, is_end: bool| {
+        // How much longer the original is than what is shown of it, up to here.
+        let (mut shown, mut original) = (0, 0);
+        for Span { start, end, sort } in hidden {
+            let mark = shown + (start - original);
+            if at < mark || (is_end && at == mark) {
+                break;
+            }
+            let after = mark + marked(sort).len();
+            if at < after || (is_end && at == after) {
+                return if is_end { *end } else { *start };
+            }
+            (shown, original) = (after, *end);
+        }
+        original + (at - shown)
+    };
+    Span { start: place(span.start, false), end: place(span.end, true), sort: span.sort }
 }
 
 fn without(text: &str, spans: &[Span]) -> String {

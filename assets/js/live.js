@@ -68,6 +68,8 @@ export async function load() {
   clearances.reverse().forEach((view) => store.putBrief(state, view));
   questions.reverse().forEach((view) => store.putQuestion(state, view));
   state.seq = health.last_seq;
+  state.start = health.last_seq;
+  state.last.clear();
   tell("anew");
   touch();
 }

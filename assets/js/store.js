@@ -6,7 +6,7 @@ export const RANK = { low: 0, medium: 1, high: 2, critical: 3 };
 export const ROLES = ["viewer", "operator", "approver", "admin"];
 
 export function empty() {
-  return { seq: 0, you: null, sessions: new Map(), clearances: new Map(), questions: new Map() };
+  return { seq: 0, start: 0, last: new Map(), you: null, sessions: new Map(), clearances: new Map(), questions: new Map() };
 }
 
 export const may = (state, role) => ROLES.indexOf(state.you?.role) >= ROLES.indexOf(role);
@@ -83,8 +83,10 @@ const TALK = new Set([
  * `{session}`, `{clearance}`, `{question}`, each an id or nothing. The same fact twice changes nothing.
  */
 export function apply(state, event) {
-  if (event.seq <= state.seq) return {};
-  state.seq = event.seq;
+  // In order within a session only: words of one that may hold a secret come later than what others said after them.
+  if (event.seq <= (state.last.get(event.session) ?? state.start)) return {};
+  state.last.set(event.session, event.seq);
+  state.seq = event.resume ?? event.seq;
   const { kind, data } = event;
   const session = state.sessions.get(event.session);
   const look = {};

@@ -20,8 +20,10 @@ function parse(block) {
     .filter((line) => line.startsWith("data:"))
     .map((line) => line.slice(5).trimStart());
   if (!data.length) return null;
+  const id = block.split("\n").find((line) => line.startsWith("id:"));
   try {
-    return JSON.parse(data.join("\n"));
+    // Where to go on after a break, which may be before this fact: something else may not have been shown yet.
+    return Object.assign(JSON.parse(data.join("\n")), id ? { resume: Number(id.slice(3)) } : {});
   } catch {
     return null;
   }

@@ -40,7 +40,6 @@ pub(in crate::bridge) use error::ApiError;
 pub(super) use error::{no_such_method, no_such_path};
 pub(in crate::bridge) use guard::own_address;
 pub use policy::ReadConfig;
-pub(in crate::bridge) use view::fit_for;
 pub use web::NoConsole;
 
 use super::condition::Conditions;

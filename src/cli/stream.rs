@@ -5,7 +5,7 @@
 //!                           └──refused by the daemon──► error
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -38,7 +38,13 @@ pub(super) enum Item {
 pub(super) struct Stream {
     client: Client,
     session: Option<String>,
+    /// Where to go on after a break.
     last: u64,
+    /// Everything up to here was there before.
+    start: u64,
+    /// The last event of each session. A viewer gets the events of one session in order, and those of several as soon as
+    /// there is no secret in them.
+    seen: HashMap<String, u64>,
     state: State,
     /// How often in a row a connection brought nothing.
     failures: u32,
@@ -60,6 +66,8 @@ impl Stream {
             client: client.clone(),
             session: session.map(str::to_owned),
             last: after,
+            start: after,
+            seen: HashMap::new(),
             state: State::Down { until: Instant::now() },
             failures: 0,
             told: false,
@@ -77,8 +85,10 @@ impl Stream {
                 let event = Event::parse(&message.data).map_err(|error| {
                     Failure::failed(format!("the daemon sent an event we cannot read: {error}"))
                 })?;
-                if event.seq > self.last {
-                    self.last = event.seq;
+                let seen = self.seen.entry(event.session.clone()).or_insert(self.start);
+                if event.seq > *seen {
+                    *seen = event.seq;
+                    self.last = message.id.and_then(|id| id.parse().ok()).unwrap_or(event.seq);
                     return Ok(Item::Event(event));
                 }
             }

@@ -7,6 +7,8 @@ use super::{Span, formats, is_blank, is_escape, is_quote, is_word, skip};
 
 /// A value without quotes is judged by so much of it; only one that is hidden is read to its end.
 const LOOK: usize = 96;
+/// An option belongs to a program whose name is this near.
+const COMMAND: usize = 512;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operator {
@@ -35,6 +37,11 @@ struct Name<'a> {
 pub(super) fn at(text: &str, at: usize) -> (usize, Option<Span>) {
     let bytes = text.as_bytes();
     let end = skip(bytes, at, is_word);
+    if bytes[at] == b'-'
+        && let Some(span) = login(text, at, end)
+    {
+        return (end, Some(span));
+    }
     let Some(name) = name(text, at, end) else { return (end, None) };
     if name.text.eq_ignore_ascii_case("bearer") {
         return (end, bearer(text, &name));
@@ -46,6 +53,33 @@ pub(super) fn at(text: &str, at: usize) -> (usize, Option<Span>) {
         _ => assigned(text, &name, class),
     };
     (end, span)
+}
+
+/// The password of `curl -u user:password`. The same option of other programs takes other things.
+fn login(text: &str, at: usize, end: usize) -> Option<Span> {
+    let bytes = text.as_bytes();
+    let word = &text[at..end];
+    let start = match word {
+        "-u" | "-U" | "--user" | "--proxy-user" => {
+            let start = skip(bytes, end, |byte| is_blank(byte) || byte == b'=');
+            (start > end).then_some(start)?
+        }
+        _ if word.starts_with("-u") => at + 2,
+        _ => return None,
+    };
+    let before = &bytes[at.saturating_sub(COMMAND)..at];
+    memchr::memmem::find(before, b"curl")?;
+    // Nobody types a longer one, and the same text is not looked at for every option before it.
+    let near = &text[..text.floor_char_boundary(start.saturating_add(COMMAND))];
+    let quoted = quotes(near.as_bytes(), start).map(|(start, end, _)| (start, end));
+    let (start, end) = quoted.unwrap_or_else(|| (start, start + unquoted(near, start, COMMAND).len()));
+    let password = start + text[start..end].find(':')? + 1;
+    let value = &text[password..end];
+    let is_known = value.is_empty() || value.contains(super::MARK);
+    if is_known || values::is_reference(value, true) || values::is_placeholder(value) {
+        return None;
+    }
+    Some(span(bytes, password, end, "password"))
 }
 
 /// The word as a name, if something is assigned to it.

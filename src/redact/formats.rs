@@ -169,9 +169,7 @@ fn ours(bytes: &[u8], at: usize) -> Option<Span> {
 
 fn known(bytes: &[u8], at: usize) -> Option<Span> {
     let rest = &bytes[at..];
-    let is_it = |format: &Format| {
-        rest.starts_with(format.prefix.as_bytes()) && (!format.alone || begins_word(bytes, at))
-    };
+    let is_it = |format: &Format| rest.starts_with(format.prefix.as_bytes());
     let &[first, second, third, ..] = rest else { return None };
     let begin = |place: usize, byte: u8| BEGINS[place][usize::from(byte)];
     let mut may = begin(0, first) & begin(1, second) & begin(2, third);
@@ -186,6 +184,9 @@ fn known(bytes: &[u8], at: usize) -> Option<Span> {
     let look = &bytes[body..bytes.len().min(body + LOOK)];
     let length = skip(look, 0, format.body);
     if length < format.least || !is_random(&look[..length]) {
+        return None;
+    }
+    if format.alone && !begins_word(bytes, at) && !is_sure(bytes, at, &look[..length]) {
         return None;
     }
     let end = without_dots(bytes, skip(bytes, body + length, format.body));
@@ -207,6 +208,15 @@ fn is_random(body: &[u8]) -> bool {
     let seen = body.iter().fold(0_u128, |seen, byte| seen | 1 << (byte & 127));
     (has(u8::is_ascii_digit) || (has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase)))
         && seen.count_ones() >= 6
+}
+
+/// Whether what is glued to a word is a token all the same: no id is this long and this random. The id of an AWS key has
+/// capitals only, and must not be the middle of a run of them.
+fn is_sure(bytes: &[u8], at: usize, body: &[u8]) -> bool {
+    let has = |of: fn(&u8) -> bool| body.iter().any(of);
+    let mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
+    let id = body.iter().all(|byte| upper(*byte));
+    (mixed && body.len() >= 24) || (id && !bytes[..at].last().is_some_and(|byte| upper(*byte)))
 }
 
 /// Whether no word runs into `at`; the letter of an escape such as `\n` is none.

@@ -12,6 +12,9 @@ struct Open {
     array: bool,
     /// What the value that comes next is known under: its name, and what that promises.
     name: Option<(String, Class)>,
+    /// In a list of arguments, the next one is the login of `curl`.
+    login: bool,
+    runs_curl: bool,
     /// In an object, what `value` is known under in `{"name": …, "value": …}`, as environments and headers are
     /// written. In an array, what all of it is known under.
     pair: Option<(String, Class)>,
@@ -63,7 +66,7 @@ impl Scan<'_> {
                 b'[' => {
                     // What is in a list is known under the list's name.
                     let name = self.open.last().and_then(|open| open.name.clone());
-                    self.open.push(Open { array: true, pair: name.clone(), name, half: None });
+                    self.open.push(Open { array: true, pair: name.clone(), name, ..Open::default() });
                 }
                 b'}' | b']' => {
                     self.open.pop()?;
@@ -102,7 +105,9 @@ impl Scan<'_> {
         let is_key = self.open.last().is_some_and(|open| !open.array)
             && bytes[end + 1..].iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':');
         if is_key {
-            self.key(&text);
+            let redacted = redact(&text);
+            self.key(&redacted.text);
+            self.put(start, end, redacted.text, redacted.hidden);
         } else {
             self.value(start, end, &text);
         }
@@ -125,7 +130,12 @@ impl Scan<'_> {
     fn value(&mut self, start: usize, end: usize, text: &str) {
         let name = self.open.last().and_then(|open| open.name.as_ref());
         let sort = name.and_then(|(name, class)| under(text, name, *class));
-        let (new, hidden) = if let Some(sort) = sort {
+        let login = self.open.last().is_some_and(|open| open.login).then(|| text.split_once(':')).flatten();
+        let (new, hidden) = if let Some((user, _)) =
+            login.filter(|(_, password)| !password.is_empty() && !password.contains(MARK))
+        {
+            (Cow::Owned(format!("{user}:{}", marked("password"))), vec!["password"])
+        } else if let Some(sort) = sort {
             (Cow::Owned(marked(sort)), vec![sort])
         } else {
             let redacted = redact(text);
@@ -139,6 +149,11 @@ impl Scan<'_> {
                 open.follow(text);
             }
         }
+        self.put(start, end, new, hidden);
+    }
+
+    /// Puts another text in the place of a string, if something is hidden in it.
+    fn put(&mut self, start: usize, end: usize, new: Cow<'_, str>, hidden: Vec<&'static str>) {
         if hidden.is_empty() {
             return;
         }
@@ -157,6 +172,8 @@ impl Open {
         let flag = text.strip_prefix("--").filter(|flag| !flag.contains(['=', ' ']));
         let named = flag.and_then(|flag| Some((flag.to_owned(), keys::class(flag)?)));
         self.name = named.or_else(|| self.pair.clone());
+        self.runs_curl |= text == "curl" || text.ends_with("/curl");
+        self.login = self.runs_curl && matches!(text, "-u" | "-U" | "--user" | "--proxy-user");
     }
 }
 

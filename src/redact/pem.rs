@@ -36,6 +36,20 @@ impl Finder {
     }
 }
 
+/// Where a key begins that may go on behind the end of the text, if that is before `border`: one without its end, or lines
+/// that would turn out to be one with an end.
+pub(super) fn unfinished(bytes: &[u8], border: usize) -> usize {
+    let near = bytes.len().saturating_sub(2 * LONGEST);
+    let last = |kind: &[u8]| memchr::memmem::rfind(&bytes[near..], kind).map(|at| near + at);
+    // The end of a key is a line like any other until it is whole.
+    let is_whole = |end: &usize| bytes[*end..].contains(&b'\n');
+    let begun = last(BEGIN).filter(|begin| last(END).filter(is_whole).is_none_or(|end| end < *begin));
+    let begun = begun.filter(|begin| bytes.len() - begin < LONGEST + 4096);
+    let line = last(END).filter(|end| !is_whole(end));
+    let lines = back(bytes, 0, border.min(line.unwrap_or(border)));
+    [begun, lines].into_iter().flatten().fold(border, usize::min)
+}
+
 /// Where the line `-----BEGIN … PRIVATE KEY-----` that begins at `at` ends.
 fn armour(bytes: &[u8], at: usize, kind: &[u8]) -> Option<usize> {
     let rest = bytes[at..].strip_prefix(kind)?;

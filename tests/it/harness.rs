@@ -595,7 +595,7 @@ fn send(
 ) -> BufReader<UnixStream> {
     let mut stream = connect(socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut request = format!("{method} {path} HTTP/1.1\r\nhost: intercom\r\nconnection: close\r\n");
+    let mut request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
     for (name, value) in headers {
         write!(request, "{name}: {value}\r\n").unwrap();
     }

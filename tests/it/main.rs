@@ -58,5 +58,6 @@ mod slack_fake;
 mod stalls;
 mod survive;
 mod trees;
+mod viewers;
 mod web;
 mod webhook;

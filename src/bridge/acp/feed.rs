@@ -24,9 +24,9 @@ use super::prompts::{Answered, Prompts, cancelled};
 use super::queue::{About, Gone};
 use super::refusal::Refusal;
 use super::speak::{self, Control, Voice};
-use crate::bridge::api::fit_for;
+use crate::bridge::viewer_log::{ViewerLog, redacted};
 use crate::bus::Ear;
-use crate::domain::{Event, Json, Phase, PromptId, RequestId, SessionId, Time};
+use crate::domain::{Event, Json, Phase, PromptId, RequestId, Role, SessionId, Time};
 use crate::store::{Found, Store};
 use crate::wire::acp::{method, send, tell};
 use crate::wire::jsonrpc;
@@ -110,6 +110,8 @@ pub(super) struct Feed {
     modes: BTreeMap<u64, String>,
     /// As the client knows them.
     options: Option<Value>,
+    /// What hides secrets from a viewer.
+    viewer: ViewerLog,
 }
 
 impl Feed {
@@ -136,6 +138,7 @@ impl Feed {
             caught_up: false,
             modes: BTreeMap::new(),
             options: None,
+            viewer: ViewerLog::default(),
         }
     }
 
@@ -237,9 +240,12 @@ impl Feed {
     async fn replay(&mut self, up_to: u64) -> Result<(), Gone> {
         let (store, mut after) = (self.client.acp().0.supervisor.store().clone(), 0);
         let mut voice = Voice::new(self.session.to_string(), self.hosted);
+        let mut log = ViewerLog::default();
         loop {
             let batch = read(&store, self.session, after).await;
             let Some(last) = batch.last().map(|event| event.seq).filter(|_| after < up_to) else {
+                // What is held is told with the news.
+                self.viewer = log;
                 return Ok(());
             };
             for event in batch.into_iter().take_while(|event| event.seq <= up_to) {
@@ -247,20 +253,26 @@ impl Feed {
                 if self.hosted && event.kind == "update" && speak::control(&event).is_some() {
                     continue;
                 }
-                let event = self.fit(event);
-                let mut lines = voice.tell(&event);
-                if let Some(content) = self.sent_to_agent(&event).await {
-                    lines.extend(voice.was_asked(&content));
-                    voice.prompted(&content);
-                }
-                let last = lines.len().saturating_sub(1);
-                for (n, line) in lines.into_iter().enumerate() {
-                    let seq = (n == last).then_some(event.seq);
-                    self.put(Some((line, About { seq, ..self.about() }))).await?;
+                for event in self.released(&mut log, event).await {
+                    self.replay_one(&mut voice, &event).await?;
                 }
             }
             after = last;
         }
+    }
+
+    async fn replay_one(&self, voice: &mut Voice, event: &Event) -> Result<(), Gone> {
+        let mut lines = voice.tell(event);
+        if let Some(content) = self.sent_to_agent(event).await {
+            lines.extend(voice.was_asked(&content));
+            voice.prompted(&content);
+        }
+        let last = lines.len().saturating_sub(1);
+        for (n, line) in lines.into_iter().enumerate() {
+            let seq = (n == last).then_some(event.seq);
+            self.put(Some((line, About { seq, ..self.about() }))).await?;
+        }
+        Ok(())
     }
 
     /// What waits for somebody by now.
@@ -288,7 +300,29 @@ impl Feed {
 
     /// As this client may see it.
     fn fit(&self, event: Event) -> Event {
-        fit_for(self.client.seat().role(), event)
+        if self.is_viewer() { redacted(event) } else { event }
+    }
+
+    fn is_viewer(&self) -> bool {
+        self.client.seat().role() == Role::Viewer
+    }
+
+    /// What may be told by now, with this event: streamed words wait until it is clear that no secret is in them.
+    async fn released(&self, log: &mut ViewerLog, event: Event) -> Vec<Event> {
+        if !self.is_viewer() {
+            return vec![event];
+        }
+        let store = self.client.acp().0.supervisor.store().clone();
+        loop {
+            let mut out = Vec::new();
+            match log.push(&store, event.clone(), &mut out).await {
+                Ok(()) => return out,
+                Err(error) => {
+                    tracing::warn!(%error, "an ACP client's log cannot be read; it is tried again");
+                    tokio::time::sleep(TRY_AGAIN).await;
+                }
+            }
+        }
     }
 
     fn about(&self) -> About {
@@ -308,9 +342,17 @@ impl Feed {
     }
 
     async fn hear(&mut self, event: Event) {
-        let before = self.out.len();
-        let event = self.fit(event);
         self.after = event.seq;
+        let mut log = std::mem::take(&mut self.viewer);
+        let released = self.released(&mut log, event).await;
+        self.viewer = log;
+        for event in released {
+            self.tell_of(event).await;
+        }
+    }
+
+    async fn tell_of(&mut self, event: Event) {
+        let before = self.out.len();
         self.make_of(&event).await;
         // Whoever has heard the last of it has heard all of it.
         let mut made = self.out.iter_mut().skip(before).rev().map(|(_, about)| about);

@@ -3,6 +3,7 @@
 //! A stream reads the store at its reader's own pace and sleeps until the bell rings. A slow reader costs nobody
 //! anything: nothing is queued for it.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
@@ -23,8 +24,9 @@ use super::access::Caller;
 use super::error::ApiError;
 use super::extract::{Nothing, Query, limit};
 use super::view;
+use crate::bridge::viewer_log::ViewerLog;
 use crate::bus::Ear;
-use crate::domain::{Event, SessionId};
+use crate::domain::{Event, Role, SessionId};
 use crate::store::Cut;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -70,17 +72,20 @@ pub(super) async fn events(
         let events = api.store().events_before(before, session, limit(query.limit)?).await?;
         // Where the page before this one ends.
         let next = events.first().map(|event| event.seq);
+        let events = for_caller(&api, &caller, Some(session), events).await?;
         let items = events.into_iter().map(view::event).collect();
         return Ok(Json(view::EventPage { items, next }).into_response());
     }
     if accept.contains("application/json") {
-        return page(&api, after, session, limit(query.limit)?).await;
+        return page(&api, &caller, after, session, limit(query.limit)?).await;
     }
     // The first look tells whether what is asked for is still there.
     let mut ear = api.bell().listen();
     ear.newest();
     let first = api.store().events(after, session, BATCH).await?.map_err(trimmed)?;
     let follow = Follow {
+        viewer: viewer_log(&caller),
+        shown: VecDeque::new(),
         api,
         caller,
         ear,
@@ -93,13 +98,32 @@ pub(super) async fn events(
     Ok(Sse::new(follow.stream()).keep_alive(keep_alive).into_response())
 }
 
+/// `None` for callers who may see everything as it is.
+fn viewer_log(caller: &Caller) -> Option<ViewerLog> {
+    (caller.role == Role::Viewer).then(ViewerLog::default)
+}
+
+async fn for_caller(
+    api: &Api,
+    caller: &Caller,
+    session: Option<SessionId>,
+    events: Vec<Event>,
+) -> Result<Vec<Event>, ApiError> {
+    if caller.role > Role::Viewer {
+        return Ok(events);
+    }
+    Ok(ViewerLog::page(api.store(), session, events).await?)
+}
+
 async fn page(
     api: &Api,
+    caller: &Caller,
     after: Option<u64>,
     session: Option<SessionId>,
     limit: usize,
 ) -> Result<Response, ApiError> {
     let events = api.store().events(after, session, limit).await?.map_err(trimmed)?;
+    let events = for_caller(api, caller, session, events).await?;
     // Whether there are more is known only by asking: a page that is not empty has a next one.
     let next = events.last().map(|event| event.seq);
     let items = events.into_iter().map(view::event).collect();
@@ -115,22 +139,32 @@ pub(super) async fn download(
 ) -> Result<Response, ApiError> {
     let session = api.session(&id).await?.id;
     let end = api.bell().listen().newest();
-    let lines = stream::try_unfold(0, move |after| {
+    let lines = stream::try_unfold(Some((0, viewer_log(&caller))), move |place| {
         let (api, caller) = (api.clone(), caller.clone());
         async move {
+            let Some((after, mut viewer)) = place.filter(|_| !caller.is_out()) else {
+                return Ok::<_, io::Error>(None);
+            };
             let batch = api.store().events(Some(after), Some(session), BATCH).await;
             let batch = batch.map_err(io::Error::other)?.unwrap_or_default();
             let batch: Vec<Event> = batch.into_iter().take_while(|event| event.seq <= end).collect();
-            let Some(last) = batch.last().map(|event| event.seq).filter(|_| !caller.is_out()) else {
-                return Ok::<_, io::Error>(None);
-            };
-            let mut text = String::new();
+            let last = batch.last().map(|event| event.seq);
+            let mut shown = Vec::with_capacity(batch.len());
             for event in batch {
-                let view = view::event_for(caller.role, event);
-                text.push_str(&serde_json::to_string(&view).map_err(io::Error::other)?);
+                match &mut viewer {
+                    None => shown.push(event),
+                    Some(log) => log.push(api.store(), event, &mut shown).await.map_err(io::Error::other)?,
+                }
+            }
+            if let (None, Some(log)) = (last, &mut viewer) {
+                log.give_up(&mut shown);
+            }
+            let mut text = String::new();
+            for event in shown {
+                text.push_str(&serde_json::to_string(&view::event(event)).map_err(io::Error::other)?);
                 text.push('\n');
             }
-            Ok(Some((text, last)))
+            Ok(Some((text, last.map(|last| (last, viewer)))))
         }
     });
     let name = format!("attachment; filename=\"{session}.jsonl\"");
@@ -152,6 +186,10 @@ struct Follow {
     session: Option<SessionId>,
     after: u64,
     batch: std::vec::IntoIter<Event>,
+    /// What hides secrets from a viewer.
+    viewer: Option<ViewerLog>,
+    /// What it has given out.
+    shown: VecDeque<Event>,
     /// Reads of the store that failed in a row.
     failures: u32,
 }
@@ -160,10 +198,28 @@ impl Follow {
     fn stream(self) -> impl Stream<Item = Result<SseEvent, Infallible>> {
         stream::unfold(self, |mut follow| async move {
             let event = follow.next().await?;
-            let id = event.seq.to_string();
-            let data = serde_json::to_string(&view::event_for(follow.caller.role, event)).ok()?;
+            let id = follow.resume_point(event.seq).to_string();
+            let data = serde_json::to_string(&view::event(event)).ok()?;
             Some((Ok(SseEvent::default().id(id).data(data)), follow))
         })
+    }
+
+    /// Where a reader that has got this event goes on: not behind what it has not got yet.
+    fn resume_point(&self, seq: u64) -> u64 {
+        let held = self.viewer.as_ref().map_or(seq, |log| log.resume_point(seq));
+        self.shown.iter().fold(held, |at, event| at.min(event.seq.saturating_sub(1)))
+    }
+
+    /// As this caller may see it. `None` if the store does not answer.
+    async fn show(&mut self, event: Event) -> Option<()> {
+        let Some(log) = &mut self.viewer else {
+            self.shown.push_back(event);
+            return Some(());
+        };
+        let mut out = Vec::new();
+        log.push(self.api.store(), event, &mut out).await.ok()?;
+        self.shown.extend(out);
+        Some(())
     }
 
     /// `None` ends the stream: the daemon stops, or the store does not answer. The reader comes back with its last id.
@@ -173,9 +229,13 @@ impl Follow {
             if self.caller.is_out() {
                 return None;
             }
+            if let Some(event) = self.shown.pop_front() {
+                return Some(event);
+            }
             if let Some(event) = self.batch.next() {
                 self.after = event.seq;
-                return Some(event);
+                self.show(event).await?;
+                continue;
             }
             let closing = self.api.0.closing.clone();
             // What was recorded before the end is told before the end.

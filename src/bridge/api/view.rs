@@ -11,7 +11,7 @@ use crate::domain::{
     Step, Takes, Time, Token,
 };
 use crate::host::{Observer, Seen};
-use crate::redact::{Redacted, redact, redact_json};
+use crate::redact::{Redacted, redact};
 use crate::store::Page;
 use crate::text::short;
 
@@ -460,21 +460,6 @@ pub(super) struct EventView {
 pub(super) struct EventPage {
     pub(super) items: Vec<EventView>,
     pub(super) next: Option<u64>,
-}
-
-/// As this caller may see it in a stream; around everything else there is a layer that hides secrets.
-pub(super) fn event_for(role: Role, event: Event) -> EventView {
-    self::event(fit_for(role, event))
-}
-
-/// As somebody with this role may see it: what looks like a secret is hidden from viewers.
-pub(in crate::bridge) fn fit_for(role: Role, mut event: Event) -> Event {
-    if role == Role::Viewer
-        && let std::borrow::Cow::Owned(without) = redact_json(event.data.as_str()).text
-    {
-        event.data = crate::domain::Json::trusted(without);
-    }
-    event
 }
 
 pub(super) fn event(event: Event) -> EventView {

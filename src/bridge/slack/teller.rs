@@ -20,6 +20,7 @@ mod waiting;
 
 use self::turn::{Talk, Turn};
 use super::seat::Seat;
+use crate::bridge::viewer_log::ViewerLog;
 use crate::bus::Bell;
 use crate::domain::{Event, SessionId};
 use crate::store::{Cut, SlackWant, SlackWish, Store, StoreError};
@@ -120,7 +121,7 @@ impl Teller {
 
     async fn tell_all(&self) {
         let mut ear = self.bell.listen();
-        let mut mind = Mind::default();
+        let (mut mind, mut log) = (Mind::default(), ViewerLog::default());
         let mut seq = loop {
             let newest = ear.newest();
             match self.begin(newest, &mut mind).await {
@@ -143,8 +144,8 @@ impl Teller {
                 Ok(Ok(events)) => {
                     let last = events.last().map_or(seq, |event| event.seq);
                     let mut news = Vec::new();
-                    for event in &events {
-                        mind.hear(event, &mut news);
+                    for event in self.shown(&mut log, events).await {
+                        mind.hear(&event, &mut news);
                     }
                     while let Err(error) = self.tell(&news, Some(last), &mut mind).await {
                         tracing::warn!(%error, "what Slack should show cannot be written down yet");
@@ -173,6 +174,18 @@ impl Teller {
                 }
             }
         }
+    }
+
+    /// These events as viewers may see them, as far as they may by now.
+    async fn shown(&self, log: &mut ViewerLog, events: Vec<Event>) -> Vec<Event> {
+        let mut out = Vec::with_capacity(events.len());
+        for event in events {
+            while let Err(error) = log.push(&self.store, event.clone(), &mut out).await {
+                tracing::warn!(%error, "the log cannot be read for Slack");
+                tokio::time::sleep(BREATHER).await;
+            }
+        }
+        out
     }
 
     /// What happened before there was Slack is not news; what is open now is. What was open when we were last here is shown

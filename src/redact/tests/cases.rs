@@ -2,6 +2,17 @@
 
 /// A name, the sort, and a text with `§` around the secret.
 pub(super) const HIDDEN: &[(&str, &str, &str)] = &[
+    ("curl login", "password", "curl -u admin:§Tr0ub4dor§ https://example.com"),
+    ("curl login glued", "password", "curl -s -uadmin:§Tr0ub4dor§ https://example.com"),
+    ("curl login quoted", "password", "curl --user 'admin:§correct horse§' https://example.com"),
+    (
+        "curl login on another line",
+        "password",
+        "curl -s \\\n  --proxy-user admin:§Tr0ub4dor§ \\\n  https://example.com",
+    ),
+    ("aws id glued", "AWS key id", "keyid§AKIAQ7X2M4N6P8R0T2V4§"),
+    ("openai glued", "OpenAI key", "mykey§sk-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5zA7bC9dE1f§"),
+    ("vault glued", "Vault token", "token§hvs.CAESIJ1lM3nO5pQ7rS9tU1vW3xY5zA7b§"),
     ("github classic", "GitHub token", "push with §ghp_16C7e42F292c6912E7710c838347Ae178B4a§ please"),
     ("github oauth", "GitHub token", "§gho_16C7e42F292c6912E7710c838347Ae178B4a§"),
     ("github user", "GitHub token", "(§ghu_16C7e42F292c6912E7710c838347Ae178B4a§)"),

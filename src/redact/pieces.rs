@@ -1,0 +1,143 @@
+//! A text that arrives in pieces: the streamed words of an agent.
+//!
+//! Half of a secret does not look like one. So a piece is given out only when nothing that follows can make any of it part
+//! of a secret: its text is *settled*. The pieces that are given out add up to the redacted text of the whole.
+//!
+//! ```text
+//!   context, given out │ settled: given out now │ held: a line, or a key, that is not finished
+//! ```
+
+use std::collections::VecDeque;
+
+use super::{Span, is_blank, marked, pem};
+
+/// Text before the first held line that is kept to judge what follows, such as the `curl` of an option.
+const CONTEXT: usize = 1024;
+/// A line longer than this is settled by its words: it is no prose, and nobody should wait for its end.
+const LONGEST_LINE: usize = 16 * 1024;
+/// Text that is held at most. Beyond it all but the last [`ALWAYS_HELD`] bytes are given out.
+const MAX_HELD: usize = 128 * 1024;
+const ALWAYS_HELD: usize = 4096;
+/// What stands for held text that has to be shown before it is settled.
+const UNFINISHED: &str = "unfinished text";
+
+/// The length of the beginning of `text` whose redaction cannot change, whatever follows.
+///
+/// Nothing but a private key goes beyond its line. Within a line, words are settled as long as nothing in it could assign
+/// or quote a value.
+pub fn settled(text: &str) -> usize {
+    let line = memchr::memrchr(b'\n', text.as_bytes()).map_or(0, |at| at + 1);
+    let rest = text.as_bytes().get(line..).unwrap_or_default();
+    let assigns = |byte: &u8| matches!(byte, b'=' | b':' | b'"' | b'\'' | b'`' | b'@' | b'\\' | b'-');
+    let assigns = rest.iter().any(assigns);
+    let word = || line + rest.iter().rposition(|byte| is_blank(*byte)).map_or(0, |at| at + 1);
+    let border = if assigns && rest.len() <= LONGEST_LINE { line } else { word() };
+    let border = border.min(pem::unfinished(text.as_bytes(), border));
+    let forced = text.len().saturating_sub(ALWAYS_HELD);
+    if text.len() - border > MAX_HELD { text.floor_char_boundary(forced).max(border) } else { border }
+}
+
+/// Redacts one text that arrives in pieces.
+#[derive(Debug, Default)]
+pub struct PieceRedactor {
+    /// Context, then what is held.
+    text: String,
+    /// Where the next piece begins that is to be given out.
+    given: usize,
+    /// Where the held pieces end, in order.
+    held: VecDeque<usize>,
+}
+
+impl PieceRedactor {
+    /// Takes a piece; the redacted texts of the pieces that are settled by now, in order.
+    pub fn push(&mut self, piece: &str) -> Vec<String> {
+        self.text.push_str(piece);
+        self.held.push_back(self.text.len());
+        let settled = settled(&self.text);
+        let count = self.held.iter().take_while(|end| **end <= settled).count();
+        let given = self.give_out(count);
+        self.forget();
+        given
+    }
+
+    /// Everything before was given out by somebody else: it is context only.
+    pub fn begin_here(&mut self) {
+        self.given = self.text.len();
+        self.held.clear();
+    }
+
+    /// The text is complete: the rest of the pieces.
+    pub fn finish(&mut self) -> Vec<String> {
+        let given = self.give_out(self.held.len());
+        *self = Self::default();
+        given
+    }
+
+    /// The held pieces as far as they may be shown before the text is complete.
+    pub fn give_up(&mut self) -> Vec<String> {
+        let (settled, end) = (settled(&self.text), self.text.len());
+        let mut spans = super::hidden_spans(&self.text);
+        spans.retain(|span| span.start < settled);
+        spans.push(Span { start: settled, end, sort: UNFINISHED });
+        let given = self.render(self.held.len(), &super::apart(spans));
+        *self = Self::default();
+        given
+    }
+
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        self.text.capacity() + self.held.capacity() * size_of::<usize>()
+    }
+
+    fn give_out(&mut self, count: usize) -> Vec<String> {
+        if count == 0 {
+            return Vec::new();
+        }
+        let spans = super::hidden_spans(&self.text);
+        self.render(count, &spans)
+    }
+
+    fn render(&mut self, count: usize, spans: &[Span]) -> Vec<String> {
+        let mut out = Vec::with_capacity(count);
+        for end in self.held.drain(..count) {
+            out.push(without(&self.text, spans, self.given, end));
+            self.given = end;
+        }
+        out
+    }
+
+    /// Drops context that is not needed any more, whole lines of it.
+    fn forget(&mut self) {
+        let settled = settled(&self.text).min(self.given);
+        let line = memchr::memrchr(b'\n', &self.text.as_bytes()[..settled]).map_or(0, |at| at + 1);
+        let most = self.text.floor_char_boundary(line.saturating_sub(CONTEXT));
+        let cut =
+            memchr::memchr(b'\n', &self.text.as_bytes()[most..]).map_or(0, |at| most + at + 1).min(line);
+        // A line that never ends has no context to keep but its own last words.
+        let cut = if self.given - cut > MAX_HELD {
+            self.text.floor_char_boundary(self.given - ALWAYS_HELD)
+        } else {
+            cut
+        };
+        // Seldom, so that all of it is linear.
+        if cut >= CONTEXT {
+            self.text.drain(..cut);
+            self.given -= cut;
+            self.held.iter_mut().for_each(|end| *end -= cut);
+        }
+    }
+}
+
+/// This part of a text without what is hidden in it. A secret is marked where it begins.
+fn without(text: &str, spans: &[Span], start: usize, end: usize) -> String {
+    let (mut out, mut done) = (String::with_capacity(end - start), start);
+    for span in spans.iter().filter(|span| span.end > start && span.start < end) {
+        if span.start >= done {
+            out.push_str(&text[done..span.start]);
+            out.push_str(&marked(span.sort));
+        }
+        done = span.end.min(end).max(done);
+    }
+    out.push_str(&text[done..end]);
+    out
+}

@@ -1,0 +1,174 @@
+//! Viewers do not read secrets, also not those that an agent streams in pieces, wherever they look.
+
+use std::net::TcpStream;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::access::{token, with_port};
+use crate::harness::{Daemon, Events, QUICK, http};
+
+const SECRET: &str = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+const KEY: &str = "-----BEGIN RSA PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj\nAgEAAoIBAQC7VJTUt9Us8cKj\n-----END RSA PRIVATE KEY-----";
+
+/// A daemon, the header of a viewer, and a socket that leads to the daemon's port: on its own socket everybody is who they are.
+fn with_viewer() -> (Daemon, String, PathBuf) {
+    let (daemon, address) = with_port(QUICK);
+    let viewer = format!("Bearer {}", token(&daemon, "ana", "viewer"));
+    let path = daemon.dir.path().join("port.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        for from in listener.incoming().map_while(Result::ok) {
+            let Ok(to) = TcpStream::connect(&address) else { return };
+            let (mut from_again, mut to_again) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from_again, &mut to_again));
+            std::thread::spawn(move || {
+                let (mut from, mut to) = (from, to);
+                std::io::copy(&mut to, &mut from).ok();
+                from.shutdown(std::net::Shutdown::Both).ok();
+            });
+        }
+    });
+    (daemon, viewer, path)
+}
+
+fn words(events: &[Value]) -> String {
+    let text =
+        |event: &Value| event["data"]["update"]["content"]["text"].as_str().unwrap_or_default().to_owned();
+    events.iter().map(text).collect()
+}
+
+/// A fragment of a secret that would reveal it.
+fn leaks(text: &str) -> bool {
+    let parts = [SECRET, KEY.lines().nth(1).unwrap(), KEY.lines().nth(2).unwrap(), "hunter2hunter2"];
+    parts.iter().any(|secret| {
+        secret.as_bytes().windows(8).any(|part| text.contains(std::str::from_utf8(part).unwrap()))
+    })
+}
+
+fn page(port: &Path, viewer: &str, query: &str) -> Vec<Value> {
+    let headers = [("authorization", viewer), ("accept", "application/json")];
+    let (status, text) = http(port, "GET", &format!("/api/v1/events?{query}"), None, &headers);
+    assert_eq!(status, 200, "{text}");
+    assert!(!leaks(&text), "{query}: {text}");
+    let mut page: Value = serde_json::from_str(&text).unwrap();
+    serde_json::from_value(page["items"].take()).unwrap()
+}
+
+#[test]
+fn a_secret_that_is_streamed_in_pieces_reaches_no_viewer() {
+    let (daemon, viewer, port) = with_viewer();
+    let text =
+        format!("Here it is: {SECRET}, and\n{KEY}\nas you see.\ncurl -u ana:hunter2hunter2 x\nAll of it");
+    let pieces: Vec<&str> =
+        text.as_bytes().chunks(7).map(|piece| std::str::from_utf8(piece).unwrap()).collect();
+    let mut steps: Vec<String> = Vec::new();
+    for piece in &pieces {
+        let update =
+            json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": piece } });
+        steps.push(format!("update:{update}"));
+        // Neither a part of the message nor its end.
+        steps.push("usage:1:2".to_owned());
+    }
+    let session = daemon.run_acp(&[&format!("script:{}", serde_json::to_string(&steps).unwrap())]);
+    daemon.prompt(&session, "go");
+    daemon.wait_kind(&session, "turn.ended");
+
+    // As it is streamed.
+    let headers = [("authorization", viewer.as_str())];
+    for path in [format!("/api/v1/events?after=0&session={session}"), "/api/v1/events?after=0".to_owned()] {
+        let (mut seen, mut resume) = (Vec::new(), 0);
+        let mut events = Events::open(&port, &path, &headers);
+        while let Some(block) = events.next_block() {
+            assert!(!leaks(&block), "{block}");
+            resume = block.lines().find_map(|line| line.strip_prefix("id: ")).unwrap().parse().unwrap();
+            let data = block.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+            seen.push(serde_json::from_str::<Value>(data).unwrap());
+            if seen.last().unwrap()["kind"] == "turn.ended" {
+                break;
+            }
+        }
+        seen.retain(|event| event["session"] == session.as_str());
+        let all = daemon.so_far(&session);
+        let turn = all.iter().position(|event| event["kind"] == "turn.ended").unwrap();
+        assert_eq!(seen.len(), turn + 1, "nothing is left out");
+        assert_eq!(resume, all[turn]["seq"].as_u64().unwrap());
+        let shown = words(&seen);
+        assert_eq!(
+            shown,
+            "Here it is: [hidden: GitHub token], and\n[hidden: private key]\nas you see.\n\
+             curl -u ana:[hidden: password] x\nAll of it",
+        );
+    }
+
+    // Page by page, wherever pages begin and end.
+    let all = daemon.so_far(&session);
+    let last = all.last().unwrap()["seq"].as_u64().unwrap();
+    let whole = words(&page(&port, &viewer, &format!("after=0&limit=1000&session={session}")));
+    for limit in [1, 2, 3, 5, 8] {
+        let (mut after, mut forth) = (0, Vec::new());
+        loop {
+            let items = page(&port, &viewer, &format!("after={after}&limit={limit}&session={session}"));
+            let Some(newest) = items.last() else { break };
+            after = newest["seq"].as_u64().unwrap();
+            forth.extend(items);
+        }
+        assert_eq!(words(&forth), whole, "{limit} at a time");
+        let (mut before, mut back) = (last + 1, Vec::new());
+        loop {
+            let items = page(&port, &viewer, &format!("before={before}&limit={limit}&session={session}"));
+            let Some(oldest) = items.first() else { break };
+            before = oldest["seq"].as_u64().unwrap();
+            back.splice(0..0, items);
+        }
+        assert_eq!(words(&back), whole, "{limit} at a time, from the end");
+    }
+
+    // As a file.
+    let path = format!("/api/v1/sessions/{session}/log");
+    let (status, file) = http(&port, "GET", &path, None, &headers);
+    assert_eq!(status, 200);
+    assert!(!leaks(&file), "{file}");
+    let lines: Vec<Value> = file.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(words(&lines), whole);
+    assert_eq!(lines.len(), all.len());
+    assert!(leaks(&words(&all)), "operators read it");
+}
+
+#[test]
+fn half_of_a_secret_is_held_while_the_others_go_on() {
+    let (daemon, viewer, port) = with_viewer();
+    let (first, second) = SECRET.split_at(20);
+    let script = json!([format!("say:The token: {first}"), "wait-file:go", format!("say:{second}")]);
+    let (one, other) = (daemon.run_acp(&[&format!("script:{script}")]), daemon.run(&["serve"]));
+    daemon.prompt(&one, "go");
+    daemon.wait_for(&one, "the first half", |event| event.to_string().contains(first));
+    daemon.prompt(&other, "status:meanwhile");
+    daemon.wait_status(&other, "meanwhile");
+
+    let headers = [("authorization", viewer.as_str())];
+    let mut events = Events::open(&port, "/api/v1/events?after=0", &headers);
+    let (mut resume, mut text) = (String::new(), String::new());
+    while !text.contains("meanwhile") {
+        text = events.next_block().expect("what the other said");
+        assert!(!leaks(&text), "{text}");
+        resume = text.lines().find_map(|line| line.strip_prefix("id: ")).unwrap().to_owned();
+    }
+    assert!(page(&port, &viewer, &format!("after=0&limit=1000&session={one}")).len() > 3);
+
+    // Whoever comes back now has missed nothing.
+    std::fs::write(daemon.workspace().join("go"), "").unwrap();
+    daemon.wait_kind(&one, "turn.ended");
+    let path = format!("/api/v1/events?after={resume}&session={one}");
+    let mut seen = Vec::new();
+    for event in Events::open(&port, &path, &headers) {
+        assert!(!leaks(&event.to_string()), "{event}");
+        let is_end = event["kind"] == "turn.ended";
+        seen.push(event);
+        if is_end {
+            break;
+        }
+    }
+    assert_eq!(words(&seen), "The token: [hidden: GitHub token]");
+}
