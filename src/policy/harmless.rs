@@ -2,9 +2,8 @@
 //! known to run nothing and to write nowhere else. What is in no table is not known, and is not allowed.
 
 use super::programs::{Runs, base, file_name, runs};
-use super::risk::effects::written;
+use super::risk::effects::written_among;
 use super::risk::places;
-use super::shell::Word;
 use crate::domain::Risk;
 
 /// Options of some commands. A command may have several rows; what any of them holds is harmless.
@@ -518,8 +517,8 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
 
 /// Files that other programs run later are not written unless the rule names them.
 fn runs_later(command: &[String], spelled: &[&str]) -> Result<(), String> {
-    let words: Vec<Word> = command.iter().map(|text| Word::plain(text)).collect();
-    let files = written(&file_name(&command[0]), &words);
+    let arguments: Vec<&str> = command.iter().skip(1).map(String::as_str).collect();
+    let files = written_among(&file_name(&command[0]), &arguments);
     let later = |file: &&str| places::runs_later(file) == Some(Risk::High) && !spelled.contains(file);
     files.into_iter().find(later).map_or(Ok(()), |file| {
         Err(format!("`{file}` is run later by other programs; write it into the rule"))

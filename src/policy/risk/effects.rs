@@ -145,8 +145,13 @@ pub(in crate::policy) fn is_file(target: &str) -> bool {
 
 /// The words of a command, which begins with its program, that name files it writes.
 pub(in crate::policy) fn written<'a>(program: &str, words: &'a [Word]) -> Vec<&'a str> {
-    let Some(row) = row(program) else { return Vec::new() };
     let arguments: Vec<&str> = words.iter().skip(1).map(|word| word.text.as_str()).collect();
+    written_among(program, &arguments)
+}
+
+/// The same for the words behind the program.
+pub(in crate::policy) fn written_among<'a>(program: &str, arguments: &[&'a str]) -> Vec<&'a str> {
+    let Some(row) = row(program) else { return Vec::new() };
     let mut files = Vec::new();
     let mut operands = Vec::new();
     let mut writes_all = row.writes == Written::All;

@@ -27,11 +27,6 @@ pub(in crate::policy) struct Word {
 }
 
 impl Word {
-    /// A word that the shell has read already: nothing in it is expanded again.
-    pub(in crate::policy) fn plain(text: &str) -> Self {
-        Self { text: text.to_owned(), ..Self::default() }
-    }
-
     /// Tells whether this is the very text, without quotes.
     pub(super) fn is(&self, text: &str) -> bool {
         !self.quoted && !self.expanded && self.text == text
