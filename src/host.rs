@@ -52,10 +52,10 @@ use files::usual_open_files;
 pub use find::Lost;
 pub use identity::Identity;
 pub use kept::{Cleared, KeptProcess, clear_away, end_parts, end_removed, kept_processes};
-pub use leftovers::{RunningShim, is_running, running_shims, strays};
+pub use leftovers::{RunningShim, is_running, running_shims, shim_directory, strays};
 pub use observe::{Observer, Seen};
 pub use peer_process::PeerProcess;
-pub use peers::{Listener, OtherEnd, Traces, listener, other_end, traces};
+pub use peers::{Holder, Listener, OtherEnd, Traces, holders, listener, other_end, traces};
 pub use spawn::{SpawnError, resolve_program};
 pub use user::RunAs;
 

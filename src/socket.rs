@@ -4,11 +4,19 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use nix::sys::socket::Backlog;
 use tokio::net::{UnixListener, UnixStream};
 
 /// The address of a unix socket holds 108 bytes with its end.
 const MAX_PATH: usize = 107;
+/// Connections that wait to be accepted. They are accepted in order: with the thousands that the system allows, somebody who
+/// opens connections in a loop would always be that far ahead of everybody else. Further ones wait their turn in `connect`.
+const WAITING: i32 = 128;
+/// How long to try when too many wait, and how often.
+const PATIENCE: Duration = Duration::from_secs(5);
+const RETRY: Duration = Duration::from_millis(5);
 
 /// A path that fits, and the directory that must stay open while it is used.
 fn short(path: &Path) -> io::Result<(PathBuf, Option<OwnedFd>)> {
@@ -25,7 +33,10 @@ fn short(path: &Path) -> io::Result<(PathBuf, Option<OwnedFd>)> {
 
 /// Listens there. A socket file that nobody listens on is replaced; one in use is an error.
 pub async fn listen(path: &Path) -> io::Result<UnixListener> {
-    if connect(path).await.is_ok() {
+    // With a full queue there is somebody, too.
+    let is_used =
+        connect(path).await.map_or_else(|error| error.kind() == io::ErrorKind::WouldBlock, |_| true);
+    if is_used {
         let message = format!("another process listens on {}", path.display());
         return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
     }
@@ -40,6 +51,7 @@ pub async fn listen(path: &Path) -> io::Result<UnixListener> {
     }
     let (address, dir) = short(path)?;
     let listener = UnixListener::bind(&address)?;
+    nix::sys::socket::listen(&listener, Backlog::new(WAITING)?)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     drop(dir);
     Ok(listener)
@@ -47,7 +59,17 @@ pub async fn listen(path: &Path) -> io::Result<UnixListener> {
 
 pub async fn connect(path: &Path) -> io::Result<UnixStream> {
     let (address, dir) = short(path)?;
-    let stream = UnixStream::connect(&address).await?;
-    drop(dir);
-    Ok(stream)
+    let start = Instant::now();
+    loop {
+        match UnixStream::connect(&address).await {
+            // The queue is full: a blocking connect would wait.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && start.elapsed() < PATIENCE => {
+                tokio::time::sleep(RETRY).await;
+            }
+            result => {
+                drop(dir);
+                return result;
+            }
+        }
+    }
 }

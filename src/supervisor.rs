@@ -1,9 +1,8 @@
 //! The registry of sessions: starts them, finds them, passes commands on, stops them all.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -13,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 mod adopt;
+mod callers;
 mod housekeeping;
 pub mod judge;
 mod launch;
@@ -21,14 +21,16 @@ mod profiles;
 mod recover;
 mod vigil;
 
+pub use callers::Belongs;
 pub use launch::{DEMO_MODE, StartRefused, StartRequest};
 pub use profiles::{Agent, Availability, agents};
 pub use recover::Recovered;
 
+use self::callers::Surroundings;
 use self::judge::Bench;
 use crate::config::{AgentLimits, Config};
 use crate::domain::{OnClientLeft, Phase, Preset, PromptId, SessionId, SessionRecord, Time};
-use crate::host::{self, Cgroups, Observer, PeerProcess};
+use crate::host::{Cgroups, Observer};
 use crate::session::actor::{Actor, Beginning, Farewell, Plan, StartError};
 use crate::session::recover::{amend, bury};
 use crate::session::{CommandError, Done, Handle, How, Input, Refused, State, Stopped};
@@ -64,6 +66,8 @@ struct Inner {
     paused: watch::Sender<bool>,
     /// Where agents can have cgroups of their own, if anywhere.
     cgroups: Option<Cgroups>,
+    /// Set once they were looked at.
+    surroundings: OnceLock<Surroundings>,
 }
 
 /// A live session, or the place of one that is about to be: its name is taken from the start.
@@ -71,16 +75,6 @@ struct Inner {
 struct Seat {
     name: Option<String>,
     handle: Option<Handle>,
-}
-
-/// Whose process somebody is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Belongs {
-    /// No agent's.
-    Nobody,
-    To(SessionId),
-    /// It has gone, or hides: nobody to be trusted.
-    Unknown,
 }
 
 impl Supervisor {
@@ -101,6 +95,7 @@ impl Supervisor {
             closing: CancellationToken::new(),
             leaving: CancellationToken::new(),
             paused: watch::Sender::new(false),
+            surroundings: OnceLock::new(),
         }))
     }
 
@@ -218,37 +213,6 @@ impl Supervisor {
 
     async fn is_parked(&self, id: SessionId) -> bool {
         self.stored(id).await.is_ok_and(|(_, state)| state.phase() == Phase::Parked)
-    }
-
-    /// The session whose agent this process belongs to: below its shim, in its cgroup, or with its mark.
-    pub fn session_of(&self, process: &PeerProcess) -> Belongs {
-        let Some(traces) = process.traces() else { return Belongs::Unknown };
-        let sessions = self.sessions();
-        let shim = |id: &SessionId, seat: &Seat| {
-            let observer = seat.handle.as_ref().and_then(Handle::observer);
-            observer.is_some_and(|observer| traces.ancestors.contains(&observer.shim_pid()))
-                || traces.marks.iter().any(|mark| mark.contains(&id.to_string()))
-        };
-        sessions.iter().find(|(id, seat)| shim(id, seat)).map_or(Belongs::Nobody, |(id, _)| Belongs::To(*id))
-    }
-
-    /// The same for the processes at the other end of a connection on this machine: one of them is enough.
-    pub fn session_of_tcp(&self, from: SocketAddr, to: SocketAddr) -> Belongs {
-        // Only a process of this machine can be an agent, and it can use any of its addresses.
-        if self.sessions().is_empty() || !host::is_own_address(from) {
-            return Belongs::Nobody;
-        }
-        let Some(end) = host::other_end(from, to) else { return Belongs::Unknown };
-        let Some(holders) = end.holders() else { return Belongs::Nobody };
-        let mut found = if holders.is_empty() { Belongs::Unknown } else { Belongs::Nobody };
-        for process in &holders {
-            match self.session_of(process) {
-                Belongs::To(session) => return Belongs::To(session),
-                Belongs::Unknown => found = Belongs::Unknown,
-                Belongs::Nobody => {}
-            }
-        }
-        found
     }
 
     /// A look at the live process.

@@ -44,7 +44,7 @@ pub use web::NoConsole;
 
 use super::condition::Conditions;
 use crate::bus::Bell;
-use crate::domain::{Role, Time};
+use crate::domain::{Role, SessionId, Time};
 use crate::store::{Store, StoreError};
 use crate::supervisor::Supervisor;
 use tokio_util::sync::CancellationToken;
@@ -63,7 +63,9 @@ struct Inner {
     tokens: tokens::Tokens,
     web: web::Web,
     failures: guard::Failures,
-    agents_refused: guard::Noted,
+    agents_refused: guard::Noted<Option<SessionId>>,
+    users_refused: guard::Noted<Option<u32>>,
+    lookups: access::Lookups,
     /// How the others are.
     conditions: Conditions,
     /// Requests that go on after their caller has hung up.
@@ -91,6 +93,8 @@ impl Api {
         let tokens = tokens::Tokens::load(supervisor.store().tokens().await?);
         let tokens = tokens.with_given(token.as_deref(), Role::Admin);
         let web = web::Web::load(supervisor.store().web_sessions().await?, &tokens);
+        supervisor.look_around().await;
+        let lookups = access::Lookups::start(supervisor.clone());
         Ok(Self(Arc::new(Inner {
             supervisor,
             bell,
@@ -101,6 +105,8 @@ impl Api {
             web,
             failures: guard::Failures::default(),
             agents_refused: guard::Noted::default(),
+            users_refused: guard::Noted::default(),
+            lookups,
             conditions,
             tasks: TaskTracker::new(),
             closing,

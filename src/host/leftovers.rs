@@ -302,6 +302,7 @@ pub fn strays(agents_dir: &Path) -> Vec<(i32, String)> {
     found
 }
 
+/// Tells whether this process is the shim of an agent, of whatever daemon.
 pub(super) fn is_shim(pid: i32) -> bool {
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     command.split(|byte| *byte == 0).nth(1) == Some(MODE.as_bytes())
@@ -332,6 +333,11 @@ pub fn running_shims() -> Vec<RunningShim> {
     let mut shims: Vec<RunningShim> = found.collect();
     shims.sort_by_key(|shim| shim.pid);
     shims
+}
+
+/// The directory that a shim works in, which is below the state directory of its daemon.
+pub fn shim_directory(pid: i32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/cwd")).ok()
 }
 
 /// `STATE/agents/SESSION/GENERATION`; what is deeper belongs to a terminal of the session.

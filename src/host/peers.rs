@@ -1,10 +1,12 @@
 //! Whose process is at the other end of a connection.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use super::environment::SESSION_VARIABLE;
 use super::identity::{pids, stat, variable};
+use super::leftovers::is_shim;
 use super::observe::Observer;
 use super::peer_process::PeerProcess;
 use super::tcp;
@@ -17,8 +19,11 @@ const MAX_DEPTH: usize = 1000;
 pub struct Traces {
     /// Itself, its parent, and so on up.
     pub ancestors: Vec<i32>,
-    /// Texts that name a session: its mark in the environment, its cgroups.
-    pub marks: Vec<String>,
+    /// Sessions that its marks name: in its environment, in that of a process above it, in the name of its cgroup. Of whatever
+    /// daemon.
+    pub sessions: Vec<String>,
+    /// Those of the ancestors that are shims, of whatever daemon.
+    pub shims: Vec<i32>,
 }
 
 /// Looks at a tree that changes this often before giving up.
@@ -41,11 +46,21 @@ fn look_up(pid: i32) -> Option<Traces> {
             return None;
         }
     }
-    let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok();
+    let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     // A terminal's shim carries the mark of its session: whatever is below it cannot take it off.
     let above = ancestors.iter().filter_map(|pid| variable(*pid, SESSION_VARIABLE));
-    let marks = above.chain(cgroups).collect();
-    is_still_parent_of(&ancestors).then_some(Traces { ancestors, marks })
+    let sessions = above.chain(sessions_in_cgroups(&cgroups)).collect();
+    let shims = ancestors.iter().copied().filter(|pid| is_shim(*pid)).collect();
+    is_still_parent_of(&ancestors).then_some(Traces { ancestors, sessions, shims })
+}
+
+/// The sessions that `…/intercom-SESSION-GENERATION/…` name.
+fn sessions_in_cgroups(cgroups: &str) -> impl Iterator<Item = String> {
+    let parts = cgroups.split(['/', '\n']).filter_map(|part| part.strip_prefix("intercom-"));
+    parts.filter(|name| name.starts_with("ses_")).map(|name| {
+        let session = name.split_once('-').map_or(name, |(session, _)| session);
+        session.to_owned()
+    })
 }
 
 /// A process that exits gives its children away before its pid is free. So a pid that is still the parent's meant the same
@@ -90,15 +105,47 @@ fn end_of(fields: &[&str]) -> Option<OtherEnd> {
 }
 
 impl OtherEnd {
-    /// The processes that have it open; none, if it is on its way between processes. `None` if it belongs to a user whose
-    /// processes are not ours to see, and who runs none of our agents.
-    pub fn holders(self) -> Option<Vec<PeerProcess>> {
+    /// Its processes are ours to see.
+    pub fn is_visible(self) -> bool {
         let own = nix::unistd::geteuid();
-        let seen = own.is_root() || self.uid == own.as_raw();
-        // Identified before its descriptors are read: they are those of this process, if it is there afterwards.
-        let holder = |pid| PeerProcess::running(pid).filter(|_| holds(pid, self.inode));
-        seen.then(|| pids().filter_map(holder).collect())
+        own.is_root() || self.uid == own.as_raw()
     }
+}
+
+/// A process that has some of the sockets open that were looked for.
+#[derive(Debug)]
+pub struct Holder {
+    pub process: PeerProcess,
+    pub ends: Vec<OtherEnd>,
+}
+
+/// Finds the processes that hold any of these sockets, in one pass. A socket that is on its way between processes has none.
+pub fn holders(ends: &[OtherEnd]) -> Vec<Holder> {
+    if ends.is_empty() {
+        return Vec::new();
+    }
+    let by_inode: HashMap<u64, OtherEnd> = ends.iter().map(|end| (end.inode, *end)).collect();
+    pids().filter_map(|pid| holder(pid, &by_inode)).collect()
+}
+
+fn holder(pid: i32, wanted: &HashMap<u64, OtherEnd>) -> Option<Holder> {
+    if held_by(pid, wanted).is_empty() {
+        return None;
+    }
+    // Once more, now that it is identified: what is read from here on is about this process, if it is there afterwards.
+    let process = PeerProcess::running(pid)?;
+    let ends = held_by(pid, wanted);
+    Some(Holder { process, ends })
+}
+
+fn held_by(pid: i32, wanted: &HashMap<u64, OtherEnd>) -> Vec<OtherEnd> {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let links = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    links.filter_map(|link| wanted.get(&socket_inode(link.to_str()?)?).copied()).collect()
+}
+
+fn socket_inode(link: &str) -> Option<u64> {
+    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// The processes that listen on an address of this machine.
@@ -131,8 +178,8 @@ impl fmt::Display for Listener {
 pub fn listener(address: SocketAddr) -> Option<Listener> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     let end = tables.iter().find_map(|table| listening_in(&std::fs::read_to_string(table).ok()?, address))?;
-    let holders = end.holders().unwrap_or_default();
-    let named = |process: PeerProcess| Some((process.pid(), stat(process.pid())?.name));
+    let holders = if end.is_visible() { holders(&[end]) } else { Vec::new() };
+    let named = |holder: Holder| Some((holder.process.pid(), stat(holder.process.pid())?.name));
     Some(Listener { uid: end.uid, processes: holders.into_iter().filter_map(named).collect() })
 }
 
@@ -145,14 +192,6 @@ fn listening_in(table: &str, wanted: SocketAddr) -> Option<OtherEnd> {
         let same = local_ip == ip || local_ip.is_unspecified() || ip.is_unspecified();
         (fields.get(3) == Some(&LISTEN) && local_port == port && same).then(|| end_of(&fields))?
     })
-}
-
-/// Whether a process has this socket open.
-fn holds(pid: i32, inode: u64) -> bool {
-    let wanted = format!("socket:[{inode}]");
-    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    open.filter_map(|entry| std::fs::read_link(entry.path()).ok())
-        .any(|target| target.as_os_str() == wanted.as_str())
 }
 
 fn canonical(address: SocketAddr) -> (IpAddr, u16) {
@@ -192,8 +231,10 @@ mod tests {
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let end = other_end(client.local_addr().unwrap(), listener.local_addr().unwrap()).unwrap();
         assert_eq!(end.uid, nix::unistd::geteuid().as_raw());
-        let holders: Vec<i32> = end.holders().unwrap().iter().map(PeerProcess::pid).collect();
-        assert_eq!(holders, [i32::try_from(std::process::id()).unwrap()]);
+        let found = holders(&[end]);
+        let pids: Vec<i32> = found.iter().map(|holder| holder.process.pid()).collect();
+        assert_eq!(pids, [i32::try_from(std::process::id()).unwrap()]);
+        assert_eq!(found[0].ends, [end]);
         let stranger = "127.0.0.1:1".parse().unwrap();
         assert_eq!(other_end(stranger, listener.local_addr().unwrap()), None);
     }
@@ -211,6 +252,15 @@ mod tests {
         assert!(listener(SocketAddr::from(([127, 0, 0, 1], port))).is_some());
         drop(socket);
         assert_eq!(listener(address), None);
+    }
+
+    #[test]
+    fn a_cgroup_names_its_session() {
+        let text = "1:cpu:/\n0::/user.slice/intercom-ses_abc-2/inner\n";
+        assert_eq!(sessions_in_cgroups(text).collect::<Vec<_>>(), ["ses_abc"]);
+        for other in ["0::/intercom.service", "0::/intercom-probe-7", "0::/ses_abc", ""] {
+            assert_eq!(sessions_in_cgroups(other).next(), None, "{other}");
+        }
     }
 
     #[test]

@@ -56,6 +56,7 @@ mod slack;
 mod slack_bridge;
 mod slack_fake;
 mod stalls;
+mod starving;
 mod survive;
 mod trees;
 mod viewers;

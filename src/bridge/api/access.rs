@@ -29,13 +29,15 @@ use super::guard;
 use super::web::Shown;
 use crate::config::Access;
 use crate::domain::{AGENT_OF, Audited, Json, Role, SessionId, Time, WebSessionId};
-use crate::host::PeerProcess;
 use crate::redact::redact_json;
 use crate::supervisor::Belongs;
 
+mod lookups;
 mod peer;
 
-pub use peer::{Peer, Person, Recognition};
+pub(super) use lookups::{Lookups, UnixClient};
+pub(super) use peer::Recognition;
+pub use peer::{Peer, Person};
 
 impl From<&Person> for Caller {
     fn from(person: &Person) -> Self {
@@ -134,7 +136,7 @@ pub(super) async fn identify(
     next: Next,
 ) -> Response {
     let caller = match &peer {
-        Peer::Unix { uid, process, recognition } => api.local(*uid, process.as_ref(), recognition).await,
+        Peer::Unix { uid, client, recognition } => api.local(*uid, client.as_ref(), recognition).await,
         Peer::Tcp { from, local, tls, recognition } => {
             api.remote(*from, *local, *tls, recognition, request.method(), request.headers()).await
         }
@@ -216,30 +218,23 @@ impl Api {
     async fn local(
         &self,
         uid: Option<u32>,
-        process: Option<&Arc<PeerProcess>>,
+        client: Option<&Arc<UnixClient>>,
         recognition: &Recognition,
     ) -> Result<Option<Caller>, ApiError> {
+        // Before anything is looked up: a user who may not come in costs nothing.
+        let (name, role) = self.user_of_socket(uid)?;
         // The one who connected speaks for the connection, with every request: a process that was handed the socket does not
         // act for one that has exited.
-        let Some(process) = process.filter(|process| !process.has_exited()) else {
+        let Some(client) = client.filter(|client| !client.has_exited()) else {
             return Err(unknown_process());
         };
-        match recognition.owner(async { self.supervisor().session_of(process) }).await {
-            Belongs::Nobody => {}
-            Belongs::To(session) => return Err(self.refuse_agent(session, "unix socket").await),
-            Belongs::Unknown => return Err(unknown_process()),
-        }
-        let config = self.supervisor().config();
-        let operator = config.operators.iter().find(|operator| operator.uid.is_some() && operator.uid == uid);
-        let (name, role) = match (operator, uid) {
-            (Some(operator), _) => (operator.name.clone(), operator.role()),
-            (None, Some(uid)) if uid == Uid::effective().as_raw() => (own_name(), Role::Admin),
-            _ => {
-                tracing::warn!(uid, "a stranger was refused");
-                let message = "only the daemon's own user and configured operators may use this socket";
-                return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
+        match recognition.owner(self.0.lookups.owner_of_unix(client)).await {
+            Belongs::Nobody => client.recognise(),
+            other => {
+                client.note_refusal();
+                return Err(self.refuse_process(other, "unix socket").await);
             }
-        };
+        }
         recognition.recognise();
         let gone = Arc::default();
         Ok(Some(Caller {
@@ -251,6 +246,26 @@ impl Api {
             until: None,
             web: None,
         }))
+    }
+
+    /// The name and role of a user on the unix socket.
+    fn user_of_socket(&self, uid: Option<u32>) -> Result<(String, Role), ApiError> {
+        let config = self.supervisor().config();
+        let operator = config.operators.iter().find(|operator| operator.uid.is_some() && operator.uid == uid);
+        match (operator, uid) {
+            (Some(operator), _) => Ok((operator.name.clone(), operator.role())),
+            (None, Some(uid)) if uid == Uid::effective().as_raw() => Ok((own_name(), Role::Admin)),
+            _ => {
+                if self.0.users_refused.is_news(uid, Time::now()) {
+                    tracing::warn!(
+                        uid,
+                        "a stranger was refused; further ones within a minute are not logged"
+                    );
+                }
+                let message = "only the daemon's own user and configured operators may use this socket";
+                Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message))
+            }
+        }
     }
 
     async fn remote(
@@ -317,27 +332,27 @@ impl Api {
         local: SocketAddr,
         recognition: &Recognition,
     ) -> Result<(), ApiError> {
-        let look_up = async {
-            let supervisor = self.supervisor().clone();
-            let looking = tokio::task::spawn_blocking(move || supervisor.session_of_tcp(from, local)).await;
-            looking.unwrap_or(Belongs::Unknown)
-        };
-        match recognition.owner(look_up).await {
-            Belongs::Nobody => {}
-            Belongs::To(session) => return Err(self.refuse_agent(session, &format!("tcp {from}")).await),
-            Belongs::Unknown => return Err(unknown_process()),
-        }
+        // Whoever gets here has shown a token, a cookie or a code. Their connection does not make way for others meanwhile.
         recognition.recognise();
-        Ok(())
+        match recognition.owner(self.0.lookups.owner_of_tcp(from, local)).await {
+            Belongs::Nobody => Ok(()),
+            other => Err(self.refuse_process(other, &format!("tcp {from}")).await),
+        }
     }
 
     /// An agent that calls us is refused and written down, whatever it wanted.
-    async fn refuse_agent(&self, session: SessionId, via: &str) -> ApiError {
-        tracing::debug!(session.id = %session, "an agent called the API and was refused");
+    async fn refuse_process(&self, owner: Belongs, via: &str) -> ApiError {
+        let session = match owner {
+            Belongs::To(session) => Some(session),
+            Belongs::Elsewhere => None,
+            Belongs::Nobody | Belongs::Unknown => return unknown_process(),
+        };
+        let name = session.map_or_else(|| "another daemon".to_owned(), |session| session.to_string());
+        tracing::debug!(session.id = name, "an agent called the API and was refused");
         // Once in a while: an agent in a loop must not fill what is never removed.
         if self.0.agents_refused.is_news(session, Time::now()) {
             let data = Json::of(&json!({ "session": session, "via": via }));
-            self.record("access.from_agent", &format!("{AGENT_OF}{session}"), Some(session), data).await;
+            self.record("access.from_agent", &format!("{AGENT_OF}{name}"), session, data).await;
         }
         ApiError::new(StatusCode::FORBIDDEN, "from_agent", "a process of a session may not use this API")
             .hint("agents ask through their own protocol; people decide")

@@ -1,13 +1,14 @@
 //! What protects a port from the rest of the machine's programs: web pages that reach for it, and guessers of tokens.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
 use axum::http::{HeaderMap, Method, StatusCode, header};
 
 use super::error::ApiError;
-use crate::domain::{SessionId, Time};
+use crate::domain::Time;
 
 /// Refused tokens from one address within a window before it has to wait.
 const TRIES: u32 = 10;
@@ -146,18 +147,24 @@ fn neighbourhood(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What is worth a word once in a while for each session.
-#[derive(Debug, Default)]
-pub(super) struct Noted(Mutex<HashMap<SessionId, Time>>);
+/// What is worth a word once in a while for each session, or user.
+#[derive(Debug)]
+pub(super) struct Noted<Key>(Mutex<HashMap<Key, Time>>);
 
-impl Noted {
-    pub(super) fn is_news(&self, session: SessionId, now: Time) -> bool {
+impl<Key> Default for Noted<Key> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<Key: Eq + Hash> Noted<Key> {
+    pub(super) fn is_news(&self, about: Key, now: Time) -> bool {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted.retain(|_, at| now.millis().saturating_sub(at.millis()) < WINDOW_MILLIS);
-        if noted.contains_key(&session) {
+        if noted.contains_key(&about) {
             return false;
         }
-        noted.insert(session, now);
+        noted.insert(about, now);
         true
     }
 }

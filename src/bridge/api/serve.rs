@@ -1,12 +1,12 @@
 //! Connections: taken, given a time for everything, and let go.
 
-use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::{setsockopt, sockopt::TcpUserTimeout};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio_rustls::TlsAcceptor;
@@ -17,14 +17,22 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 mod conversation;
+mod strangers;
 
 use conversation::converse;
+use strangers::{Strangers, UnixClients};
 
-pub use super::access::{Peer, Recognition};
-use crate::host::PeerProcess;
+pub use super::access::Peer;
 
 /// Connections over the network without a valid token at the same time.
 const MAX_STRANGERS: usize = 256;
+/// Connections on the unix socket of those who have not been recognised yet, as a part of the files that we may have open.
+const UNIX_STRANGERS_PART: usize = 4;
+const FEWEST_UNIX_STRANGERS: usize = 256;
+/// No process has this pid.
+const NO_CLIENT: i32 = 0;
+/// How long a connection may wait for its turn.
+const WAITING: Duration = Duration::from_secs(30);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long what we send may stay unacknowledged: a client that does not read is let go.
 const UNREAD: Duration = Duration::from_mins(1);
@@ -33,15 +41,31 @@ const BREATHER: Duration = Duration::from_millis(100);
 
 /// Serves the unix socket until `closing`, and then until what was being answered is.
 pub async fn unix(listener: UnixListener, router: Router, closing: CancellationToken) {
+    let (mut strangers, mut clients) = (Strangers::new(most_unix_strangers()), UnixClients::default());
     let conversations = TaskTracker::new();
     while let Some(accepted) = closing.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, _)) => {
                 let uid = stream.peer_cred().ok().map(|peer| peer.uid());
-                let process = PeerProcess::of(&stream).map(Arc::new);
-                let peer = Peer::Unix { uid, process, recognition: Arc::default() };
-                let serving = converse(stream, peer, router.clone(), closing.clone());
-                conversations.spawn(serving);
+                let client = clients.of(&stream);
+                if client.as_ref().is_some_and(|client| client.is_pestering()) {
+                    continue;
+                }
+                let (recognition, gone) =
+                    strangers.add(client.as_ref().map_or(NO_CLIENT, |client| client.pid()));
+                let (router, closing) = (router.clone(), closing.clone());
+                conversations.spawn(gone.run_until_cancelled_owned(async move {
+                    let turn = match &client {
+                        None => None,
+                        Some(client) => {
+                            let turn = tokio::time::timeout(WAITING, client.turn());
+                            let Some(Ok(turn)) = closing.run_until_cancelled(turn).await else { return };
+                            turn
+                        }
+                    };
+                    converse(stream, Peer::Unix { uid, client, recognition }, router, closing).await;
+                    drop(turn);
+                }));
             }
             Err(error) => not_taken(&error).await,
         }
@@ -57,7 +81,7 @@ pub async fn tcp(
     router: Router,
     closing: CancellationToken,
 ) {
-    let (mut strangers, conversations) = (Strangers::default(), TaskTracker::new());
+    let (mut strangers, conversations) = (Strangers::new(MAX_STRANGERS), TaskTracker::new());
     while let Some(accepted) = closing.run_until_cancelled(listener.accept()).await {
         let (stream, from) = match accepted {
             Ok(accepted) => accepted,
@@ -66,7 +90,7 @@ pub async fn tcp(
                 continue;
             }
         };
-        let (recognition, gone) = strangers.add();
+        let (recognition, gone) = strangers.add(NO_CLIENT);
         let (tls, router, closing) = (tls.clone(), router.clone(), closing.clone());
         conversations.spawn(async move {
             let conversation = async {
@@ -88,24 +112,10 @@ pub async fn tcp(
     conversations.wait().await;
 }
 
-/// Connections of nobody in particular. When there are too many, the oldest of them goes: whoever has a token says so at
-/// once, and is a stranger no more.
-#[derive(Default)]
-struct Strangers(VecDeque<(Arc<Recognition>, CancellationToken)>);
-
-impl Strangers {
-    fn add(&mut self) -> (Arc<Recognition>, CancellationToken) {
-        // Those who have said who they are, and those who have gone, are not counted.
-        self.0.retain(|(recognition, _)| !recognition.is_recognised() && Arc::strong_count(recognition) > 1);
-        while self.0.len() >= MAX_STRANGERS {
-            if let Some((_, gone)) = self.0.pop_front() {
-                gone.cancel();
-            }
-        }
-        let (recognition, gone) = (Arc::<Recognition>::default(), CancellationToken::new());
-        self.0.push_back((Arc::clone(&recognition), gone.clone()));
-        (recognition, gone)
-    }
+fn most_unix_strangers() -> usize {
+    let open_files = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
+    let part = usize::try_from(open_files).unwrap_or(usize::MAX) / UNIX_STRANGERS_PART;
+    part.max(FEWEST_UNIX_STRANGERS)
 }
 
 fn prepare(stream: &TcpStream) -> io::Result<std::net::SocketAddr> {

@@ -213,8 +213,16 @@ pub(super) async fn sign_in(
         return Err(ApiError::unprocessable("not_local", "signing in is for browsers, on the port"));
     };
     guard::own_page(&headers)?;
-    api.not_an_agent(from, local, &recognition).await?;
     let now = Time::now();
+    // Before the caller is looked up: a guess costs nothing. A code is still good after an agent has tried it.
+    let is_valid = match &sent {
+        Sent::Code(code) => api.0.web.is_code(code.trim(), now),
+        Sent::Token(token) => api.0.tokens.find(token.trim(), now).is_some(),
+    };
+    if !is_valid {
+        return Err(api.refuse_sign_in(from, &sent).await);
+    }
+    api.not_an_agent(from, local, &recognition).await?;
     let found = match &sent {
         Sent::Code(code) => api.0.web.redeem(code.trim(), now).map(|(name, role)| (name, role, None)),
         Sent::Token(token) => {

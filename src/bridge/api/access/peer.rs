@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::OnceCell;
 
+use super::lookups::UnixClient;
 use crate::domain::Role;
-use crate::host::PeerProcess;
 use crate::supervisor::Belongs;
 
 /// Who is at the other end of a connection.
@@ -17,7 +17,7 @@ pub enum Peer {
     Unix {
         uid: Option<u32>,
         /// The process that connected, held since the connection was accepted; `None` if it had exited by then.
-        process: Option<Arc<PeerProcess>>,
+        client: Option<Arc<UnixClient>>,
         recognition: Arc<Recognition>,
     },
     Tcp {
@@ -57,7 +57,7 @@ impl Recognition {
         self.recognised.load(Ordering::Relaxed)
     }
 
-    pub(super) fn recognise(&self) {
+    pub(in crate::bridge::api) fn recognise(&self) {
         self.recognised.store(true, Ordering::Relaxed);
     }
 

@@ -85,6 +85,12 @@ impl Web {
         Ok(code)
     }
 
+    /// Tells whether this code would open, and leaves it good.
+    pub(super) fn is_code(&self, code: &str, now: Time) -> bool {
+        let hash = hash(code);
+        self.codes().iter().any(|known| now < known.until && bool::from(known.hash.ct_eq(&hash)))
+    }
+
     /// Each opens once.
     pub(super) fn redeem(&self, code: &str, now: Time) -> Option<(String, Role)> {
         let hash = hash(code);
