@@ -19,6 +19,7 @@ mod acp_together;
 mod agents;
 mod audit_cut;
 mod backup;
+mod callers_table;
 mod cli;
 mod contract;
 mod ctrl_c;
