@@ -34,7 +34,7 @@ pub use daily::Daily;
 pub use delivery::Delivery;
 pub use duration::parse_duration;
 pub use errand::{Errand, Reply, Verb, Wants};
-pub use event::{Event, Fact, Kind};
+pub use event::{Event, EventKind, LoggedEvent, NewEvent};
 pub use failure::{Failure, FailureKind, NOT_STARTED};
 pub use id::{ClearanceId, GrantId, PromptId, QuestionId, SessionId, TokenId, TurnId, WebSessionId};
 pub use json::{Json, RequestId};
@@ -43,7 +43,7 @@ pub use preset::Preset;
 pub use prompt::{Prompt, PromptState, Wording};
 pub use question::{Answer, Question, QuestionStatus};
 pub use said::{Ask, Call, Fault, FaultCode, Line, Outbound, Progress, Rejection, Resets, Said};
-pub use session::{Exit, OnClientLeft, Phase, SessionRecord, Turn, Watched};
+pub use session::{Exit, OnClientLeft, Phase, SessionRecord, StopMode, Turn, Watched};
 pub use stall::{LadderChoice, NUDGE_TEXT, Rung, Running, Situation, Standing, span};
 pub use time::Time;
 

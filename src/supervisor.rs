@@ -29,11 +29,11 @@ pub use recover::Recovered;
 use self::callers::Surroundings;
 use self::judge::Bench;
 use crate::config::{AgentLimits, Config};
-use crate::domain::{OnClientLeft, Phase, Preset, PromptId, SessionId, SessionRecord, Time};
+use crate::domain::{OnClientLeft, Phase, Preset, PromptId, SessionId, SessionRecord, StopMode, Time};
 use crate::host::{Cgroups, Observer};
 use crate::session::actor::{Actor, Beginning, Farewell, Plan, StartError};
 use crate::session::recover::{amend, bury};
-use crate::session::{CommandError, Done, Handle, How, Input, Refused, State, Stopped};
+use crate::session::{CommandError, Done, Handle, Input, Refused, State, Stopped};
 use crate::store::{Found, Store, StoreError, Stored};
 
 /// All sessions are gone this long after they were told to stop, the hard way if need be.
@@ -189,7 +189,7 @@ impl Supervisor {
     }
 
     /// Answers when the process tree is gone, also if it was before.
-    pub async fn stop(&self, id: SessionId, how: How, by: String) -> Result<Stopped, CommandError> {
+    pub async fn stop(&self, id: SessionId, how: StopMode, by: String) -> Result<Stopped, CommandError> {
         let Some(handle) = self.find(id) else { return self.stop_parked(id, how, by).await };
         match handle.stop(how, by).await {
             Err(CommandError::Refused(Refused::Ended)) => {
@@ -201,7 +201,7 @@ impl Supervisor {
     }
 
     /// A parked session has no process, and does not wait to be resumed any more.
-    async fn stop_parked(&self, id: SessionId, how: How, by: String) -> Result<Stopped, CommandError> {
+    async fn stop_parked(&self, id: SessionId, how: StopMode, by: String) -> Result<Stopped, CommandError> {
         if self.is_parked(id).await {
             match self.command_or_amend(id, Input::Stop { how, by }).await {
                 Ok(()) | Err(CommandError::Refused(Refused::Ended)) => {}
@@ -274,7 +274,7 @@ impl Supervisor {
             () = impatience => false,
         };
         if !gone {
-            let hard = join_all(handles.iter().map(|handle| handle.stop(How::Kill, by())));
+            let hard = join_all(handles.iter().map(|handle| handle.stop(StopMode::Kill, by())));
             tokio::time::timeout(LAST_RESORT, hard).await.ok(); // what is left is ended below
         }
         // A session that cannot record its end, because the store does not work, still has its process.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use bytes::BytesMut;
 use intercom::bus::Bell;
-use intercom::domain::{Kind, Time};
+use intercom::domain::{EventKind, Time};
 use intercom::store::Store;
 use rusqlite::{Connection, params};
 use serde::Deserialize;
@@ -71,7 +71,7 @@ pub(crate) fn inserting(bytes: &[u8], lines: u64, wanted: &str) -> anyhow::Resul
             ensure!(method == wanted, "an unknown method");
             seq += 1;
             let data = params.context("no params")?.get();
-            let (at, kind) = (Time::now().millis(), Kind::Status.as_str());
+            let (at, kind) = (Time::now().millis(), EventKind::Status.as_str());
             insert.execute(params![i64::try_from(seq)?, 1, at, kind, data])?;
             if seq.is_multiple_of(ROWS) {
                 count.execute([i64::try_from(seq + 1)?])?;

@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::domain::{Event, Json, SessionId};
+use crate::domain::{Json, LoggedEvent, SessionId};
 use crate::redact::{PieceRedactor, redact_json};
 use crate::store::{Store, StoreError};
 
@@ -49,7 +49,7 @@ enum Part {
 struct Message {
     kind: String,
     pieces: PieceRedactor,
-    held: VecDeque<(Event, bool)>,
+    held: VecDeque<(LoggedEvent, bool)>,
 }
 
 /// The log of any number of sessions, event by event.
@@ -66,8 +66,8 @@ impl ViewerLog {
     pub(in crate::bridge) async fn push(
         &mut self,
         store: &Store,
-        event: Event,
-        out: &mut Vec<Event>,
+        event: LoggedEvent,
+        out: &mut Vec<LoggedEvent>,
     ) -> Result<(), StoreError> {
         let part = part(&event);
         if let Part::Piece { kind, .. } = &part
@@ -89,7 +89,7 @@ impl ViewerLog {
         Ok(())
     }
 
-    fn take(&mut self, event: Event, part: Part, out: &mut Vec<Event>) {
+    fn take(&mut self, event: LoggedEvent, part: Part, out: &mut Vec<LoggedEvent>) {
         // It does not tell whether a message is being streamed.
         if part == Part::Aside && !self.messages.contains_key(&event.session) {
             return out.push(redacted(event));
@@ -132,7 +132,7 @@ impl ViewerLog {
     }
 
     /// Shows what is held as far as that may be shown, and forgets the rest.
-    pub(in crate::bridge) fn give_up(&mut self, out: &mut Vec<Event>) {
+    pub(in crate::bridge) fn give_up(&mut self, out: &mut Vec<LoggedEvent>) {
         for message in self.messages.values_mut() {
             let texts = message.pieces.give_up();
             message.give_out(texts, out);
@@ -146,8 +146,8 @@ impl ViewerLog {
     pub(in crate::bridge) async fn page(
         store: &Store,
         session: Option<SessionId>,
-        events: Vec<Event>,
-    ) -> Result<Vec<Event>, StoreError> {
+        events: Vec<LoggedEvent>,
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
         let Some(last) = events.last().map(|event| event.seq) else { return Ok(events) };
         let (mut log, mut out, mut after) = (Self::default(), Vec::new(), last);
         for event in events {
@@ -174,14 +174,14 @@ impl ViewerLog {
 }
 
 impl Message {
-    fn finish(&mut self, out: &mut Vec<Event>) {
+    fn finish(&mut self, out: &mut Vec<LoggedEvent>) {
         let texts = self.pieces.finish();
         self.give_out(texts, out);
         self.kind.clear();
     }
 
     /// Events whose pieces have these texts, and what stands between them.
-    fn give_out(&mut self, texts: Vec<String>, out: &mut Vec<Event>) {
+    fn give_out(&mut self, texts: Vec<String>, out: &mut Vec<LoggedEvent>) {
         let mut texts = texts.into_iter();
         while let Some((event, is_piece)) = self.held.pop_front() {
             if !is_piece {
@@ -197,7 +197,7 @@ impl Message {
 }
 
 /// The texts of a message before this event, oldest first.
-async fn beginning(store: &Store, event: &Event, kind: &str) -> Result<Vec<String>, StoreError> {
+async fn beginning(store: &Store, event: &LoggedEvent, kind: &str) -> Result<Vec<String>, StoreError> {
     let (mut texts, mut before) = (Vec::new(), event.seq);
     for _ in 0..MAX_AROUND / BATCH {
         let earlier = store.events_before(before, event.session, BATCH).await?;
@@ -239,7 +239,7 @@ struct Content<'a> {
     text: &'a RawValue,
 }
 
-fn part(event: &Event) -> Part {
+fn part(event: &LoggedEvent) -> Part {
     if event.kind == "heartbeat" {
         return Part::Aside;
     }
@@ -265,7 +265,7 @@ fn text_of(content: &RawValue) -> Option<&RawValue> {
 }
 
 /// An event that stands for itself.
-pub(in crate::bridge) fn redacted(mut event: Event) -> Event {
+pub(in crate::bridge) fn redacted(mut event: LoggedEvent) -> LoggedEvent {
     if let Cow::Owned(without) = redact_json(event.data.as_str()).text {
         event.data = Json::trusted(without);
     }
@@ -273,11 +273,11 @@ pub(in crate::bridge) fn redacted(mut event: Event) -> Event {
 }
 
 /// A piece with its redacted text. All else in it is redacted by itself.
-fn with_text(event: Event, text: &str) -> Event {
+fn with_text(event: LoggedEvent, text: &str) -> LoggedEvent {
     let Some(empty) = put_text(event.data.as_str(), "") else { return redacted(event) };
-    let event = redacted(Event { data: Json::trusted(empty), ..event });
+    let event = redacted(LoggedEvent { data: Json::trusted(empty), ..event });
     match put_text(event.data.as_str(), text) {
-        Some(data) => Event { data: Json::trusted(data), ..event },
+        Some(data) => LoggedEvent { data: Json::trusted(data), ..event },
         None => event,
     }
 }

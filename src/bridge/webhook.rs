@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::viewer_log::redacted;
 use crate::bus::Bell;
 use crate::config;
-use crate::domain::{Event, Json, SessionId, Time, hex};
+use crate::domain::{Json, LoggedEvent, SessionId, Time, hex};
 use crate::remote::Url;
 use crate::store::{AuditHead, Cut, Store, StoreError};
 
@@ -192,11 +192,11 @@ impl Webhook {
     }
 
     /// Comes back when it was taken, or never will be.
-    async fn tell(&self, event: Event) {
+    async fn tell(&self, event: LoggedEvent) {
         let seq = event.seq;
         // It leaves the machine. None of its kinds is a part of a streamed message.
         let event = redacted(event);
-        let Event { session, at, kind, data, .. } = &event;
+        let LoggedEvent { session, at, kind, data, .. } = &event;
         let message = Message { seq, session: *session, at: at.to_string(), kind, data };
         let body = Bytes::from(Json::of(&message).as_str().to_owned());
         let mut wait = FIRST_RETRY;

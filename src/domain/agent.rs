@@ -30,7 +30,7 @@ pub enum Set {
 }
 
 /// What an option is set to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum Setting {
     /// One of the values to choose from; of a switch, `true` or `false`.

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{ClearanceId, Delivery, RequestId, SessionId, Time};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
     Low,
@@ -43,7 +45,7 @@ impl Risk {
 }
 
 /// `pending`, then exactly one of the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClearanceStatus {
     Pending,
@@ -77,7 +79,7 @@ impl ClearanceStatus {
 }
 
 /// What an operator decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Approve,
@@ -94,7 +96,7 @@ impl Verdict {
 }
 
 /// What policy made of a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Ruling {
     pub outcome: Outcome,
     /// The rule that said so, by name or number; none did if people are asked by default.
@@ -106,7 +108,7 @@ pub struct Ruling {
     pub whom: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Allow,
@@ -125,7 +127,7 @@ impl Outcome {
 }
 
 /// One of the answers an agent offers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Choice {
     pub id: String,
     pub name: String,

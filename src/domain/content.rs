@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::Json;
 
 /// A list of blocks, on one line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct Content(Json);
 

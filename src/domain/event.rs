@@ -1,221 +1,313 @@
-//! Events: facts in the log.
+//! Events: the facts of the log, one payload type per kind.
+//!
+//! The JSON of a payload is public: the log stores it, the API serves it, and scripts read it. Its fields keep their order, so
+//! that a log reads the same from release to release (`tests` hold every kind against recorded JSON). The table below is the
+//! only place that spells the dotted names.
+
+use std::borrow::Cow;
 
 use super::{Json, SessionId, Time};
 
-/// What sort of fact. In the log it is text, so that a reader can meet kinds that it does not know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    SessionCreated,
-    /// A session that has had no process has another agent.
-    SessionAgent,
-    /// What it may do at most is another.
-    SessionPreset,
-    /// It stays when the ACP client that started it leaves: somebody else uses it.
-    SessionKept,
-    /// A process that this database does not know, or knows too little of, was found running.
-    SessionAdopted,
-    AgentSpawned,
-    AgentReady,
-    TurnStarted,
-    TurnEnded,
-    Status,
-    Heartbeat,
-    /// Something that the agent does.
-    Update,
-    /// Done for the agent: a file was read.
-    FileRead,
-    FileWritten,
+mod agent;
+mod clearance;
+mod host_call;
+mod prompt;
+mod question;
+mod session;
+mod stall;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+pub use agent::{
+    AgentExited, AgentReady, AgentRestarting, AgentSetting, AgentSpawned, LineRejected, OutputIncomplete,
+    RawMessage, SettingAccepted, SettingRefused, UnknownMessage,
+};
+pub use clearance::{
+    AgentRequest, ClearanceApproved, ClearanceClosed, ClearanceDecided, ClearanceDelivered, ClearanceOutcome,
+    ClearanceRequested, ClearanceUndelivered,
+};
+pub use host_call::{
+    FileRead, FileWritten, HostCallFailed, TerminalEnded, TerminalKilled, TerminalOutput, TerminalReleased,
     TerminalStarted,
-    TerminalOutput,
-    TerminalKilled,
-    TerminalReleased,
-    /// The command of a terminal has ended.
-    TerminalEnded,
-    /// Not done for the agent, and why.
-    ErrandFailed,
-    ClearanceRequested,
-    /// One of several approvals that are needed.
-    ClearanceApproved,
-    ClearanceDecided,
-    ClearanceDelivered,
-    ClearanceUndelivered,
-    ClearanceClosed,
-    /// What came of it, by the agent's own word.
-    ClearanceOutcome,
-    QuestionAsked,
-    QuestionAnswered,
-    QuestionDelivered,
-    QuestionUndelivered,
-    QuestionClosed,
-    PromptQueued,
-    /// One has left the queue, for this turn.
-    PromptSending,
-    PromptDelivered,
-    PromptUndelivered,
+};
+pub use prompt::{
+    PromptAmended, PromptDelivered, PromptQueued, PromptRequeued, PromptSending, PromptUndelivered,
     PromptWithdrawn,
-    /// The agent could not begin with it, and it is in the queue again.
-    PromptRequeued,
-    /// One that waits was reworded or put elsewhere in the queue.
-    PromptAmended,
-    Nudge,
-    NudgeUndelivered,
-    Interrupt,
-    InterruptUndelivered,
-    LineRejected,
-    Unknown,
-    /// Its agent does things without ever having asked.
-    SessionUnenforced,
-    SessionStopping,
-    /// Some of the agent's output may be missing: nobody held its pipe for a while.
-    OutputIncomplete,
-    AgentExited,
-    SessionResumed,
-    SessionEnded,
-    /// An operator has seen that it failed.
-    SessionSeen,
-    /// Its process has ended and will be started again.
-    AgentRestarting,
-    /// Its process was started again too often.
-    SessionParked,
-    /// Something is done about a stall.
-    StallStep,
-    /// And has not helped.
-    StallFailed,
-    /// The agent has come back to life.
-    StallRecovered,
-    /// A person acts: the ladder begins anew.
-    StallReset,
-    StallSnoozed,
-    /// A session has another ladder, or none.
-    StallLadder,
-    /// People are waited for.
-    StallReminder,
-    /// The agent waits for its service.
-    StallLimited,
-    StallLimitOver,
-    /// Something of the agent was set: its mode, its model, an option.
-    AgentSet,
-    /// And the agent has said so.
-    AgentSetDone,
-    AgentNotSet,
-    /// The sessions that it remembers itself.
-    AgentSessions,
-    /// No new turn begins: enough was spent.
-    SpendCapped,
-}
+};
+pub use question::{QuestionAnswered, QuestionAsked, QuestionClosed, QuestionDelivered, QuestionUndelivered};
+pub use session::{
+    SessionAdopted, SessionAgentChanged, SessionCreated, SessionEnded, SessionKept, SessionParked,
+    SessionPresetChanged, SessionResumed, SessionSeen, SessionStopping, SessionUnenforced, SpendCapped,
+};
+pub use stall::{
+    LadderChanged, LimitOver, LimitReached, StallRecovered, StallReminder, StallReset, StallSnoozed,
+    StallStepFailed, StallStepTaken,
+};
+pub use turn::{Interrupted, MessageUndelivered, Nudged, TurnEnded, TurnStarted};
 
-impl Kind {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::SessionCreated => "session.created",
-            Self::SessionAgent => "session.agent",
-            Self::SessionPreset => "session.preset",
-            Self::SessionKept => "session.kept",
-            Self::SessionAdopted => "session.adopted",
-            Self::AgentSpawned => "agent.spawned",
-            Self::AgentReady => "agent.ready",
-            Self::TurnStarted => "turn.started",
-            Self::TurnEnded => "turn.ended",
-            Self::Status => "status",
-            Self::Update => "update",
-            Self::Heartbeat => "heartbeat",
-            Self::FileRead => "file.read",
-            Self::FileWritten => "file.written",
-            Self::TerminalStarted => "terminal.started",
-            Self::TerminalOutput => "terminal.output",
-            Self::TerminalKilled => "terminal.killed",
-            Self::TerminalReleased => "terminal.released",
-            Self::TerminalEnded => "terminal.ended",
-            Self::ErrandFailed => "call.failed",
-            Self::ClearanceRequested => "clearance.requested",
-            Self::ClearanceApproved => "clearance.approved",
-            Self::ClearanceDecided => "clearance.decided",
-            Self::ClearanceDelivered => "clearance.delivered",
-            Self::ClearanceUndelivered => "clearance.undelivered",
-            Self::ClearanceOutcome => "clearance.outcome",
-            Self::ClearanceClosed => "clearance.closed",
-            Self::QuestionAsked => "question.asked",
-            Self::QuestionAnswered => "question.answered",
-            Self::QuestionDelivered => "question.delivered",
-            Self::QuestionUndelivered => "question.undelivered",
-            Self::QuestionClosed => "question.closed",
-            Self::PromptQueued => "prompt.queued",
-            Self::PromptSending => "prompt.sending",
-            Self::PromptDelivered => "prompt.delivered",
-            Self::PromptUndelivered => "prompt.undelivered",
-            Self::PromptWithdrawn => "prompt.withdrawn",
-            Self::PromptRequeued => "prompt.requeued",
-            Self::PromptAmended => "prompt.amended",
-            Self::Nudge => "nudge",
-            Self::NudgeUndelivered => "nudge.undelivered",
-            Self::Interrupt => "interrupt",
-            Self::InterruptUndelivered => "interrupt.undelivered",
-            Self::LineRejected => "line.rejected",
-            Self::Unknown => "unknown",
-            Self::SessionUnenforced => "session.unenforced",
-            Self::SessionStopping => "session.stopping",
-            Self::OutputIncomplete => "output.incomplete",
-            Self::AgentExited => "agent.exited",
-            Self::SessionResumed => "session.resumed",
-            Self::SessionEnded => "session.ended",
-            Self::SessionSeen => "session.seen",
-            Self::AgentRestarting => "agent.restarting",
-            Self::SessionParked => "session.parked",
-            Self::StallStep => "stall.step",
-            Self::StallFailed => "stall.failed",
-            Self::StallRecovered => "stall.recovered",
-            Self::StallReset => "stall.reset",
-            Self::StallSnoozed => "stall.snoozed",
-            Self::StallLadder => "stall.ladder",
-            Self::StallReminder => "stall.reminder",
-            Self::StallLimited => "stall.limited",
-            Self::StallLimitOver => "stall.limit_over",
-            Self::AgentSet => "agent.set",
-            Self::AgentSetDone => "agent.set_done",
-            Self::AgentNotSet => "agent.not_set",
-            Self::AgentSessions => "agent.sessions",
-            Self::SpendCapped => "spend.capped",
+/// Declares every kind of event: its variant, its payload, and its name in the log.
+macro_rules! events {
+    ($($(#[$doc:meta])* $variant:ident($payload:ty) = $name:literal,)*) => {
+        /// The kinds of events that this version knows.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum EventKind {
+            $($(#[$doc])* $variant,)*
         }
-    }
+
+        impl EventKind {
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The name in the log.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// Returns the kind of that name; none if a newer version wrote it.
+            pub fn parse(name: &str) -> Option<Self> {
+                Some(match name {
+                    $($name => Self::$variant,)*
+                    _ => return None,
+                })
+            }
+
+            /// The JSON schema of the payload.
+            pub fn payload_schema(self, generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                match self {
+                    $(Self::$variant => generator.subschema_for::<$payload>(),)*
+                }
+            }
+        }
+
+        /// A fact about one session.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum Event {
+            $($(#[$doc])* $variant($payload),)*
+            /// A kind that this version does not know, or a payload that it cannot read. Nothing of it is lost.
+            Other { kind: Box<str>, data: Json },
+        }
+
+        impl Event {
+            /// Returns the kind; none of an event that this version does not know.
+            pub const fn kind(&self) -> Option<EventKind> {
+                match self {
+                    $(Self::$variant(_) => Some(EventKind::$variant),)*
+                    Self::Other { .. } => None,
+                }
+            }
+
+            /// The name of its kind in the log.
+            pub fn name(&self) -> &str {
+                match self {
+                    $(Self::$variant(_) => $name,)*
+                    Self::Other { kind, .. } => kind,
+                }
+            }
+
+            fn serialized(&self) -> serde_json::Result<String> {
+                match self {
+                    $(Self::$variant(payload) => serde_json::to_string(payload),)*
+                    Self::Other { data, .. } => Ok(data.as_str().to_owned()),
+                }
+            }
+
+            /// Reads an event of the log. A kind or a payload that is not understood becomes `Other`: a reader goes on.
+            pub fn parse(name: &str, data: &Json) -> Self {
+                let other = || Self::Other { kind: name.into(), data: data.clone() };
+                match EventKind::parse(name) {
+                    $(Some(EventKind::$variant) => {
+                        serde_json::from_str(data.as_str()).map_or_else(|_| other(), Self::$variant)
+                    })*
+                    None => other(),
+                }
+            }
+        }
+    };
 }
 
-impl Kind {
-    /// What somebody decided, or started, or ended, and somebody else may ask about later.
+events! {
+    SessionCreated(SessionCreated) = "session.created",
+    /// A session that has had no process gets another agent.
+    SessionAgentChanged(SessionAgentChanged) = "session.agent",
+    SessionPresetChanged(SessionPresetChanged) = "session.preset",
+    /// Somebody else than the ACP client that started it uses it: it stays when that client leaves.
+    SessionKept(SessionKept) = "session.kept",
+    /// A running process was found of which the database knows nothing, or too little.
+    SessionAdopted(SessionAdopted) = "session.adopted",
+    AgentSpawned(AgentSpawned) = "agent.spawned",
+    AgentReady(AgentReady) = "agent.ready",
+    TurnStarted(TurnStarted) = "turn.started",
+    TurnEnded(TurnEnded) = "turn.ended",
+    /// The agent reports its status.
+    Status(RawMessage) = "status",
+    Heartbeat(RawMessage) = "heartbeat",
+    /// The agent says something or uses a tool.
+    Update(RawMessage) = "update",
+    FileRead(FileRead) = "file.read",
+    FileWritten(FileWritten) = "file.written",
+    TerminalStarted(TerminalStarted) = "terminal.started",
+    TerminalOutput(TerminalOutput) = "terminal.output",
+    TerminalKilled(TerminalKilled) = "terminal.killed",
+    TerminalReleased(TerminalReleased) = "terminal.released",
+    /// The command of a terminal has ended.
+    TerminalEnded(TerminalEnded) = "terminal.ended",
+    /// A file or terminal call of the agent was refused or failed.
+    HostCallFailed(HostCallFailed) = "call.failed",
+    ClearanceRequested(Box<ClearanceRequested>) = "clearance.requested",
+    /// One of several needed approvals.
+    ClearanceApproved(ClearanceApproved) = "clearance.approved",
+    ClearanceDecided(ClearanceDecided) = "clearance.decided",
+    ClearanceDelivered(ClearanceDelivered) = "clearance.delivered",
+    ClearanceUndelivered(ClearanceUndelivered) = "clearance.undelivered",
+    /// The agent reports the result of the action that was cleared.
+    ClearanceOutcome(ClearanceOutcome) = "clearance.outcome",
+    /// Withdrawn or expired.
+    ClearanceClosed(ClearanceClosed) = "clearance.closed",
+    QuestionAsked(QuestionAsked) = "question.asked",
+    QuestionAnswered(QuestionAnswered) = "question.answered",
+    QuestionDelivered(QuestionDelivered) = "question.delivered",
+    QuestionUndelivered(QuestionUndelivered) = "question.undelivered",
+    QuestionClosed(QuestionClosed) = "question.closed",
+    PromptQueued(PromptQueued) = "prompt.queued",
+    /// A prompt leaves the queue and joins a turn.
+    PromptSending(PromptSending) = "prompt.sending",
+    PromptDelivered(PromptDelivered) = "prompt.delivered",
+    PromptUndelivered(PromptUndelivered) = "prompt.undelivered",
+    PromptWithdrawn(PromptWithdrawn) = "prompt.withdrawn",
+    /// The agent could not begin with it: it is in the queue again.
+    PromptRequeued(PromptRequeued) = "prompt.requeued",
+    /// A queued prompt gets other words or another place.
+    PromptAmended(PromptAmended) = "prompt.amended",
+    Nudged(Nudged) = "nudge",
+    NudgeUndelivered(MessageUndelivered) = "nudge.undelivered",
+    Interrupted(Interrupted) = "interrupt",
+    InterruptUndelivered(MessageUndelivered) = "interrupt.undelivered",
+    LineRejected(LineRejected) = "line.rejected",
+    /// A valid message that the protocol does not define.
+    UnknownMessage(UnknownMessage) = "unknown",
+    /// The agent acts without ever having asked for a clearance.
+    SessionUnenforced(SessionUnenforced) = "session.unenforced",
+    SessionStopping(SessionStopping) = "session.stopping",
+    /// Output of the agent may be missing: nobody held its pipe for a while.
+    OutputIncomplete(OutputIncomplete) = "output.incomplete",
+    AgentExited(AgentExited) = "agent.exited",
+    SessionResumed(SessionResumed) = "session.resumed",
+    SessionEnded(SessionEnded) = "session.ended",
+    /// An operator has seen its failure.
+    SessionSeen(SessionSeen) = "session.seen",
+    /// The process has ended and will be started again.
+    AgentRestarting(AgentRestarting) = "agent.restarting",
+    /// The process was started again too often.
+    SessionParked(SessionParked) = "session.parked",
+    /// A step of the ladder is taken.
+    StallStepTaken(StallStepTaken) = "stall.step",
+    /// The last step has not helped.
+    StallStepFailed(StallStepFailed) = "stall.failed",
+    StallRecovered(StallRecovered) = "stall.recovered",
+    /// A person acts: the ladder begins again at its first step.
+    StallReset(StallReset) = "stall.reset",
+    StallSnoozed(StallSnoozed) = "stall.snoozed",
+    LadderChanged(LadderChanged) = "stall.ladder",
+    /// A request has waited for people for a long time.
+    StallReminder(StallReminder) = "stall.reminder",
+    /// The agent waits for its service.
+    LimitReached(LimitReached) = "stall.limited",
+    LimitOver(LimitOver) = "stall.limit_over",
+    /// An operator sets the agent's mode, its model or an option.
+    AgentSetting(AgentSetting) = "agent.set",
+    SettingAccepted(SettingAccepted) = "agent.set_done",
+    SettingRefused(SettingRefused) = "agent.not_set",
+    /// The sessions that the agent remembers itself.
+    AgentSessions(RawMessage) = "agent.sessions",
+    /// No new turn begins: the spending cap is reached.
+    SpendCapped(SpendCapped) = "spend.capped",
+}
+
+impl EventKind {
+    /// Whether the audit repeats it: a decision, a start or an end that somebody may ask about later.
     pub const fn is_audited(self) -> bool {
         matches!(
             self,
             Self::SessionCreated
                 | Self::SessionAdopted
-                | Self::SessionAgent
-                | Self::SessionPreset
+                | Self::SessionAgentChanged
+                | Self::SessionPresetChanged
                 | Self::SessionResumed
                 | Self::SessionStopping
                 | Self::SessionEnded
                 | Self::SessionParked
                 | Self::StallSnoozed
-                | Self::StallLadder
+                | Self::LadderChanged
                 | Self::ClearanceApproved
                 | Self::ClearanceDecided
                 | Self::ClearanceClosed
                 | Self::QuestionAnswered
         )
     }
+
+    /// Whether agents send it in bulk: its commit waits its turn, because nobody waits for it.
+    pub const fn is_bulk(self) -> bool {
+        matches!(
+            self,
+            Self::Status | Self::Heartbeat | Self::Update | Self::LineRejected | Self::UnknownMessage
+        )
+    }
 }
 
-/// A fact that is not in the log yet.
+impl Event {
+    /// The person or rule that acted, of an audited event.
+    pub fn by(&self) -> Option<&str> {
+        Some(match self {
+            Self::SessionCreated(created) => &created.by,
+            Self::SessionAdopted(adopted) => &adopted.by,
+            Self::SessionAgentChanged(changed) => &changed.by,
+            Self::SessionPresetChanged(changed) => &changed.by,
+            Self::SessionResumed(resumed) => &resumed.by,
+            Self::SessionStopping(stopping) => &stopping.by,
+            Self::StallSnoozed(snoozed) => &snoozed.by,
+            Self::LadderChanged(changed) => &changed.by,
+            Self::ClearanceApproved(approved) => &approved.by,
+            Self::ClearanceDecided(decided) => &decided.by,
+            Self::QuestionAnswered(answered) => &answered.by,
+            _ => return None,
+        })
+    }
+
+    /// The payload's JSON, as the log stores it.
+    pub fn data(&self) -> Cow<'_, str> {
+        match self {
+            // The bulk of every log is passed on as it came.
+            Self::Status(RawMessage(json))
+            | Self::Heartbeat(RawMessage(json))
+            | Self::Update(RawMessage(json))
+            | Self::AgentSessions(RawMessage(json))
+            | Self::Other { data: json, .. } => Cow::Borrowed(json.as_str()),
+            event => Cow::Owned(event.serialized().expect("payloads have string keys and no odd floats")),
+        }
+    }
+}
+
+/// An event that is to be logged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fact {
+pub struct NewEvent {
     pub at: Time,
-    pub kind: Kind,
-    pub data: Json,
+    pub event: Event,
 }
 
-/// A fact in the log.
+/// An event of the log, with its payload as the log has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct LoggedEvent {
     pub seq: u64,
     pub session: SessionId,
     pub at: Time,
     pub kind: String,
     pub data: Json,
+}
+
+impl LoggedEvent {
+    pub fn event(&self) -> Event {
+        Event::parse(&self.kind, &self.data)
+    }
 }

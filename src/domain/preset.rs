@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// One of them. What each forbids, policy says.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {
     /// Nothing is forbidden: rules and people decide.

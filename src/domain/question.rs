@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Delivery, QuestionId, RequestId, SessionId, Time};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     Continue,
@@ -32,7 +32,7 @@ impl Answer {
 }
 
 /// `pending`, then exactly one of the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionStatus {
     Pending,

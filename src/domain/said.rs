@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answer, Choice, Controls, Errand, Json, Kind, Reply, RequestId, Set, Step, Takes, Time, Tokens, TurnId,
+    Answer, Choice, Controls, Errand, Event, Json, Reply, RequestId, Set, Step, Takes, Time, Tokens, TurnId,
     Wording,
 };
 
@@ -96,10 +96,7 @@ pub enum Said {
         no_turn: bool,
     },
     /// Our own words, as it repeats them: kept, but no sign of life.
-    Echo {
-        kind: Kind,
-        data: Json,
-    },
+    Echo(Event),
     /// Anything else that it tells while it works.
     Update {
         params: Json,
@@ -203,7 +200,7 @@ pub enum Progress {
 }
 
 /// Why a line was not usable, with a cut excerpt of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Rejection {
     pub reason: String,
     pub excerpt: String,

@@ -67,6 +67,16 @@ pub struct Turn {
     pub started_at: Time,
 }
 
+/// The manner in which a process tree is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StopMode {
+    /// The whole ladder, gentlest first.
+    Stop,
+    /// SIGKILL at once.
+    Kill,
+}
+
 /// How a process ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
@@ -122,7 +132,7 @@ pub struct SessionRecord {
 
 /// The fate of a session that an ACP client started, when no client is attached to it any more. The configuration, `intercom acp` and
 /// the address of a connection choose it with the same two words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", try_from = "String")]
 pub enum OnClientLeft {
     /// It ends after a while: nobody but that client has used it.

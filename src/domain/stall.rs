@@ -11,7 +11,7 @@ use super::Time;
 pub const NUDGE_TEXT: &str = "You have been silent for a while. Continue, or say what is blocking you.";
 
 /// What an agent is doing, as far as can be told from outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Situation {
     /// It says something, or its processes do something.
@@ -139,7 +139,7 @@ pub fn span(length: Duration) -> String {
 }
 
 /// One step that is taken about a stuck agent, gentlest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rung {
     /// People are told; the agent is not.

@@ -58,6 +58,40 @@ impl fmt::Display for Time {
     }
 }
 
+/// Times as text, for the log and the API: `#[serde(with = "rfc3339")]`. By itself a [`Time`] is a number, as snapshots have it.
+pub mod rfc3339 {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Time;
+
+    pub fn serialize<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(time)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Time::parse(&text).ok_or_else(|| D::Error::custom("not an RFC 3339 time"))
+    }
+
+    /// The same for times that may be `null`.
+    pub mod optional {
+        use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+        use super::Time;
+
+        pub fn serialize<S: Serializer>(time: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
+            time.map(|time| time.to_string()).serialize(serializer)
+        }
+
+        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
+            #[derive(Deserialize)]
+            struct Wrapped(#[serde(with = "super")] Time);
+            Ok(Option::<Wrapped>::deserialize(deserializer)?.map(|Wrapped(time)| time))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@
 //! Requests of the agent's become clearances and questions; everything else is kept as it came. Ids are scoped to whoever
 //! asked: ours count from 1, the agent's are echoed.
 
+use crate::domain::event::RawMessage;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use serde_json::value::RawValue;
 
 use super::{ACTS, fault, line, rejected};
 use crate::domain::{
-    Ask, Call, Controls, Fault, FaultCode, Json, Kind, Outbound, RequestId, Resets, Said, Tokens, Wording,
+    Ask, Call, Controls, Event, Fault, FaultCode, Json, Outbound, RequestId, Resets, Said, Tokens, Wording,
     agent,
 };
 use crate::wire::ParsedText;
@@ -300,7 +301,7 @@ impl Acp {
                 return said.push(plain());
             }
             Some("user_message_chunk") => {
-                return said.push(Said::Echo { kind: Kind::Update, data: Json::raw(params) });
+                return said.push(Said::Echo(Event::Update(RawMessage(Json::raw(params)))));
             }
             Some("agent_thought_chunk") => {
                 self.mind.worked = true;

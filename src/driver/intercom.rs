@@ -1,14 +1,14 @@
 //! The driver of our own protocol (`docs/PROTOCOL.md`).
 
+use crate::domain::event::UnknownMessage;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{ACTS, fault, line};
 use crate::domain::{
-    Ask, Call, Fault, FaultCode, Json, Kind, Outbound, Progress, Resets, Said, Time, Tokens, Wording, agent,
+    Ask, Call, Event, Fault, FaultCode, Json, Outbound, Progress, Resets, Said, Time, Tokens, Wording, agent,
 };
 use crate::wire::ParsedText;
 use crate::wire::intercom::{self as wire, Bad, Inbound, Step, ToolUpdate};
@@ -72,11 +72,6 @@ pub(super) fn encode(message: &Outbound) -> Option<String> {
     })
 }
 
-#[derive(Serialize)]
-struct Repeated {
-    message: Json,
-}
-
 fn said(message: Inbound<'_>, text: ParsedText<'_>) -> Said {
     match message {
         Inbound::StatusUpdate { params } => Said::Status { params: Json::raw(params) },
@@ -134,7 +129,7 @@ fn said(message: Inbound<'_>, text: ParsedText<'_>) -> Said {
             Said::Outcome { request, outcome: outcome.into_owned(), params: Json::raw(params) }
         }
         Inbound::Unknown { method, id: None } if wire::is_ours(&method) => {
-            Said::Echo { kind: Kind::Unknown, data: Json::of(&Repeated { message: text.to_json() }) }
+            Said::Echo(Event::UnknownMessage(UnknownMessage { message: text.to_json(), why: None }))
         }
         Inbound::Unknown { method, id } => Said::Unknown {
             message: text.to_json(),

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use crate::action::line;
 use crate::bus::Bell;
 use crate::config::DEMO_AGENT;
-use crate::domain::{Event, SessionId};
+use crate::domain::{LoggedEvent, SessionId};
 use crate::store::Scope;
 use crate::supervisor::{StartRequest, Supervisor};
 use crate::text::shell_word;
@@ -46,7 +46,7 @@ pub(super) async fn start(
             }
             // What was answered before we came to it needs no answer.
             let settled: HashSet<String> = fresh.iter().filter_map(settles).collect();
-            let open = |event: &&Event| asks(event).is_none_or(|id| !settled.contains(&id));
+            let open = |event: &&LoggedEvent| asks(event).is_none_or(|id| !settled.contains(&id));
             fresh.iter().filter(open).filter_map(|event| guide.word(event)).for_each(|word| say(&word));
             if !ear.hear().await {
                 return;
@@ -67,16 +67,16 @@ async fn begin(supervisor: &Supervisor) -> anyhow::Result<SessionId> {
 }
 
 /// What is asked by this event, and what is settled by it.
-fn asks(event: &Event) -> Option<String> {
+fn asks(event: &LoggedEvent) -> Option<String> {
     matches!(event.kind.as_str(), "question.asked" | "clearance.requested").then(|| subject(event))?
 }
 
-fn settles(event: &Event) -> Option<String> {
+fn settles(event: &LoggedEvent) -> Option<String> {
     let kinds = ["question.answered", "question.closed", "clearance.decided", "clearance.closed"];
     kinds.contains(&event.kind.as_str()).then(|| subject(event))?
 }
 
-fn subject(event: &Event) -> Option<String> {
+fn subject(event: &LoggedEvent) -> Option<String> {
     let data: Value = serde_json::from_str(event.data.as_str()).ok()?;
     data["question"].as_str().or(data["clearance"].as_str()).map(str::to_owned)
 }
@@ -87,7 +87,7 @@ struct Guide {
 
 impl Guide {
     /// What a newcomer should know about this event, if anything.
-    fn word(&self, event: &Event) -> Option<String> {
+    fn word(&self, event: &LoggedEvent) -> Option<String> {
         let data: Value = serde_json::from_str(event.data.as_str()).ok()?;
         let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
         let intercom = &self.intercom;

@@ -16,8 +16,8 @@ use tracing::Instrument;
 use super::commit::{self, Todo, Voice};
 use super::handle::{Arrival, CommandError, Desk, Done, Handle, OnItsWay, Stopped};
 use super::stall::Vigil;
-use super::state::{Effect, Gone, How, Input, Judge, Refused, State};
-use crate::domain::{Ask, Delivery, Entry, Outbound, Time, agent};
+use super::state::{Effect, Gone, Input, Judge, Refused, State};
+use crate::domain::{Ask, Delivery, Entry, Outbound, StopMode, Time, agent};
 use crate::driver::Driver;
 use crate::failpoint;
 use crate::host::{Activity, Keep, Ladder, News, Process, Spec};
@@ -547,14 +547,14 @@ impl Actor {
             let Some(process) = &self.process else { continue };
             match todo {
                 Todo::Send { n, message } => process.send(n, message),
-                Todo::Stop(How::Stop) => {
+                Todo::Stop(StopMode::Stop) => {
                     let reason = "the session is being stopped".to_owned();
                     let mut voice = voice(&mut self.plan);
                     let mut interrupt = voice.say(&Outbound::Interrupt { reason });
                     interrupt.extend(voice.say(&Outbound::Close));
                     process.stop(Ladder { interrupt, ..self.plan.ladder.clone() });
                 }
-                Todo::Stop(How::Kill) => process.kill(),
+                Todo::Stop(StopMode::Kill) => process.kill(),
                 Todo::Do { request, job } => self.begin_errand(request, job),
             }
         }

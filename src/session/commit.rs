@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::errand::Job;
 use super::stall::Vigil;
-use super::state::{Cx, Effect, How, Input, Refused, State};
-use crate::domain::{Kind, Outbound, RequestId, Time, id};
+use super::state::{Cx, Effect, Input, Refused, State};
+use crate::domain::{EventKind, NewEvent, Outbound, RequestId, StopMode, Time, id};
 use crate::driver::Driver;
 use crate::store::{Outgoing, Snapshot, Write};
 use crate::wire::framing::Framer;
@@ -14,7 +14,7 @@ use crate::wire::framing::Framer;
 #[derive(Debug)]
 pub(super) enum Todo {
     Send { n: u64, message: Vec<u8> },
-    Stop(How),
+    Stop(StopMode),
     Do { request: RequestId, job: Job },
 }
 
@@ -51,11 +51,11 @@ pub(super) fn prepare(
     effects: Vec<Effect>,
     mut voice: Option<Voice<'_>>,
 ) -> (Write, Vec<Todo>) {
-    let (mut facts, mut ledger) = (Vec::with_capacity(effects.len()), Vec::new());
+    let (mut events, mut ledger) = (Vec::with_capacity(effects.len()), Vec::new());
     let (mut outgoing, mut todo, mut consumed) = (Vec::new(), Vec::new(), None);
     for effect in effects {
         match effect {
-            Effect::Record(fact) => facts.push(fact),
+            Effect::Record(event) => events.push(event),
             Effect::Ledger(entry) => ledger.push(entry),
             Effect::Send { n, message } => {
                 let message = voice.as_mut().map(|voice| voice.say(&message)).unwrap_or_default();
@@ -68,11 +68,8 @@ pub(super) fn prepare(
             Effect::Do { request, job } => todo.push(Todo::Do { request, job }),
         }
     }
-    // Bulk output waits its turn; what somebody waits for does not.
-    let bulk = |kind| {
-        matches!(kind, Kind::Status | Kind::Heartbeat | Kind::Update | Kind::LineRejected | Kind::Unknown)
-    };
-    let urgent = !facts.iter().all(|fact| bulk(fact.kind));
+    // Bulk output waits its turn; events that somebody waits for do not.
+    let urgent = !events.iter().all(|new: &NewEvent| new.event.kind().is_some_and(EventKind::is_bulk));
     if let Some(saved) = voice.and_then(|voice| voice.driver.save()) {
         state.set_driver(saved);
     }
@@ -82,5 +79,5 @@ pub(super) fn prepare(
     });
     let (session, generation) = (state.id(), state.generation());
     let adopts = false;
-    (Write { session, generation, facts, ledger, outgoing, snapshot, consumed, urgent, adopts }, todo)
+    (Write { session, generation, events, ledger, outgoing, snapshot, consumed, urgent, adopts }, todo)
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::actor::Plan;
-use super::state::{How, Input, Refused};
-use crate::domain::{Delivery, PromptId, SessionId};
+use super::state::{Input, Refused};
+use crate::domain::{Delivery, PromptId, SessionId, StopMode};
 use crate::host::Observer;
 use crate::store::StoreError;
 
@@ -82,7 +82,7 @@ pub(super) enum Message {
         reply: oneshot::Sender<Result<Done, CommandError>>,
     },
     Stop {
-        how: How,
+        how: StopMode,
         by: String,
         reply: oneshot::Sender<Result<Stopped, CommandError>>,
     },
@@ -138,7 +138,7 @@ impl Handle {
     }
 
     /// Answers when the process and its group are gone.
-    pub async fn stop(&self, how: How, by: String) -> Result<Stopped, CommandError> {
+    pub async fn stop(&self, how: StopMode, by: String) -> Result<Stopped, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.put(Message::Stop { how, by, reply })?;
         answer.await.unwrap_or(Err(CommandError::Refused(Refused::Ended)))

@@ -28,7 +28,7 @@ pub async fn amend(store: &Store, mut state: State, input: Input) -> Result<(), 
     let mut effects = Vec::new();
     step(&mut state, &Vigil::off(), Duration::ZERO, 0, input, &mut effects)?;
     let (write, _) = prepare(&mut state, effects, None);
-    if write.facts.is_empty() && write.snapshot.is_none() {
+    if write.events.is_empty() && write.snapshot.is_none() {
         return Ok(()); // nothing has changed
     }
     Ok(store.write(Arc::new(write)).await?)

@@ -31,8 +31,9 @@ use super::errand::Job;
 use super::stall::{Vigil, Watch};
 use crate::domain::id::Seed;
 use crate::domain::{
-    Ask, Choice, Clearance, ClearanceId, Content, Entry, Exit, Fact, Json, Kind, OnClientLeft, Outbound,
-    Preset, PromptId, QuestionId, RequestId, Risk, Ruling, SessionId, Standing, Time, Told, Turn, Verdict,
+    Ask, Choice, Clearance, ClearanceId, Content, Entry, Event, Exit, Json, NewEvent, OnClientLeft, Outbound,
+    Preset, PromptId, QuestionId, RequestId, Risk, Ruling, SessionId, Standing, StopMode, Time, Told, Turn,
+    Verdict,
 };
 
 mod agent;
@@ -235,7 +236,7 @@ enum Stage {
     Starting,
     Running,
     Stopping {
-        how: How,
+        how: StopMode,
         by: String,
         /// To be started again.
         #[serde(default)]
@@ -282,19 +283,10 @@ enum Carries {
     Other,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum How {
-    /// The whole ladder, gentlest first.
-    Stop,
-    /// Straight to the end.
-    Kill,
-}
-
 /// What is to be done about it, in this order: everything that is recorded is committed before anything is performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    Record(Fact),
+    Record(NewEvent),
     Ledger(Entry),
     Send {
         n: u64,
@@ -307,7 +299,7 @@ pub enum Effect {
     },
     Spawn,
     Stop {
-        how: How,
+        how: StopMode,
     },
 }
 
@@ -363,9 +355,9 @@ impl<'c> Out<'_, 'c> {
         (self.cx.seed)()
     }
 
-    fn record(&mut self, kind: Kind, data: Json) {
+    fn record(&mut self, event: Event) {
         let at = self.now();
-        self.effects.push(Effect::Record(Fact { at, kind, data }));
+        self.effects.push(Effect::Record(NewEvent { at, event }));
     }
 
     fn ledger(&mut self, entry: Entry) {
@@ -549,7 +541,7 @@ impl State {
     }
 
     /// How it is being stopped, if it is.
-    pub fn stopping(&self) -> Option<How> {
+    pub fn stopping(&self) -> Option<StopMode> {
         match self.stage {
             Stage::Stopping { how, .. } => Some(how),
             _ => None,

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::read::rows;
 use super::{Store, StoreError};
-use crate::domain::{Fact, SessionId, Time};
+use crate::domain::{NewEvent, SessionId, Time};
 
 /// The length of the stretches in which events are counted. Longer stretches must be a multiple of it.
 pub const COUNTED_STRETCH_MILLIS: i64 = 75_000;
@@ -142,12 +142,12 @@ fn session_key(connection: &Connection, id: SessionId) -> Result<Option<i64>, St
 }
 
 /// Counts the events of one write.
-pub(super) fn count(connection: &Connection, session: i64, facts: &[Fact]) -> Result<(), StoreError> {
-    let stretch_of = |fact: &Fact| fact.at.millis() / COUNTED_STRETCH_MILLIS;
+pub(super) fn count(connection: &Connection, session: i64, events: &[NewEvent]) -> Result<(), StoreError> {
+    let stretch_of = |new: &NewEvent| new.at.millis() / COUNTED_STRETCH_MILLIS;
     // Nearly always all are of one stretch.
-    for facts in facts.chunk_by(|one, next| stretch_of(one) == stretch_of(next)) {
-        let Some(stretch) = facts.first().map(stretch_of) else { continue };
-        let events = i64::try_from(facts.len()).unwrap_or(i64::MAX);
+    for events in events.chunk_by(|one, next| stretch_of(one) == stretch_of(next)) {
+        let Some(stretch) = events.first().map(stretch_of) else { continue };
+        let events = i64::try_from(events.len()).unwrap_or(i64::MAX);
         for key in [session, ALL_SESSIONS] {
             connection
                 .prepare_cached(

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 
 use super::{Store, StoreError};
-use crate::domain::{Event, Exit, Json, Phase, Preset, SessionId, SessionRecord, Time, Told, Turn};
+use crate::domain::{Exit, Json, LoggedEvent, Phase, Preset, SessionId, SessionRecord, Time, Told, Turn};
 
 /// A page of events holds at most this much data, so that a thousand huge lines do not fill the memory.
 const MAX_PAGE_BYTES: usize = 4 << 20;
@@ -164,7 +164,7 @@ impl Store {
         after: Option<u64>,
         session: Option<SessionId>,
         limit: usize,
-    ) -> Result<Result<Vec<Event>, Cut>, StoreError> {
+    ) -> Result<Result<Vec<LoggedEvent>, Cut>, StoreError> {
         self.read(move |connection| {
             let from = i64::try_from(after.unwrap_or(0)).unwrap_or(i64::MAX);
             let Some(session) = session else {
@@ -193,7 +193,7 @@ impl Store {
         kinds: &'static [&'static str],
         up_to: u64,
         limit: usize,
-    ) -> Result<Vec<Event>, StoreError> {
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
         self.read(move |connection| {
             let sql =
                 "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
@@ -215,7 +215,7 @@ impl Store {
         before: u64,
         session: SessionId,
         limit: usize,
-    ) -> Result<Vec<Event>, StoreError> {
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
         self.read(move |connection| {
             let sql =
                 "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
@@ -249,7 +249,7 @@ fn bounded(
     connection: &Connection,
     sql: &str,
     values: impl rusqlite::Params,
-) -> Result<Vec<Event>, StoreError> {
+) -> Result<Vec<LoggedEvent>, StoreError> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(values)?;
     let (mut events, mut bytes) = (Vec::new(), 0);
@@ -259,7 +259,7 @@ fn bounded(
         if bytes > MAX_PAGE_BYTES && !events.is_empty() {
             break;
         }
-        events.push(Event {
+        events.push(LoggedEvent {
             seq: u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0),
             session: text_id(row, 1)?,
             at: Time::from_millis(row.get(2)?),

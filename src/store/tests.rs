@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::domain::event::{RawMessage, SessionStopping};
 use crate::domain::{
-    Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Fact, Failure, FailureKind, Json, Kind, Phase,
-    RequestId, Risk, SessionId, SessionRecord, Time,
+    Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Event, Failure, FailureKind, Json, NewEvent,
+    Phase, RequestId, Risk, SessionId, SessionRecord, StopMode, Time,
 };
 
 struct Db {
@@ -53,7 +54,7 @@ fn write(session: SessionId) -> Write {
     Write {
         session,
         generation: 1,
-        facts: Vec::new(),
+        events: Vec::new(),
         ledger: Vec::new(),
         outgoing: Vec::new(),
         snapshot: None,
@@ -63,9 +64,13 @@ fn write(session: SessionId) -> Write {
     }
 }
 
-fn fact(text: &str) -> Fact {
+fn status(millis: i64, data: Json) -> NewEvent {
+    NewEvent { at: Time::from_millis(millis), event: Event::Status(RawMessage(data)) }
+}
+
+fn event(text: &str) -> NewEvent {
     let data = Json::of(&serde_json::json!({ "message": text }));
-    Fact { at: Time::from_millis(5), kind: Kind::Status, data }
+    status(5, data)
 }
 
 impl Db {
@@ -81,8 +86,8 @@ impl Db {
     }
 
     async fn say(&self, session: SessionId, texts: &[&str]) {
-        let facts = texts.iter().map(|text| fact(text)).collect();
-        self.put(Write { facts, ..write(session) }).await.unwrap();
+        let events = texts.iter().map(|text| event(text)).collect();
+        self.put(Write { events, ..write(session) }).await.unwrap();
     }
 
     async fn seqs(&self, after: Option<u64>, session: Option<SessionId>) -> Result<Vec<u64>, Cut> {
@@ -138,7 +143,7 @@ async fn seqs_have_no_gaps_also_after_a_write_that_failed() {
     let db = db();
     let ses = db.create(record(SessionId::mint())).await;
     db.say(ses, &["a", "b"]).await;
-    let ghost = Write { facts: vec![fact("lost")], ..write(SessionId::mint()) };
+    let ghost = Write { events: vec![event("lost")], ..write(SessionId::mint()) };
     assert_eq!(db.put(ghost).await, Err(StoreError::Removed));
     db.say(ses, &["c"]).await;
     assert_eq!(db.seqs(None, None).await, Ok(vec![1, 2, 3]));
@@ -168,7 +173,7 @@ async fn a_clearance_has_one_winner_and_the_loser_changes_nothing() {
     let id = clr.id;
     let open = Write { ledger: vec![Entry::ClearanceOpened(Box::new(clr))], ..write(ses) };
     db.put(open).await.unwrap();
-    let decide = |by: &str| Write { facts: vec![fact(by)], ledger: vec![decided(id, by)], ..write(ses) };
+    let decide = |by: &str| Write { events: vec![event(by)], ledger: vec![decided(id, by)], ..write(ses) };
     let (ana, bob) = tokio::join!(db.put(decide("ana")), db.put(decide("bob")));
     assert_eq!(usize::from(ana.is_ok()) + usize::from(bob.is_ok()), 1);
     assert_eq!(db.seqs(None, None).await, Ok(vec![1]), "the loser's event is not there");
@@ -264,9 +269,8 @@ async fn a_list_may_be_of_one_workspace_and_tells_when_something_happened_last()
     let elsewhere = SessionRecord { workspace: PathBuf::from("/a"), ..record(SessionId::mint()) };
     let (elsewhere, _) = (db.create(elsewhere).await, db.create(record(SessionId::mint())).await);
     for millis in [20, 10] {
-        let (kind, data) = (Kind::Status, Json::trusted("{}"));
-        let facts = vec![Fact { at: Time::from_millis(millis), kind, data }];
-        db.store.write(Arc::new(Write { facts, ..write(elsewhere) })).await.unwrap();
+        let events = vec![status(millis, Json::trusted("{}"))];
+        db.store.write(Arc::new(Write { events, ..write(elsewhere) })).await.unwrap();
     }
     let there = db.store.sessions(Scope::NotEnded, Some("/a".to_owned()), None, 2).await.unwrap().items;
     let found: Vec<_> = there.iter().map(|record| (record.id, record.updated_at)).collect();
@@ -293,12 +297,10 @@ async fn retention_takes_whole_ended_sessions_oldest_first_and_readers_are_told(
         .await
         .unwrap();
 
-    let stopping = Fact {
-        at: Time::from_millis(8),
-        kind: Kind::SessionStopping,
-        data: Json::trusted(r#"{"by":"ana"}"#),
-    };
-    db.put(Write { facts: vec![stopping], ..write(recent) }).await.unwrap();
+    let (how, by) = (StopMode::Stop, "ana".to_owned());
+    let event = Event::SessionStopping(SessionStopping { how, by, again: false, why: None });
+    let stopping = NewEvent { at: Time::from_millis(8), event };
+    db.put(Write { events: vec![stopping], ..write(recent) }).await.unwrap();
     let swept = db.store.sweep(5, 0, Time::from_millis(10 * DAY)).await.unwrap();
     assert_eq!(swept, Swept { sessions: 1, events: 2 });
     assert_eq!(db.store.session(old.to_string()).await.unwrap(), Found::None);
@@ -330,8 +332,8 @@ async fn a_full_disk_fails_whole_writes_and_the_next_one_succeeds() {
     };
     limit("1").await.unwrap();
     let big = "x".repeat(200_000);
-    let facts = vec![fact("first"), fact(&big)];
-    let failed = db.put(Write { facts, ..write(ses) }).await;
+    let events = vec![event("first"), event(&big)];
+    let failed = db.put(Write { events, ..write(ses) }).await;
     assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
     assert_eq!(db.seqs(None, None).await, Ok(vec![1]));
     limit("1000000").await.unwrap();

@@ -3,18 +3,18 @@
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
 use super::{StoreError, audit, figures};
-use crate::domain::{Audited, Entry, Fact, Json, Kind, SessionId, SessionRecord, Time};
+use crate::domain::{Audited, Entry, EventKind, Json, NewEvent, SessionId, SessionRecord, Time};
 
 /// Everything that changes together.
 #[derive(Debug)]
 pub struct Write {
     pub session: SessionId,
     pub generation: u32,
-    pub facts: Vec<Fact>,
+    pub events: Vec<NewEvent>,
     pub ledger: Vec<Entry>,
     pub outgoing: Vec<Outgoing>,
     pub snapshot: Option<Box<Snapshot>>,
-    /// Bytes of the agent's output that these facts were made from, counted from the start of its generation.
+    /// Bytes of the agent's output that these events were made from, counted from the start of its generation.
     pub consumed: Option<u64>,
     /// Somebody waits for it: it goes before bulk output of other sessions.
     pub urgent: bool,
@@ -49,8 +49,8 @@ pub struct Snapshot {
 impl Write {
     /// Nothing would change.
     pub fn is_empty(&self) -> bool {
-        let Self { facts, ledger, outgoing, snapshot, consumed, .. } = self;
-        facts.is_empty()
+        let Self { events, ledger, outgoing, snapshot, consumed, .. } = self;
+        events.is_empty()
             && ledger.is_empty()
             && outgoing.is_empty()
             && snapshot.is_none()
@@ -86,30 +86,31 @@ impl Write {
         Ok(select.query_row([self.session.to_string()], |row| row.get(0)).optional()?)
     }
 
-    /// The fact as it stands in the audit, under the name of whoever is said in it.
-    fn audited(&self, at: Time, kind: Kind, data: &Json) -> Audited {
-        #[derive(serde::Deserialize)]
-        struct Said {
-            by: Option<String>,
+    /// The event as it stands in the audit, under the name of the person who acted.
+    fn audited(&self, new: &NewEvent, data: &str) -> Audited {
+        Audited {
+            at: new.at,
+            action: new.event.name().to_owned(),
+            by: new.event.by().unwrap_or("intercom").to_owned(),
+            session: Some(self.session),
+            data: Json::trusted(data),
         }
-        let said: Option<Said> = serde_json::from_str(data.as_str()).ok();
-        let by = said.and_then(|said| said.by).unwrap_or_else(|| "intercom".to_owned());
-        Audited { at, action: kind.as_str().to_owned(), by, session: Some(self.session), data: data.clone() }
     }
 
     fn append(&self, connection: &Connection, key: i64, next: &mut u64) -> Result<(), StoreError> {
         let mut insert = connection.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5)")?;
         let mut bytes = 0;
-        for Fact { at, kind, data } in &self.facts {
+        for new in &self.events {
             let seq = i64::try_from(*next).unwrap_or(i64::MAX);
-            insert.execute(params![seq, key, at.millis(), kind.as_str(), data.as_str()])?;
-            bytes += data.as_str().len();
+            let data = new.event.data();
+            insert.execute(params![seq, key, new.at.millis(), new.event.name(), data])?;
+            bytes += data.len();
             *next += 1;
-            if kind.is_audited() {
-                audit::append(connection, &self.audited(*at, *kind, data))?;
+            if new.event.kind().is_some_and(EventKind::is_audited) {
+                audit::append(connection, &self.audited(new, &data))?;
             }
         }
-        figures::count(connection, key, &self.facts)?;
+        figures::count(connection, key, &self.events)?;
         if bytes > 0 || self.consumed.is_some() {
             let consumed = self.consumed.map(|offset| i64::try_from(offset).unwrap_or(i64::MAX));
             connection

@@ -159,7 +159,7 @@ struct SessionJob {
 
 impl Job for SessionJob {
     fn rows(&self) -> usize {
-        self.write.facts.len() + 1
+        self.write.events.len() + 1
     }
 
     fn run(&mut self, connection: &Connection, seq: &mut u64) -> Result<(), StoreError> {
@@ -171,7 +171,7 @@ impl Job for SessionJob {
     }
 
     fn session(&self) -> Option<SessionId> {
-        (!self.write.facts.is_empty()).then_some(self.write.session)
+        (!self.write.events.is_empty()).then_some(self.write.session)
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::speak;
 use crate::action::line;
-use crate::domain::{Event, Json, Role};
+use crate::domain::{Json, LoggedEvent, Role};
 use crate::policy::CONTRADICTION;
 use crate::wire::acp::method;
 
@@ -81,7 +81,7 @@ struct Request {
 }
 
 /// What an event wants to be asked, if it does, of somebody with this role.
-pub(super) fn of(event: &Event, hosted: bool, forms: bool, role: Role) -> Option<Ask> {
+pub(super) fn of(event: &LoggedEvent, hosted: bool, forms: bool, role: Role) -> Option<Ask> {
     match event.kind.as_str() {
         "clearance.requested" if role >= Role::Approver => clearance(event),
         "question.asked" if role >= Role::Operator => question(event, hosted, forms),
@@ -90,7 +90,7 @@ pub(super) fn of(event: &Event, hosted: bool, forms: bool, role: Role) -> Option
 }
 
 /// The id of what an event closes, or decides.
-pub(super) fn closed_by(event: &Event) -> Option<String> {
+pub(super) fn closed_by(event: &LoggedEvent) -> Option<String> {
     let key = match event.kind.as_str() {
         "clearance.decided" | "clearance.closed" => "clearance",
         "question.answered" | "question.closed" => "question",
@@ -99,7 +99,7 @@ pub(super) fn closed_by(event: &Event) -> Option<String> {
     speak::value(event)[key].as_str().map(str::to_owned)
 }
 
-fn clearance(event: &Event) -> Option<Ask> {
+fn clearance(event: &LoggedEvent) -> Option<Ask> {
     let Requested { clearance: id, options, risk_why, request } =
         serde_json::from_str(event.data.as_str()).ok()?;
     let method = method::REQUEST_PERMISSION;
@@ -160,7 +160,7 @@ pub(super) fn call(data: &Value) -> Value {
     })
 }
 
-fn question(event: &Event, hosted: bool, forms: bool) -> Option<Ask> {
+fn question(event: &LoggedEvent, hosted: bool, forms: bool) -> Option<Ask> {
     let Asked { question: id, text, request } = serde_json::from_str(event.data.as_str()).ok()?;
     if forms && hosted {
         let about = About::Form { ours: false };

@@ -15,9 +15,8 @@ use tokio::time::Instant;
 
 use super::Acp;
 use crate::config::Seats;
-use crate::domain::{OnClientLeft, Phase, SessionId, SessionRecord, Time};
+use crate::domain::{OnClientLeft, Phase, SessionId, SessionRecord, StopMode, Time};
 use crate::session::CommandError::{Overloaded, Store};
-use crate::session::How;
 use crate::store::{Found, Scope, StoreError};
 
 /// The longest time between two looks at all sessions, and at those that their client has left.
@@ -175,7 +174,7 @@ impl Acp {
     fn end(&self, session: SessionId, by: &'static str) {
         let supervisor = self.0.supervisor.clone();
         self.0.tasks.spawn(async move {
-            if let Err(error) = supervisor.stop(session, How::Stop, by.to_owned()).await {
+            if let Err(error) = supervisor.stop(session, StopMode::Stop, by.to_owned()).await {
                 tracing::warn!(session.id = %session, %error, by, "a session that nobody needs could not be ended");
             }
         });

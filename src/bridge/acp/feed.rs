@@ -26,7 +26,7 @@ use super::refusal::Refusal;
 use super::speak::{self, Control, Voice};
 use crate::bridge::viewer_log::{ViewerLog, redacted};
 use crate::bus::Ear;
-use crate::domain::{Event, Json, Phase, PromptId, RequestId, Role, SessionId, Time};
+use crate::domain::{Json, LoggedEvent, Phase, PromptId, RequestId, Role, SessionId, Time};
 use crate::store::{Found, Store};
 use crate::wire::acp::{method, send, tell};
 use crate::wire::jsonrpc;
@@ -261,7 +261,7 @@ impl Feed {
         }
     }
 
-    async fn replay_one(&self, voice: &mut Voice, event: &Event) -> Result<(), Gone> {
+    async fn replay_one(&self, voice: &mut Voice, event: &LoggedEvent) -> Result<(), Gone> {
         let mut lines = voice.tell(event);
         if let Some(content) = self.sent_to_agent(event).await {
             lines.extend(voice.was_asked(&content));
@@ -299,7 +299,7 @@ impl Feed {
     }
 
     /// As this client may see it.
-    fn fit(&self, event: Event) -> Event {
+    fn fit(&self, event: LoggedEvent) -> LoggedEvent {
         if self.is_viewer() { redacted(event) } else { event }
     }
 
@@ -308,7 +308,7 @@ impl Feed {
     }
 
     /// What may be told by now, with this event: streamed words wait until it is clear that no secret is in them.
-    async fn released(&self, log: &mut ViewerLog, event: Event) -> Vec<Event> {
+    async fn released(&self, log: &mut ViewerLog, event: LoggedEvent) -> Vec<LoggedEvent> {
         if !self.is_viewer() {
             return vec![event];
         }
@@ -334,14 +334,14 @@ impl Feed {
         self.out.push_back((line, about));
     }
 
-    fn asks_for(&self, event: &Event) -> Option<Ask> {
+    fn asks_for(&self, event: &LoggedEvent) -> Option<Ask> {
         if !self.client.is_asked() {
             return None;
         }
         ask::of(event, self.hosted, self.client.forms(), self.client.seat().role())
     }
 
-    async fn hear(&mut self, event: Event) {
+    async fn hear(&mut self, event: LoggedEvent) {
         self.after = event.seq;
         let mut log = std::mem::take(&mut self.viewer);
         let released = self.released(&mut log, event).await;
@@ -351,7 +351,7 @@ impl Feed {
         }
     }
 
-    async fn tell_of(&mut self, event: Event) {
+    async fn tell_of(&mut self, event: LoggedEvent) {
         let before = self.out.len();
         self.make_of(&event).await;
         // Whoever has heard the last of it has heard all of it.
@@ -361,7 +361,7 @@ impl Feed {
         }
     }
 
-    async fn make_of(&mut self, event: &Event) {
+    async fn make_of(&mut self, event: &LoggedEvent) {
         match event.kind.as_str() {
             "prompt.sending" => {
                 let id = speak::value(event)["prompt"].as_str().unwrap_or_default().to_owned();
@@ -433,7 +433,7 @@ impl Feed {
     }
 
     /// The content of the prompt that leaves with this event, if one does.
-    async fn sent_to_agent(&self, event: &Event) -> Option<Json> {
+    async fn sent_to_agent(&self, event: &LoggedEvent) -> Option<Json> {
         if event.kind != "prompt.sending" {
             return None;
         }
@@ -458,7 +458,7 @@ impl Feed {
     }
 
     /// Modes and options, after something about them has changed.
-    async fn tell_controls(&mut self, event: &Event) {
+    async fn tell_controls(&mut self, event: &LoggedEvent) {
         let Ok(seen) = self.client.seat().session(&self.session.to_string()).await else { return };
         let told = self.client.told(&seen).await;
         let profiles = self.client.seat().profiles().await.unwrap_or_default();
@@ -474,7 +474,7 @@ impl Feed {
     }
 
     /// Not every agent tells that its mode is another one.
-    fn tell_mode(&mut self, event: &Event) {
+    fn tell_mode(&mut self, event: &LoggedEvent) {
         #[derive(Deserialize)]
         struct Set {
             set: Option<u64>,
@@ -558,7 +558,13 @@ async fn until(at: Option<Time>) {
 
 /// What is there after this; waits for a ring first if there was nothing the last time. It may be dropped at any point: a
 /// ring that was heard is remembered.
-async fn next(store: &Store, session: SessionId, after: u64, ear: &mut Ear, wait: &mut bool) -> Vec<Event> {
+async fn next(
+    store: &Store,
+    session: SessionId,
+    after: u64,
+    ear: &mut Ear,
+    wait: &mut bool,
+) -> Vec<LoggedEvent> {
     if *wait && !ear.hear().await {
         return std::future::pending().await; // the daemon ends
     }
@@ -567,7 +573,7 @@ async fn next(store: &Store, session: SessionId, after: u64, ear: &mut Ear, wait
 }
 
 /// Tries until it can be read: it may work again in a moment, and a client should not have to know.
-async fn read(store: &Store, session: SessionId, after: u64) -> Vec<Event> {
+async fn read(store: &Store, session: SessionId, after: u64) -> Vec<LoggedEvent> {
     loop {
         match store.events(Some(after), Some(session), BATCH).await {
             Ok(events) => return events.unwrap_or_default(),

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::refusal::Refusal;
-use crate::domain::{Event, Json, RequestId, Time};
+use crate::domain::{Json, LoggedEvent, RequestId, Time};
 
 /// What a prompt's request is answered with.
 pub(super) type Outcome = Result<Json, Refusal>;
@@ -119,7 +119,7 @@ impl Prompts {
         }
     }
 
-    pub(super) fn hear(&mut self, event: &Event) -> Vec<Answered> {
+    pub(super) fn hear(&mut self, event: &LoggedEvent) -> Vec<Answered> {
         if event.kind == "session.stopping" {
             // What we stop ourselves has failed; what somebody stops is cancelled.
             let data = serde_json::from_str::<Data>(event.data.as_str()).unwrap_or_default();
@@ -241,9 +241,9 @@ mod tests {
     use crate::domain::SessionId;
     use proptest::prelude::*;
 
-    fn event(kind: &str, data: &serde_json::Value) -> Event {
+    fn event(kind: &str, data: &serde_json::Value) -> LoggedEvent {
         let at = Time::from_millis(0);
-        Event { seq: 1, session: SessionId::mint(), at, kind: kind.to_owned(), data: Json::of(data) }
+        LoggedEvent { seq: 1, session: SessionId::mint(), at, kind: kind.to_owned(), data: Json::of(data) }
     }
 
     fn answers(answered: &[Answered]) -> Vec<String> {

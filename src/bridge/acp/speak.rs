@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::domain::{Event, Json};
+use crate::domain::{Json, LoggedEvent};
 use crate::wire::acp::{method, tell};
 
 mod turn;
@@ -78,7 +78,7 @@ impl Voice {
     }
 
     /// What a client is told of an event, besides requests and answers.
-    pub(super) fn tell(&mut self, event: &Event) -> Vec<String> {
+    pub(super) fn tell(&mut self, event: &LoggedEvent) -> Vec<String> {
         self.turn.hear(event);
         match event.kind.as_str() {
             "update" if self.hosted && self.turn.drops(event) => Vec::new(),
@@ -150,7 +150,7 @@ impl Voice {
     }
 
     /// Notifications that the agent and its client may know, and we do not.
-    fn extension(&self, event: &Event) -> Option<String> {
+    fn extension(&self, event: &LoggedEvent) -> Option<String> {
         let Unknown { message } = serde_json::from_str(event.data.as_str()).ok()?;
         let said: Said = serde_json::from_str(message.as_str()).ok()?;
         if said.id.is_some() || !said.method.starts_with('_') {
@@ -163,7 +163,7 @@ impl Voice {
         ))
     }
 
-    fn heartbeat(&self, event: &Event) -> Vec<String> {
+    fn heartbeat(&self, event: &LoggedEvent) -> Vec<String> {
         let Heartbeat { progress } = read(event);
         if progress.is_empty() {
             return Vec::new();
@@ -178,7 +178,7 @@ impl Voice {
         vec![self.update(&json!({ "sessionUpdate": "plan", "entries": entries }))]
     }
 
-    fn tool(&mut self, event: &Event) -> Vec<String> {
+    fn tool(&mut self, event: &LoggedEvent) -> Vec<String> {
         let ToolUpdate { title, tool, call, status } = read(event);
         let id = call.unwrap_or_else(|| format!("call-{}", event.seq));
         let status = match status.as_deref() {
@@ -208,13 +208,13 @@ impl Voice {
     }
 
     /// What an agent of our own protocol wants to do is a call of a tool.
-    fn call_of(&self, event: &Event) -> String {
+    fn call_of(&self, event: &LoggedEvent) -> String {
         let mut call = super::ask::call(&value(event));
         call["sessionUpdate"] = json!("tool_call");
         self.update(&call)
     }
 
-    fn call_after(&self, event: &Event) -> Option<String> {
+    fn call_after(&self, event: &LoggedEvent) -> Option<String> {
         let data = value(event);
         let id = data["clearance"].as_str()?;
         let status = match (event.kind.as_str(), data["status"].as_str(), data["outcome"].as_str()) {
@@ -247,7 +247,7 @@ pub(super) enum Control {
 }
 
 /// Most updates say nothing of that, and are not looked at twice.
-pub(super) fn control(event: &Event) -> Option<Control> {
+pub(super) fn control(event: &LoggedEvent) -> Option<Control> {
     #[derive(Deserialize)]
     struct Params {
         update: Update,
@@ -283,10 +283,10 @@ pub(super) fn kind(tool: Option<&str>) -> &'static str {
     }
 }
 
-fn read<T: Default + for<'de> Deserialize<'de>>(event: &Event) -> T {
+fn read<T: Default + for<'de> Deserialize<'de>>(event: &LoggedEvent) -> T {
     serde_json::from_str(event.data.as_str()).unwrap_or_default()
 }
 
-pub(super) fn value(event: &Event) -> Value {
+pub(super) fn value(event: &LoggedEvent) -> Value {
     serde_json::from_str(event.data.as_str()).unwrap_or_default()
 }

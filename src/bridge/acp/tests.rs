@@ -11,12 +11,12 @@ use super::ask::{self, About};
 use super::seat::{Profile, Seen};
 use super::speak::{self, Voice};
 use super::{offer, refusal::Refusal};
-use crate::domain::{Event, Json, RequestId, Role, SessionId, Time};
+use crate::domain::{Json, LoggedEvent, RequestId, Role, SessionId, Time};
 use crate::wire::acp::tell;
 
-fn event(kind: &str, data: &Value) -> Event {
+fn event(kind: &str, data: &Value) -> LoggedEvent {
     let at = Time::from_millis(0);
-    Event { seq: 7, session: SessionId::mint(), at, kind: kind.to_owned(), data: Json::of(data) }
+    LoggedEvent { seq: 7, session: SessionId::mint(), at, kind: kind.to_owned(), data: Json::of(data) }
 }
 
 /// The parameters of a message, as what they must be.

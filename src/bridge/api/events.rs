@@ -26,7 +26,7 @@ use super::extract::{Nothing, Query, limit};
 use super::view;
 use crate::bridge::viewer_log::ViewerLog;
 use crate::bus::Ear;
-use crate::domain::{Event, Role, SessionId};
+use crate::domain::{LoggedEvent, Role, SessionId};
 use crate::store::Cut;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -60,7 +60,7 @@ pub(super) async fn events(
         None => None,
         Some(value) => {
             let seq = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
-            Some(seq.ok_or_else(|| ApiError::bad_request("Last-Event-ID must be a seq"))?)
+            Some(seq.ok_or_else(|| ApiError::bad_request("Last-LoggedEvent-ID must be a seq"))?)
         }
     };
     let after = last.or(query.after);
@@ -107,8 +107,8 @@ async fn for_caller(
     api: &Api,
     caller: &Caller,
     session: Option<SessionId>,
-    events: Vec<Event>,
-) -> Result<Vec<Event>, ApiError> {
+    events: Vec<LoggedEvent>,
+) -> Result<Vec<LoggedEvent>, ApiError> {
     if caller.role > Role::Viewer {
         return Ok(events);
     }
@@ -147,7 +147,7 @@ pub(super) async fn download(
             };
             let batch = api.store().events(Some(after), Some(session), BATCH).await;
             let batch = batch.map_err(io::Error::other)?.unwrap_or_default();
-            let batch: Vec<Event> = batch.into_iter().take_while(|event| event.seq <= end).collect();
+            let batch: Vec<LoggedEvent> = batch.into_iter().take_while(|event| event.seq <= end).collect();
             let last = batch.last().map(|event| event.seq);
             let mut shown = Vec::with_capacity(batch.len());
             for event in batch {
@@ -185,11 +185,11 @@ struct Follow {
     ear: Ear,
     session: Option<SessionId>,
     after: u64,
-    batch: std::vec::IntoIter<Event>,
+    batch: std::vec::IntoIter<LoggedEvent>,
     /// What hides secrets from a viewer.
     viewer: Option<ViewerLog>,
     /// What it has given out.
-    shown: VecDeque<Event>,
+    shown: VecDeque<LoggedEvent>,
     /// Reads of the store that failed in a row.
     failures: u32,
 }
@@ -211,7 +211,7 @@ impl Follow {
     }
 
     /// As this caller may see it. `None` if the store does not answer.
-    async fn show(&mut self, event: Event) -> Option<()> {
+    async fn show(&mut self, event: LoggedEvent) -> Option<()> {
         let Some(log) = &mut self.viewer else {
             self.shown.push_back(event);
             return Some(());
@@ -223,7 +223,7 @@ impl Follow {
     }
 
     /// `None` ends the stream: the daemon stops, or the store does not answer. The reader comes back with its last id.
-    async fn next(&mut self) -> Option<Event> {
+    async fn next(&mut self) -> Option<LoggedEvent> {
         loop {
             // Whoever is not let in any more hears nothing more, also in the middle of a batch.
             if self.caller.is_out() {

@@ -16,9 +16,9 @@ use super::view::{self, List, SessionView};
 use super::watch::parse_ladder;
 use crate::config::Protocol;
 use crate::domain::{
-    Delivery, Json as Raw, OnClientLeft, Phase, Preset, Role, SessionId, SessionRecord, Time,
+    Delivery, Json as Raw, OnClientLeft, Phase, Preset, Role, SessionId, SessionRecord, StopMode, Time,
 };
-use crate::session::{CommandError, How, Input, Refused};
+use crate::session::{CommandError, Input, Refused};
 use crate::store::Scope;
 use crate::supervisor::{StartRefused, StartRequest};
 use crate::text::short;
@@ -278,7 +278,7 @@ pub(super) async fn stop(
     Path(id): Path<String>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<Ended>, ApiError> {
-    api.end(&id, How::Stop, by).await
+    api.end(&id, StopMode::Stop, by).await
 }
 
 pub(super) async fn kill(
@@ -287,7 +287,7 @@ pub(super) async fn kill(
     Path(id): Path<String>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<Ended>, ApiError> {
-    api.end(&id, How::Kill, by).await
+    api.end(&id, StopMode::Kill, by).await
 }
 
 pub(super) async fn resume(
@@ -379,7 +379,7 @@ impl Api {
         Ok(view::session(record, self.supervisor().observer(id).as_ref()))
     }
 
-    async fn end(&self, typed: &str, how: How, by: String) -> Result<Json<Ended>, ApiError> {
+    async fn end(&self, typed: &str, how: StopMode, by: String) -> Result<Json<Ended>, ApiError> {
         let record = self.session(typed).await?;
         let stopped = self.supervisor().stop(record.id, how, by).await?;
         // Without a store that works, the log does not know yet that it has ended.

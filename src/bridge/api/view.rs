@@ -7,8 +7,8 @@ use super::set::{self, ControlsView, SpentView};
 use super::watch::{self, StandingView};
 use crate::action::action;
 use crate::domain::{
-    AuditRow, Choice, Clearance, Event, Phase, Prompt, PromptState, Question, Role, Ruling, SessionRecord,
-    Step, Takes, Time, Token,
+    AuditRow, Choice, Clearance, LoggedEvent, Phase, Prompt, PromptState, Question, Role, Ruling,
+    SessionRecord, Step, Takes, Time, Token,
 };
 use crate::host::{Observer, Seen};
 use crate::redact::{Redacted, redact};
@@ -462,7 +462,7 @@ pub(super) struct EventPage {
     pub(super) next: Option<u64>,
 }
 
-pub(super) fn event(event: Event) -> EventView {
+pub(super) fn event(event: LoggedEvent) -> EventView {
     EventView {
         seq: event.seq,
         session: event.session.to_string(),

@@ -22,7 +22,7 @@ use self::turn::{Talk, Turn};
 use super::seat::Seat;
 use crate::bridge::viewer_log::ViewerLog;
 use crate::bus::Bell;
-use crate::domain::{Event, SessionId};
+use crate::domain::{LoggedEvent, SessionId};
 use crate::store::{Cut, SlackWant, SlackWish, Store, StoreError};
 
 const CURSOR: &str = "slack";
@@ -177,7 +177,7 @@ impl Teller {
     }
 
     /// These events as viewers may see them, as far as they may by now.
-    async fn shown(&self, log: &mut ViewerLog, events: Vec<Event>) -> Vec<Event> {
+    async fn shown(&self, log: &mut ViewerLog, events: Vec<LoggedEvent>) -> Vec<LoggedEvent> {
         let mut out = Vec::with_capacity(events.len());
         for event in events {
             while let Err(error) = log.push(&self.store, event.clone(), &mut out).await {
@@ -317,8 +317,8 @@ impl Mind {
             .max(Duration::from_millis(20))
     }
 
-    fn hear(&mut self, event: &Event, news: &mut Vec<News>) {
-        let Event { session, seq, kind, .. } = event;
+    fn hear(&mut self, event: &LoggedEvent, news: &mut Vec<News>) {
+        let LoggedEvent { session, seq, kind, .. } = event;
         let (session, seq) = (*session, *seq);
         self.stale.insert(session);
         let kind = kind.as_str();

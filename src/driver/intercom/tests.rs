@@ -215,7 +215,7 @@ fn empty_lines_mean_nothing() {
 fn what_an_agent_repeats_of_us_is_known_as_that() {
     for method in ["prompt/send", "nudge", "session/interrupt"] {
         let said = Stream::new().read(&format!("{{\"method\":\"{method}\",\"params\":{{}}}}\n"));
-        let [Said::Echo { kind: Kind::Unknown, data }] = &said[..] else { panic!("{said:?}") };
-        assert_eq!(data.as_str(), format!(r#"{{"message":{{"method":"{method}","params":{{}}}}}}"#));
+        let [Said::Echo(event @ Event::UnknownMessage(_))] = &said[..] else { panic!("{said:?}") };
+        assert_eq!(event.data(), format!(r#"{{"message":{{"method":"{method}","params":{{}}}}}}"#));
     }
 }

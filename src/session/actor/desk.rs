@@ -1,10 +1,11 @@
 //! What others want of a session, one after the other.
 
+use crate::domain::StopMode;
 use tokio::sync::oneshot;
 
 use super::{Actor, Plan};
 use crate::session::handle::{CommandError, Done, Message, Stopped};
-use crate::session::state::{How, Input};
+use crate::session::state::Input;
 use crate::store::StoreError;
 
 impl Actor {
@@ -19,7 +20,7 @@ impl Actor {
                 self.leave.cancel();
                 self.stoppers.push(reply);
             }
-            Message::Drain { by, reply } => self.stop(How::Stop, by, reply).await,
+            Message::Drain { by, reply } => self.stop(StopMode::Stop, by, reply).await,
             Message::Agent { input, plan, reply } => {
                 let result = self.another_agent(input, *plan).await;
                 reply.send(result).ok(); // the caller may have gone
@@ -27,7 +28,12 @@ impl Actor {
         }
     }
 
-    async fn stop(&mut self, how: How, by: String, reply: oneshot::Sender<Result<Stopped, CommandError>>) {
+    async fn stop(
+        &mut self,
+        how: StopMode,
+        by: String,
+        reply: oneshot::Sender<Result<Stopped, CommandError>>,
+    ) {
         match self.command(Input::Stop { how, by: by.clone() }).await {
             Ok(_) => self.stoppers.push(reply),
             Err(CommandError::Store(StoreError::Unavailable(_))) => self.stop_unrecorded(how, by, reply),

@@ -7,12 +7,12 @@ use tokio::task::JoinSet;
 
 use super::Actor;
 use super::terminals::{self, Terminal};
-use crate::domain::{ClearanceId, Errand, Exit, RequestId, Verb};
+use crate::domain::{ClearanceId, Errand, Exit, RequestId, StopMode, Verb};
 use crate::failpoint;
 use crate::host::{self, Lost, Process, output_start};
 use crate::session::errand::{self, Deed, Job, Looked, Run, Trouble};
 use crate::session::handle::OnItsWay;
-use crate::session::state::{How, Input};
+use crate::session::state::Input;
 
 /// How long what is being done may take after the agent has gone.
 const FINISHING: Duration = Duration::from_secs(10);
@@ -260,7 +260,7 @@ impl Actor {
     /// Those that were told before are not told again.
     pub(super) fn end_terminals(&self) {
         for terminal in self.errands.terminals.values().filter(|terminal| !terminal.over) {
-            if self.state.stopping() == Some(How::Kill) {
+            if self.state.stopping() == Some(StopMode::Kill) {
                 terminal.kill();
             } else {
                 terminal.end();

@@ -1,7 +1,8 @@
 //! What the trace says of lines that were no use.
 
 use super::Actor;
-use crate::domain::{Fact, Json, Kind, Rejection};
+use crate::domain::event::LineRejected;
+use crate::domain::{Event, NewEvent, Rejection};
 use crate::redact::redact;
 use crate::session::state::Effect;
 
@@ -12,26 +13,26 @@ impl Actor {
     /// Says which lines were no use, whoever found that out.
     pub(super) fn warn(&mut self, effects: &[Effect]) {
         for effect in effects {
-            if let Effect::Record(Fact { kind: Kind::LineRejected, data, .. }) = effect {
-                self.warn_of(data);
+            if let Effect::Record(NewEvent { event: Event::LineRejected(LineRejected(rejection)), .. }) =
+                effect
+            {
+                self.warn_of(rejection);
             }
         }
     }
 
-    fn warn_of(&mut self, rejection: &Json) {
+    fn warn_of(&mut self, rejection: &Rejection) {
         self.rejections += 1;
         if self.rejections > LOUD_REJECTIONS {
             return;
         }
-        if let Ok(rejection) = serde_json::from_str::<Rejection>(rejection.as_str()) {
-            tracing::warn!(
-                method = rejection.method,
-                field = rejection.field,
-                bytes = rejection.bytes,
-                line = %redact(&rejection.excerpt).text.escape_debug(),
-                "a line was rejected: {}", rejection.reason
-            );
-        }
+        tracing::warn!(
+            method = rejection.method,
+            field = rejection.field,
+            bytes = rejection.bytes,
+            line = %redact(&rejection.excerpt).text.escape_debug(),
+            "a line was rejected: {}", rejection.reason
+        );
         if self.rejections == LOUD_REJECTIONS {
             tracing::warn!("further rejected lines of this process are in its log only");
         }

@@ -1,5 +1,6 @@
 //! What happens while the store cannot be written: commands are refused, but an agent can always be stopped.
 
+use crate::domain::StopMode;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -8,14 +9,14 @@ use super::Actor;
 use crate::host::News;
 use crate::session::commit::Todo;
 use crate::session::handle::{CommandError, Message, Stopped};
-use crate::session::state::{Effect, How, Input};
+use crate::session::state::{Effect, Input};
 use crate::store::StoreError;
 
 impl Actor {
     /// The one thing that is done before it is recorded: the agent may be what fills the disk.
     pub(super) fn stop_unrecorded(
         &mut self,
-        how: How,
+        how: StopMode,
         by: String,
         reply: oneshot::Sender<Result<Stopped, CommandError>>,
     ) {
@@ -69,7 +70,7 @@ impl Actor {
                         reply.send(Err(busy.into())).ok(); // the caller may have gone
                     }
                     Message::Stop { how, by, reply } => self.stop_unrecorded(how, by, reply),
-                    Message::Drain { by, reply } => self.stop_unrecorded(How::Stop, by, reply),
+                    Message::Drain { by, reply } => self.stop_unrecorded(StopMode::Stop, by, reply),
                 },
                 Some(news) = news => {
                     if let News::Exited(departure) = &news {

@@ -1,70 +1,20 @@
 //! What the agent says.
 
-use serde::Serialize;
-
 use super::interrupt::CANCELLED;
 use super::{Assessed, Carries, Out, Stage, State, Subject, Terms, Words};
+use crate::domain::event::{
+    AgentRequest, ClearanceOutcome, ClearanceRequested, LineRejected, QuestionAsked, RawMessage,
+    SessionUnenforced, SettingAccepted, SettingRefused, UnknownMessage,
+};
 use crate::domain::{
-    Ask, Call, Choice, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json,
-    Kind, KnownAgent, Line, Outbound, Outcome, Progress, Question, QuestionId, QuestionStatus, Rejection,
+    Ask, Call, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Event, EventKind, Fault, FaultCode,
+    Json, KnownAgent, Line, Outbound, Outcome, Progress, Question, QuestionId, QuestionStatus, Rejection,
     RequestId, Risk, Ruling, Said, VIA_POLICY, Verdict,
 };
 use crate::session::errand::{Looked, Trouble};
 
-// What agents sent is passed through as it came; a `serde_json::Value` in between would round numbers.
-
-#[derive(Serialize)]
-struct Request<'a> {
-    id: &'a RequestId,
-    params: &'a Json,
-}
-
-#[derive(Serialize)]
-struct Requested<'a> {
-    clearance: ClearanceId,
-    action: Option<&'a str>,
-    title: &'a str,
-    description: Option<&'a str>,
-    diff: Option<&'a str>,
-    file_path: Option<&'a str>,
-    more_paths: &'a [String],
-    tool: Option<&'a str>,
-    command: Option<&'a str>,
-    risk: Risk,
-    claimed_risk: Option<&'a str>,
-    computed_risk: Risk,
-    risk_why: &'a [String],
-    ruling: Option<&'a Ruling>,
-    needed: u32,
-    expires_at: Option<String>,
-    options: &'a [Choice],
-    request: Request<'a>,
-}
-
-#[derive(Serialize)]
-struct Asked<'a> {
-    question: QuestionId,
-    text: &'a str,
-    r#type: Option<&'a str>,
-    request: Request<'a>,
-}
-
-#[derive(Serialize)]
-struct IsSet<'a> {
-    set: Option<u64>,
-    result: &'a Json,
-}
-
-#[derive(Serialize)]
-struct NotSet<'a> {
-    set: Option<u64>,
-    reason: &'a str,
-    error: &'a Json,
-}
-
-#[derive(Serialize)]
-struct Unknown<'a> {
-    message: &'a Json,
+pub(super) fn unknown(message: Json) -> Event {
+    Event::UnknownMessage(UnknownMessage { message, why: None })
 }
 
 /// Banners and noise are no work; the first usable message is.
@@ -73,7 +23,7 @@ fn is_work(said: &Said) -> bool {
         said,
         Said::Rejected { .. }
             | Said::Unknown { .. }
-            | Said::Echo { .. }
+            | Said::Echo(_)
             | Said::Tell { .. }
             | Said::Ready { .. }
             | Said::LogInNeeded { .. }
@@ -115,7 +65,7 @@ impl State {
             return false;
         }
         self.alive("output", out);
-        out.record(Kind::Unknown, Json::of(&Unknown { message }));
+        out.record(unknown(message.clone()));
         true
     }
 
@@ -128,16 +78,16 @@ impl State {
             Said::Heartbeat { mark, .. } => self.beats(*mark, out),
             // That it lets go of a turn that we cancelled does not mean that it will work.
             Said::TurnEnd { .. } if self.cancelled_by.is_some() => {}
-            Said::Echo { .. } => {}
+            Said::Echo(_) => {}
             _ => self.alive("output", out),
         }
         if is_work(&said) {
             self.speaks(out);
         }
         match said {
-            Said::Status { params } => out.record(Kind::Status, params),
+            Said::Status { params } => out.record(Event::Status(RawMessage(params))),
             Said::Heartbeat { params, progress, mark: _, steps } => {
-                out.record(Kind::Heartbeat, params);
+                out.record(Event::Heartbeat(RawMessage(params)));
                 self.steps(steps);
                 if progress == Progress::Completed {
                     self.complete_turn(out);
@@ -148,14 +98,14 @@ impl State {
             Said::Title(title) => self.title(title),
             Said::Controls(controls) => self.controls(*controls),
             Said::IsSet { set, result } => {
-                out.record(Kind::AgentSetDone, Json::of(&IsSet { set, result: &result }));
+                out.record(Event::SettingAccepted(SettingAccepted { set, result }));
             }
             Said::NotSet { set, reason, error } => {
-                out.record(Kind::AgentNotSet, Json::of(&NotSet { set, reason: &reason, error: &error }));
+                out.record(Event::SettingRefused(SettingRefused { set, reason, error }));
             }
             Said::Cost { micros, currency } => self.cost(micros, currency.as_deref(), out),
-            Said::Echo { kind, data } => out.record(kind, data),
-            Said::Update { params } => out.record(Kind::Update, params),
+            Said::Echo(event) => out.record(event),
+            Said::Update { params } => out.record(Event::Update(RawMessage(params))),
             Said::Tell { text } => self.send(Outbound::Text(text), Carries::Other, out),
             Said::Ready { steers, lists, resumed, takes, info } => {
                 self.lists = lists;
@@ -164,20 +114,22 @@ impl State {
                     self.told.spent.anew();
                     self.known(&info, out);
                 }
-                self.ready(steers, Some(&info), out);
+                self.ready(steers, Some(info), out);
             }
-            Said::Listed { result, ok } => {
-                let kind = if ok { Kind::AgentSessions } else { Kind::AgentNotSet };
-                out.record(kind, result);
+            Said::Listed { result, ok: true } => out.record(Event::AgentSessions(RawMessage(result))),
+            // The agent's error as it came: this one answers no setting.
+            Said::Listed { result, ok: false } => {
+                let kind = EventKind::SettingRefused.as_str().into();
+                out.record(Event::Other { kind, data: result });
             }
             Said::LogInNeeded { reason, how, untouched } => {
                 self.failures.log_in = Some((reason, how));
                 self.failures.untouched = untouched;
             }
             Said::Unusable { reason } => self.unusable(reason, out),
-            Said::Withdrawn { request, message } => self.withdrawn(request, &message, out),
+            Said::Withdrawn { request, message } => self.withdrawn(request, message, out),
             Said::NotSteered { message, no_turn } => self.not_steered(message, no_turn, out),
-            Said::Limited { kind, resets, params } => self.limited(&kind, resets, &params, out),
+            Said::Limited { kind, resets, params } => self.limited(kind, resets, params, out),
             Said::Clearance(ask) => self.open_clearance(ask, Assessed::default(), out),
             // What nobody has looked at is not done.
             Said::Errand(errand) => {
@@ -188,7 +140,7 @@ impl State {
                     return self.duplicate(request, line, "prompt/forward", out);
                 }
                 self.watch.unlimited();
-                self.open_question(request, text, sort, &params, out);
+                self.open_question(request, text, sort, params, out);
             }
             Said::Tool { acts, call, params } => {
                 self.failures.unserved = None;
@@ -199,22 +151,20 @@ impl State {
                 }
                 self.tool(acts, params, out);
             }
-            Said::Outcome { request, outcome, params } => self.outcome(&request, outcome, &params, out),
+            Said::Outcome { request, outcome, params } => self.outcome(&request, outcome, params, out),
             // Nothing ends, but nothing that was said is lost.
-            Said::TurnEnd { message, .. } if self.turn.is_none() => {
-                out.record(Kind::Unknown, Json::of(&Unknown { message: &message }));
-            }
+            Said::TurnEnd { message, .. } if self.turn.is_none() => out.record(unknown(message)),
             Said::TurnEnd { stop_reason, tokens, params, failed, .. } => {
                 self.told.spent.add_turn(tokens);
-                self.agent_ends_turn(&stop_reason, &params, failed, out);
+                self.agent_ends_turn(&stop_reason, params, failed, out);
             }
             Said::Unknown { message, fault } => {
-                out.record(Kind::Unknown, Json::of(&Unknown { message: &message }));
+                out.record(unknown(message));
                 self.fault(fault, out);
             }
             Said::Rejected { rejection, fault } => {
                 self.failures.rejected(&rejection.excerpt);
-                out.record(Kind::LineRejected, Json::of(&rejection));
+                out.record(Event::LineRejected(LineRejected(rejection)));
                 self.fault(fault, out);
             }
         }
@@ -236,29 +186,20 @@ impl State {
 
     /// Policy cannot be shown to bind an agent that acts and never asks.
     fn tool(&mut self, acts: bool, params: Json, out: &mut Out<'_, '_>) {
-        #[derive(Serialize)]
-        struct Acted<'a> {
-            tool: &'a Json,
-        }
         if acts && !self.asked && self.unenforced.is_none() {
             let why = "it acts without ever having asked for a clearance";
-            out.record(Kind::SessionUnenforced, Json::of(&Acted { tool: &params }));
+            out.record(Event::SessionUnenforced(SessionUnenforced { tool: params.clone() }));
             self.unenforced = Some(why.to_owned());
             self.dirty = true;
         }
-        out.record(Kind::Update, params);
+        out.record(Event::Update(RawMessage(params)));
     }
 
-    fn outcome(&mut self, request: &RequestId, outcome: String, params: &Json, out: &mut Out<'_, '_>) {
-        #[derive(Serialize)]
-        struct Told<'a> {
-            clearance: Option<ClearanceId>,
-            outcome: &'a str,
-            params: &'a Json,
-        }
-        let known = self.decided.iter().rev().find(|(known, _)| known == request).map(|(_, id)| *id);
-        out.record(Kind::ClearanceOutcome, Json::of(&Told { clearance: known, outcome: &outcome, params }));
-        if let Some(id) = known {
+    fn outcome(&mut self, request: &RequestId, outcome: String, params: Json, out: &mut Out<'_, '_>) {
+        let clearance = self.decided.iter().rev().find(|(known, _)| known == request).map(|(_, id)| *id);
+        let event = ClearanceOutcome { clearance, outcome: outcome.clone(), params };
+        out.record(Event::ClearanceOutcome(event));
+        if let Some(id) = clearance {
             out.ledger(Entry::ClearanceOutcome { id, outcome });
         }
     }
@@ -274,27 +215,26 @@ impl State {
         let expires_at = limit.map(|(limit, _)| out.now().plus(limit));
         let on_expiry = limit.map_or(Verdict::Deny, |(_, verdict)| verdict);
         let subject = Subject::of(&ask);
-        let data = Requested {
+        out.record(Event::ClearanceRequested(Box::new(ClearanceRequested {
             clearance: id,
-            action: subject.action.as_deref(),
-            title: &ask.title,
-            description: ask.description.as_deref(),
-            diff: ask.diff.as_deref(),
-            file_path: ask.file_path.as_deref(),
-            more_paths: &ask.more_paths,
-            tool: ask.tool.as_deref(),
-            command: ask.command.as_deref(),
+            action: subject.action.clone(),
+            title: ask.title.clone(),
+            description: ask.description.clone(),
+            diff: ask.diff.clone(),
+            file_path: ask.file_path.clone(),
+            more_paths: ask.more_paths.clone(),
+            tool: ask.tool.clone(),
+            command: ask.command.clone(),
             risk,
-            claimed_risk: ask.claimed_risk.as_deref(),
-            computed_risk: computed,
-            risk_why: &why,
-            ruling: ruling.as_ref(),
+            claimed_risk: ask.claimed_risk.clone(),
+            computed_risk: Some(computed),
+            risk_why: why.clone(),
+            ruling: ruling.clone(),
             needed,
-            expires_at: expires_at.map(|at| at.to_string()),
-            options: &ask.options,
-            request: Request { id: &ask.request, params: &ask.params },
-        };
-        out.record(Kind::ClearanceRequested, Json::of(&data));
+            expires_at,
+            options: ask.options.clone(),
+            request: AgentRequest { id: ask.request.clone(), params: ask.params },
+        })));
         let requested_at = out.now();
         out.ledger(Entry::ClearanceOpened(Box::new(Clearance {
             id,
@@ -374,7 +314,7 @@ impl State {
     }
 
     /// The agent does not want to know any more.
-    fn withdrawn(&mut self, request: RequestId, message: &Json, out: &mut Out<'_, '_>) {
+    fn withdrawn(&mut self, request: RequestId, message: Json, out: &mut Out<'_, '_>) {
         const WHY: &str = "the agent took it back";
         if self.withdraw_errand(&request, out) {
             return;
@@ -382,7 +322,7 @@ impl State {
         let clearance = self.clearances.iter().find(|(_, open)| **open == request).map(|(id, _)| *id);
         let question = self.questions.iter().find(|(_, open)| **open == request).map(|(id, _)| *id);
         if clearance.is_none() && question.is_none() {
-            return out.record(Kind::Unknown, Json::of(&Unknown { message }));
+            return out.record(unknown(message));
         }
         if let Some(id) = clearance {
             self.close_clearance(id, WHY, out);
@@ -402,13 +342,16 @@ impl State {
         request: RequestId,
         text: String,
         sort: Option<String>,
-        params: &Json,
+        params: Json,
         out: &mut Out<'_, '_>,
     ) {
         let id = QuestionId::from_seed(out.seed());
-        let request_json = Request { id: &request, params };
-        let data = Asked { question: id, text: &text, r#type: sort.as_deref(), request: request_json };
-        out.record(Kind::QuestionAsked, Json::of(&data));
+        out.record(Event::QuestionAsked(QuestionAsked {
+            question: id,
+            text: text.clone(),
+            r#type: sort.clone(),
+            request: AgentRequest { id: request.clone(), params },
+        }));
         let asked_at = out.now();
         out.ledger(Entry::QuestionOpened(Box::new(Question {
             id,
@@ -450,7 +393,7 @@ impl State {
             method: Some(method.to_owned()),
             field: Some("id".to_owned()),
         };
-        out.record(Kind::LineRejected, Json::of(&rejection));
+        out.record(Event::LineRejected(LineRejected(rejection)));
         self.fault(Some(Fault { request, code: FaultCode::DuplicateId, message: reason }), out);
     }
 

@@ -1,16 +1,15 @@
 //! The ACP client that started a session, and who else needs it.
 
-use serde_json::json;
-
 use super::{Out, State};
-use crate::domain::{Json, Kind, OnClientLeft};
+use crate::domain::event::SessionKept;
+use crate::domain::{Event, OnClientLeft};
 
 impl State {
     /// Somebody else than the client that started it uses it: it stays when that client leaves.
     pub(super) fn keep(&mut self, by: &str, out: &mut Out<'_, '_>) {
         if self.about.on_client_left == Some(OnClientLeft::Close) {
             self.about.on_client_left = Some(OnClientLeft::Keep);
-            out.record(Kind::SessionKept, Json::of(&json!({ "by": by })));
+            out.record(Event::SessionKept(SessionKept { by: by.to_owned() }));
             self.dirty = true;
         }
     }

@@ -8,15 +8,19 @@
 //! ```
 //! What is being done is in the snapshot: a daemon that is killed in the middle leaves it to the next.
 
+use crate::domain::event::{
+    ClearanceUndelivered, FileRead, FileWritten, HostCallFailed, TerminalEnded, TerminalKilled,
+    TerminalOutput, TerminalReleased, TerminalStarted,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Carries, Effect, Out, State};
 use crate::domain::{
-    ClearanceId, Delivery, Entry, Errand, Exit, Fault, FaultCode, Json, Kind, Outbound, Reply, RequestId,
+    ClearanceId, Delivery, Entry, Errand, Event, Exit, Fault, FaultCode, Json, Outbound, Reply, RequestId,
     Verb, Verdict,
 };
-use crate::session::errand::{Deed, Job, Looked, Trouble};
+use crate::session::errand::{Deed, Job, Looked, Run, Trouble};
 
 /// At the limit we stop reading from the agent: some must be done first. They are, without anybody.
 const MAX_DOING: usize = 64;
@@ -119,7 +123,7 @@ impl State {
             Ok(admitted) => admitted,
             Err(trouble) => {
                 let about = Json::of(&Params { params: &params });
-                return self.not_done(request, &method, None, &trouble, Some(&about), out);
+                return self.not_done(request, method, None, &trouble, about, out);
             }
         };
         let doing = ask.is_none();
@@ -183,7 +187,7 @@ impl State {
     fn waited(&mut self, request: &RequestId, terminal: &str, verb: Verb, exit: Exit, out: &mut Out<'_, '_>) {
         let Some(open) = self.errands.take(request) else { return };
         if verb == Verb::Kill {
-            out.record(Kind::TerminalKilled, Json::of(&json!({ "terminal": terminal })));
+            out.record(Event::TerminalKilled(TerminalKilled { terminal: terminal.to_owned() }));
             self.reply(open, Reply::Killed, out);
         } else {
             self.reply(open, Reply::Exited(exit), out);
@@ -199,15 +203,20 @@ impl State {
     fn not_done(
         &mut self,
         request: RequestId,
-        method: &str,
+        method: String,
         clearance: Option<ClearanceId>,
         trouble: &Trouble,
-        about: Option<&Json>,
+        about: Json,
         out: &mut Out<'_, '_>,
     ) {
         let Trouble { code, why } = trouble;
-        let data = Failed { request: &request, method, clearance, reason: why, about };
-        out.record(Kind::ErrandFailed, Json::of(&data));
+        out.record(Event::HostCallFailed(HostCallFailed {
+            request: request.clone(),
+            method,
+            clearance,
+            reason: why.clone(),
+            about: Some(about),
+        }));
         let fault = Fault { request, code: *code, message: why.clone() };
         self.send(Outbound::Fault(fault), clearance.map_or(Carries::Other, Carries::Clearance), out);
     }
@@ -273,46 +282,42 @@ impl State {
             Err(trouble) => {
                 self.errands.forget_terminal(&open.job);
                 let about = open.about();
-                return self.not_done(
-                    open.request,
-                    &open.method,
-                    open.clearance,
-                    &trouble,
-                    Some(&about),
-                    out,
-                );
+                return self.not_done(open.request, open.method, open.clearance, &trouble, about, out);
             }
         };
-        let (kind, more, reply) = match (&open.job, deed) {
-            (Job::Read { line, limit, .. }, Deed::Read { text, bytes, missing }) => {
-                let more = json!({ "bytes": bytes, "missing": missing, "line": line, "limit": limit });
-                (Kind::FileRead, more, Reply::Content(text))
+        let (request, clearance) = (open.request.clone(), open.clearance);
+        let (event, reply) = match (open.job.clone(), deed) {
+            (Job::Read { path, at, line, limit }, Deed::Read { text, bytes, missing }) => {
+                let event = FileRead { path, at, request, clearance, bytes, missing, line, limit };
+                (Event::FileRead(event), Reply::Content(text))
             }
-            (Job::Write { before, .. }, Deed::Written { bytes }) => {
-                let more = json!({ "bytes": bytes, "created": before.is_none() });
-                (Kind::FileWritten, more, Reply::Written)
+            (Job::Write { path, at, before, .. }, Deed::Written { bytes }) => {
+                let event = FileWritten { path, at, request, clearance, bytes, created: before.is_none() };
+                (Event::FileWritten(event), Reply::Written)
             }
             (Job::Run(run), Deed::Started { pid }) => {
                 for terminal in self.errands.terminals.iter_mut().filter(|t| t.id == run.terminal) {
                     terminal.started = true;
                 }
                 let reply = Reply::Started { terminal: run.terminal.clone() };
-                (Kind::TerminalStarted, json!({ "pid": pid }), reply)
+                let Run { terminal, line: command, cwd, .. } = run;
+                let event = TerminalStarted { terminal, command, cwd, request, clearance, pid };
+                (Event::TerminalStarted(event), reply)
             }
             (Job::Terminal { terminal, .. }, Deed::Output { text, truncated }) => {
-                let exit = self.errands.terminal(terminal).and_then(|terminal| terminal.ended.clone());
-                let more = json!({ "bytes": text.len(), "truncated": truncated });
-                (Kind::TerminalOutput, more, Reply::Output { text, truncated, exit })
+                let exit = self.errands.terminal(&terminal).and_then(|terminal| terminal.ended.clone());
+                let event = TerminalOutput { terminal, request, clearance, bytes: text.len(), truncated };
+                (Event::TerminalOutput(event), Reply::Output { text, truncated, exit })
             }
             (Job::Terminal { terminal, .. }, Deed::Released) => {
-                let gone = terminal.clone();
-                self.errands.terminals.retain(|terminal| terminal.id != gone);
-                (Kind::TerminalReleased, json!({}), Reply::Released)
+                self.errands.terminals.retain(|known| known.id != terminal);
+                let event = TerminalReleased { terminal, request, clearance };
+                (Event::TerminalReleased(event), Reply::Released)
             }
             // Never asked for.
             _ => return,
         };
-        out.record(kind, open.told(more));
+        out.record(event);
         self.reply(open, reply, out);
     }
 
@@ -323,8 +328,12 @@ impl State {
         };
         if terminal.ended.is_none() {
             terminal.ended = Some(exit.clone());
-            let data = json!({ "terminal": id, "code": exit.code, "signal": exit.signal, "reason": why });
-            out.record(Kind::TerminalEnded, Json::of(&data));
+            out.record(Event::TerminalEnded(TerminalEnded {
+                terminal: id.to_owned(),
+                code: exit.code,
+                signal: exit.signal,
+                reason: why.map(str::to_owned),
+            }));
         }
         let waiting: Vec<(RequestId, Verb)> = self
             .errands
@@ -349,9 +358,10 @@ impl State {
         let at = out.now();
         for open in std::mem::take(&mut self.errands).open {
             let Some(id) = open.clearance else { continue };
-            let cause = Delivery::STREAM_CLOSED;
-            out.record(Kind::ClearanceUndelivered, Json::of(&json!({ "clearance": id, "cause": cause })));
-            let delivery = Delivery::Failed(cause.to_owned());
+            let cause = Delivery::STREAM_CLOSED.to_owned();
+            let event = ClearanceUndelivered { clearance: id, cause: cause.clone() };
+            out.record(Event::ClearanceUndelivered(event));
+            let delivery = Delivery::Failed(cause);
             out.ledger(Entry::ClearanceDelivery { id, delivery, at });
         }
     }
@@ -406,15 +416,6 @@ struct Params<'a> {
     params: &'a Json,
 }
 
-#[derive(Serialize)]
-struct Failed<'a> {
-    request: &'a RequestId,
-    method: &'a str,
-    clearance: Option<ClearanceId>,
-    reason: &'a str,
-    about: Option<&'a Json>,
-}
-
 impl Open {
     /// What it is about, in short.
     fn about(&self) -> Json {
@@ -423,20 +424,5 @@ impl Open {
             Job::Run(run) => json!({ "command": run.line }),
             Job::Terminal { terminal, .. } => json!({ "terminal": terminal }),
         })
-    }
-
-    /// The same with what came of it.
-    fn told(&self, more: serde_json::Value) -> Json {
-        let mut data = match &self.job {
-            Job::Read { path, at, .. } | Job::Write { path, at, .. } => json!({ "path": path, "at": at }),
-            Job::Run(run) => json!({ "terminal": run.terminal, "command": run.line, "cwd": run.cwd }),
-            Job::Terminal { terminal, .. } => json!({ "terminal": terminal }),
-        };
-        data["request"] = serde_json::from_str(self.request.as_json()).unwrap_or_default();
-        data["clearance"] = json!(self.clearance);
-        if let (Some(data), serde_json::Value::Object(more)) = (data.as_object_mut(), more) {
-            data.extend(more);
-        }
-        Json::of(&data)
     }
 }

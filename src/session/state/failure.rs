@@ -9,12 +9,11 @@
 //! It stands beside the phase: a session that is idle may have failed, and one that has failed may work again.
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::interrupt::INTERRUPTED;
-use super::operator::about;
 use super::{Carries, Gone, Out, Queued, Stage, State};
-use crate::domain::{Entry, Exit, Failure, FailureKind, Json, Kind, PromptState, Time};
+use crate::domain::event::{PromptRequeued, PromptWithdrawn, SessionSeen};
+use crate::domain::{Entry, Event, Exit, Failure, FailureKind, PromptState, Time};
 use crate::host::STREAM_CLOSED;
 use crate::text::quoted;
 
@@ -120,7 +119,8 @@ impl State {
             self.settle(n, None, out);
         }
         let (id, at) = (prompt.id, out.now());
-        out.record(Kind::PromptRequeued, about("prompt", &id, Some("the agent needs a log-in")));
+        let cause = "the agent needs a log-in".to_owned();
+        out.record(Event::PromptRequeued(PromptRequeued { prompt: id, cause }));
         out.ledger(Entry::PromptChanged { id, state: PromptState::Queued, at });
         let place = self.queue.iter().take_while(|queued| queued.ours).count();
         self.queue.insert(place, prompt);
@@ -136,7 +136,7 @@ impl State {
         }
         let same = self.queue.iter().position(|queued| !queued.ours && queued.text == text);
         if let Some(Queued { id, .. }) = same.and_then(|at| self.queue.remove(at)) {
-            out.record(Kind::PromptWithdrawn, Json::of(&json!({ "prompt": id, "by": by })));
+            out.record(Event::PromptWithdrawn(PromptWithdrawn { prompt: id, by: by.to_owned() }));
             out.ledger(Entry::PromptChanged { id, state: PromptState::Withdrawn, at: out.now() });
         }
     }
@@ -202,8 +202,8 @@ impl State {
     pub(super) fn seen(&mut self, at: Option<Time>, by: &str, out: &mut Out<'_, '_>) {
         let shown = |failure: &mut Failure| at.is_none_or(|at| at == failure.at);
         if let Some(failure) = self.failures.unseen.take_if(shown) {
-            let data = json!({ "reason": failure.reason, "failed_at": failure.at.to_string(), "by": by });
-            out.record(Kind::SessionSeen, Json::of(&data));
+            let event = SessionSeen { reason: failure.reason, failed_at: failure.at, by: by.to_owned() };
+            out.record(Event::SessionSeen(event));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! What can happen to a session, and why something cannot.
 
-use super::{About, Adoption, Assessed, How};
+use super::{About, Adoption, Assessed};
 use crate::domain::{
     Answer, Ask, ClearanceId, Errand, Exit, LadderChoice, Preset, PromptId, QuestionId, RequestId, Ruling,
-    Set, Time, Verdict, Wording,
+    Set, StopMode, Time, Verdict, Wording,
 };
 use crate::host::Activity;
 use crate::session::errand::{Deed, Looked, Trouble};
@@ -151,7 +151,7 @@ pub enum Input {
         by: String,
     },
     Stop {
-        how: How,
+        how: StopMode,
         by: String,
     },
     /// An operator has seen that the session failed: this failure, or any.

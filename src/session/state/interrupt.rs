@@ -11,11 +11,11 @@
 //! none. One that names none may confirm an interrupt of an earlier turn: it does if the agent has said nothing else
 //! since the prompt that began this turn, and at most once per interrupt.
 
+use crate::domain::event::Interrupted;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::{Carries, How, Out, Refused, Stage, State};
-use crate::domain::{Json, Kind, Outbound, Said, Time, TurnId};
+use super::{Carries, Out, Refused, Stage, State};
+use crate::domain::{Event, Json, Outbound, Said, StopMode, Time, TurnId};
 
 /// Why something of a cancelled turn is withdrawn.
 pub(super) const CANCELLED: &str = "the turn was cancelled";
@@ -58,7 +58,7 @@ impl State {
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
         self.running()?;
-        out.record(Kind::Interrupt, Json::of(&json!({ "reason": reason, "by": by })));
+        out.record(Event::Interrupted(Interrupted { reason: reason.clone(), by: by.to_owned() }));
         self.cancel_turn(reason, out);
         Ok(())
     }
@@ -156,7 +156,7 @@ impl State {
     pub(super) fn agent_ends_turn(
         &mut self,
         stop_reason: &str,
-        params: &Json,
+        params: Json,
         failed: bool,
         out: &mut Out<'_, '_>,
     ) {
@@ -174,7 +174,7 @@ impl State {
 
     /// Whether the end of the turn that runs confirms an interrupt.
     fn confirms(&mut self) -> bool {
-        let stopping = matches!(self.stage, Stage::Stopping { how: How::Stop, .. });
+        let stopping = matches!(self.stage, Stage::Stopping { how: StopMode::Stop, .. });
         let confirms = self.cancelled_by.is_some() || (stopping && !self.about.strict);
         if confirms {
             self.interrupts.current = self.interrupts.current.saturating_sub(1);

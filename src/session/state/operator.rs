@@ -1,40 +1,22 @@
 //! What operators want.
 
-use serde::Serialize;
-use serde_json::json;
-
 use super::watch::BY;
 use super::{
-    Carries, Effect, How, Input, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Subject, Terms, Words,
+    Carries, Effect, Input, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Subject, Terms, Words,
+};
+use crate::domain::event::{
+    ClearanceApproved, ClearanceClosed, ClearanceDecided, ClearanceDelivered, ClearanceUndelivered,
+    MessageUndelivered, Nudged, PromptAmended, PromptDelivered, PromptQueued, PromptSending,
+    PromptUndelivered, PromptWithdrawn, QuestionAnswered, QuestionDelivered, QuestionUndelivered,
+    SessionStopping,
 };
 use crate::domain::{
-    Answer, Choice, ClearanceId, ClearanceStatus, Content, Delivery, Entry, Json, Kind, Outbound, Prompt,
-    PromptId, PromptState, QuestionId, RequestId, Verdict, Wording, agent,
+    Answer, Choice, ClearanceId, ClearanceStatus, Delivery, Entry, Event, Outbound, Prompt, PromptId,
+    PromptState, QuestionId, RequestId, StopMode, Verdict, Wording, agent,
 };
 
 /// How many decisions are remembered for what the agent may say about them later.
 const MAX_DECIDED: usize = 256;
-
-// Content is passed through as it came.
-
-#[derive(Serialize)]
-struct Added<'a> {
-    prompt: PromptId,
-    text: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<&'a Content>,
-    by: &'a str,
-}
-
-#[derive(Serialize)]
-struct Amended<'a> {
-    prompt: PromptId,
-    text: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<&'a Content>,
-    place: Option<usize>,
-    by: &'a str,
-}
 
 impl State {
     /// Whatever a person does begins the ladder anew.
@@ -125,10 +107,12 @@ impl State {
         if !ours && self.told.first_prompt.is_none() {
             self.told.first_prompt = agent::first_line(&text);
         }
-        out.record(
-            Kind::PromptQueued,
-            Json::of(&Added { prompt: id, text: &text, content: content.as_ref(), by: &by }),
-        );
+        out.record(Event::PromptQueued(PromptQueued {
+            prompt: id,
+            text: text.clone(),
+            content: content.clone(),
+            by: by.clone(),
+        }));
         let prompt = Box::new(Prompt {
             id,
             session: self.about.id,
@@ -183,7 +167,7 @@ impl State {
         out.ledger(Entry::PromptChanged { id, state: PromptState::Sending, at });
         self.begin_turn("prompt", out);
         let turn = self.turn.as_ref().map(|turn| turn.id);
-        out.record(Kind::PromptSending, Json::of(&json!({ "prompt": id, "turn": turn })));
+        out.record(Event::PromptSending(PromptSending { prompt: id, turn }));
         let wording = Wording { text, content };
         self.send(Outbound::Prompt { wording, turn }, Carries::Prompt(id), out);
     }
@@ -196,7 +180,7 @@ impl State {
     ) -> Result<(), Refused> {
         let at = self.queue.iter().position(|queued| queued.id == prompt).ok_or(Refused::NotQueued)?;
         self.queue.remove(at);
-        out.record(Kind::PromptWithdrawn, Json::of(&json!({ "prompt": prompt, "by": by })));
+        out.record(Event::PromptWithdrawn(PromptWithdrawn { prompt, by: by.to_owned() }));
         let at = out.now();
         out.ledger(Entry::PromptChanged { id: prompt, state: PromptState::Withdrawn, at });
         Ok(())
@@ -215,10 +199,13 @@ impl State {
         let at = at.ok_or(Refused::NotQueued)?;
         let content =
             text.as_ref().and_then(|text| Some(self.queue.get(at)?.content.as_ref()?.reworded(text)));
-        out.record(
-            Kind::PromptAmended,
-            Json::of(&Amended { prompt, text: text.as_deref(), content: content.as_ref(), place, by }),
-        );
+        out.record(Event::PromptAmended(PromptAmended {
+            prompt,
+            text: text.clone(),
+            content: content.clone(),
+            place,
+            by: by.to_owned(),
+        }));
         if let (Some(text), Some(queued)) = (text, self.queue.get_mut(at)) {
             queued.text.clone_from(&text);
             queued.content.clone_from(&content);
@@ -256,14 +243,20 @@ impl State {
             terms.option.clone_from(&words.option);
             terms.approvals.push(words.by.clone());
             if terms.approvals.len() < terms.needed as usize {
-                let (given, needed) = (terms.approvals.len(), terms.needed);
+                let (approvals, needed) = (terms.approvals.len(), terms.needed);
                 let Words { reason, option, by, via, .. } = words;
                 let Subject { action, title } = self.subjects.get(&id).cloned().unwrap_or_default();
-                let data = json!({
-                    "clearance": id, "action": action, "title": title, "by": by, "via": via, "reason": reason,
-                    "option": option, "approvals": given, "needed": needed,
-                });
-                out.record(Kind::ClearanceApproved, Json::of(&data));
+                out.record(Event::ClearanceApproved(ClearanceApproved {
+                    clearance: id,
+                    action,
+                    title,
+                    by: by.clone(),
+                    via,
+                    reason,
+                    option,
+                    approvals,
+                    needed,
+                }));
                 out.ledger(Entry::ClearanceApproved { id, by });
                 return Ok(());
             }
@@ -339,14 +332,18 @@ impl State {
         let status = verdict.status();
         let Words { reason, option, by, via, ruling } = words;
         let Subject { action, title } = self.subjects.remove(&id).unwrap_or_default();
-        let mut data = json!({
-            "clearance": id, "action": action, "title": title, "status": status, "by": by, "via": via,
-            "reason": reason, "option": option, "approvals": approvals,
-        });
-        if let Some(ruling) = &ruling {
-            data["ruling"] = json!(ruling);
-        }
-        out.record(Kind::ClearanceDecided, Json::of(&data));
+        out.record(Event::ClearanceDecided(ClearanceDecided {
+            clearance: id,
+            action,
+            title,
+            status,
+            by: by.clone(),
+            via: via.clone(),
+            reason: reason.clone(),
+            option: option.clone(),
+            approvals: approvals.to_vec(),
+            ruling: ruling.clone(),
+        }));
         let at = out.now();
         let (noted, chosen) = (reason.clone(), option.clone());
         out.ledger(Entry::ClearanceDecided {
@@ -405,11 +402,14 @@ impl State {
             let Some((request, _)) = self.take_open(id) else { continue };
             let status = ClearanceStatus::Expired;
             let Subject { action, title } = self.subjects.remove(&id).unwrap_or_default();
-            let data = json!({
-                "clearance": id, "action": action, "title": title, "status": status, "decision": verdict,
-                "reason": REASON,
-            });
-            out.record(Kind::ClearanceClosed, Json::of(&data));
+            out.record(Event::ClearanceClosed(ClearanceClosed {
+                clearance: id,
+                action,
+                title,
+                status,
+                decision: Some(verdict),
+                reason: REASON.to_owned(),
+            }));
             out.ledger(Entry::ClearanceDecided {
                 id,
                 status,
@@ -435,8 +435,12 @@ impl State {
     ) -> Result<(), Refused> {
         self.steerable()?;
         let request = self.questions.remove(&id).ok_or(Refused::NotOpen)?;
-        let data = json!({ "question": id, "decision": decision, "instruction": instruction, "by": by });
-        out.record(Kind::QuestionAnswered, Json::of(&data));
+        out.record(Event::QuestionAnswered(QuestionAnswered {
+            question: id,
+            decision,
+            instruction: instruction.clone(),
+            by: by.clone(),
+        }));
         let at = out.now();
         out.ledger(Entry::QuestionAnswered { id, decision, instruction: instruction.clone(), by, at });
         self.send(Outbound::Answer { request, decision, instruction }, Carries::Question(id), out);
@@ -445,7 +449,7 @@ impl State {
 
     pub(super) fn nudge(&mut self, message: String, by: &str, out: &mut Out<'_, '_>) -> Result<(), Refused> {
         self.running()?;
-        out.record(Kind::Nudge, Json::of(&json!({ "message": message, "by": by })));
+        out.record(Event::Nudged(Nudged { message: message.clone(), by: by.to_owned() }));
         match (self.about.strict, &self.turn) {
             (true, None) => {
                 self.failures.awaits_log_in &= by == BY; // a person tries again
@@ -473,17 +477,19 @@ impl State {
         self.put(message.into(), BY.to_owned(), true, out).ok(); // it runs, and nothing else refuses what is ours
     }
 
-    pub(super) fn stop(&mut self, how: How, by: String, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+    pub(super) fn stop(&mut self, how: StopMode, by: String, out: &mut Out<'_, '_>) -> Result<(), Refused> {
         match &self.stage {
             Stage::Ended { .. } => return Err(Refused::Ended),
             // Once on its way, only a kill is news, and that it is not to come back.
-            Stage::Stopping { how: How::Kill, again: false, .. } => return Ok(()),
-            Stage::Stopping { how: How::Stop, again: false, .. } if how == How::Stop => return Ok(()),
+            Stage::Stopping { how: StopMode::Kill, again: false, .. } => return Ok(()),
+            Stage::Stopping { how: StopMode::Stop, again: false, .. } if how == StopMode::Stop => {
+                return Ok(());
+            }
             _ => {}
         }
-        out.record(Kind::SessionStopping, Json::of(&json!({ "how": how, "by": by })));
+        out.record(Event::SessionStopping(SessionStopping { how, by: by.clone(), again: false, why: None }));
         if matches!(self.stage, Stage::Created | Stage::Resting { .. } | Stage::Parked { .. }) {
-            let how = if how == How::Kill { "killed" } else { "stopped" };
+            let how = if how == StopMode::Kill { "killed" } else { "stopped" };
             self.failures.exit = None; // it is their doing now
             self.end(format!("{how} by {by}"), out); // there is no process
             return Ok(());
@@ -502,21 +508,34 @@ impl State {
             self.watch.told(at);
         }
         let delivery = || cause.map_or(Delivery::Delivered, |cause| Delivery::Failed(cause.to_owned()));
-        let kind = |arrived, failed| if cause.is_none() { arrived } else { failed };
         match carries {
             Carries::Clearance(id) => {
-                let kind = kind(Kind::ClearanceDelivered, Kind::ClearanceUndelivered);
-                out.record(kind, about("clearance", &id, cause));
+                out.record(match cause {
+                    None => Event::ClearanceDelivered(ClearanceDelivered { clearance: id }),
+                    Some(cause) => Event::ClearanceUndelivered(ClearanceUndelivered {
+                        clearance: id,
+                        cause: cause.to_owned(),
+                    }),
+                });
                 out.ledger(Entry::ClearanceDelivery { id, delivery: delivery(), at });
             }
             Carries::Question(id) => {
-                let kind = kind(Kind::QuestionDelivered, Kind::QuestionUndelivered);
-                out.record(kind, about("question", &id, cause));
+                out.record(match cause {
+                    None => Event::QuestionDelivered(QuestionDelivered { question: id }),
+                    Some(cause) => Event::QuestionUndelivered(QuestionUndelivered {
+                        question: id,
+                        cause: cause.to_owned(),
+                    }),
+                });
                 out.ledger(Entry::QuestionDelivery { id, delivery: delivery(), at });
             }
             Carries::Prompt(id) => {
-                let kind = kind(Kind::PromptDelivered, Kind::PromptUndelivered);
-                out.record(kind, about("prompt", &id, cause));
+                out.record(match cause {
+                    None => Event::PromptDelivered(PromptDelivered { prompt: id }),
+                    Some(cause) => {
+                        Event::PromptUndelivered(PromptUndelivered { prompt: id, cause: cause.to_owned() })
+                    }
+                });
                 let state =
                     cause.map_or(PromptState::Delivered, |cause| PromptState::Failed(cause.to_owned()));
                 out.ledger(Entry::PromptChanged { id, state, at });
@@ -524,12 +543,12 @@ impl State {
             // That they arrive is what everybody expects.
             Carries::Nudge => {
                 if let Some(cause) = cause {
-                    out.record(Kind::NudgeUndelivered, Json::of(&json!({ "cause": cause })));
+                    out.record(Event::NudgeUndelivered(MessageUndelivered { cause: cause.to_owned() }));
                 }
             }
             Carries::Interrupt => {
                 if let Some(cause) = cause {
-                    out.record(Kind::InterruptUndelivered, Json::of(&json!({ "cause": cause })));
+                    out.record(Event::InterruptUndelivered(MessageUndelivered { cause: cause.to_owned() }));
                     // An agent may exit because of an interrupt before anybody hears that it has it.
                     if !self.is_ended() {
                         self.interrupt_undelivered();
@@ -540,12 +559,4 @@ impl State {
         }
         self.flush_prompts(out);
     }
-}
-
-pub(super) fn about(what: &str, id: &impl std::fmt::Display, cause: Option<&str>) -> Json {
-    let id = id.to_string();
-    Json::of(&match cause {
-        None => json!({ what: id }),
-        Some(cause) => json!({ what: id, "cause": cause }),
-    })
 }

@@ -9,12 +9,11 @@
 //! second one to a question, or be taken by the shim for one that it has written before. So nothing is sent: what an orphan says is
 //! kept in the log, and people can stop it.
 
-use serde::Serialize;
-use serde_json::json;
-
+use super::agent::unknown;
 use super::watch::BY;
 use super::{Input, Out, Refused, Stage, State};
-use crate::domain::{Ask, Errand, Json, Kind, Said, Situation, Standing};
+use crate::domain::event::{LineRejected, RawMessage, SessionAdopted, UnknownMessage};
+use crate::domain::{Event, Json, Said, Situation, Standing};
 
 /// Why it is in its phase, for people.
 pub(super) const WHY: &str =
@@ -32,12 +31,6 @@ pub struct Adoption {
     pub created: Option<String>,
     /// What the database lacks, as a part of a sentence.
     pub why: String,
-}
-
-#[derive(Serialize)]
-struct Unanswered<'a> {
-    message: &'a Json,
-    why: &'static str,
 }
 
 impl State {
@@ -62,16 +55,15 @@ impl State {
         let (words, ladder_off) = (format!("{why}; it can be stopped, not directed"), true);
         self.standing =
             Some(Standing { why: words, ladder_off, ..Standing::new(Situation::Orphan, out.now()) });
-        let data = json!({ "generation": generation, "pid": pid, "why": why, "by": BY });
-        out.record(Kind::SessionAdopted, Json::of(&data));
+        out.record(Event::SessionAdopted(SessionAdopted { generation, pid, why, by: BY.to_owned() }));
     }
 
     /// What it says is kept, its end is its end, and nothing but a stop is done to it.
     pub(super) fn step_orphan(&mut self, input: Input, out: &mut Out<'_, '_>) -> Result<(), Refused> {
         match input {
             Input::Said(said) => keep(*said, out),
-            Input::Asked(ask, _) => keep_request(&ask, out),
-            Input::Errand(errand, _) => keep_call(&errand, out),
+            Input::Asked(ask, _) => out.record(unanswered(ask.params)),
+            Input::Errand(errand, _) => out.record(unanswered(errand.params)),
             Input::Exited(gone) => self.exited(*gone, out),
             Input::Spawned { pid } => self.pid = Some(pid),
             Input::Stop { how, by } => return self.stop(how, by, out),
@@ -119,22 +111,15 @@ impl State {
 
 /// Everything is in the log; nothing follows from it.
 fn keep(said: Said, out: &mut Out<'_, '_>) {
-    #[derive(Serialize)]
-    struct Message<'a> {
-        message: &'a Json,
-    }
-    let unknown = |message: &Json| Json::of(&Message { message });
     match said {
-        Said::Status { params } => out.record(Kind::Status, params),
-        Said::Heartbeat { params, .. } => out.record(Kind::Heartbeat, params),
-        Said::Update { params } | Said::Tool { params, .. } => out.record(Kind::Update, params),
-        Said::Echo { kind, data } => out.record(kind, data),
-        Said::Rejected { rejection, .. } => out.record(Kind::LineRejected, Json::of(&rejection)),
-        Said::Clearance(ask) => keep_request(&ask, out),
-        Said::Errand(errand) => keep_call(&errand, out),
-        Said::Question { params, .. } => {
-            out.record(Kind::Unknown, Json::of(&Unanswered { message: &params, why: UNANSWERED }));
-        }
+        Said::Status { params } => out.record(Event::Status(RawMessage(params))),
+        Said::Heartbeat { params, .. } => out.record(Event::Heartbeat(RawMessage(params))),
+        Said::Update { params } | Said::Tool { params, .. } => out.record(Event::Update(RawMessage(params))),
+        Said::Echo(event) => out.record(event),
+        Said::Rejected { rejection, .. } => out.record(Event::LineRejected(LineRejected(rejection))),
+        Said::Clearance(ask) => out.record(unanswered(ask.params)),
+        Said::Errand(errand) => out.record(unanswered(errand.params)),
+        Said::Question { params, .. } => out.record(unanswered(params)),
         Said::Unknown { message, .. }
         | Said::Withdrawn { message, .. }
         | Said::TurnEnd { message, .. }
@@ -143,19 +128,15 @@ fn keep(said: Said, out: &mut Out<'_, '_>) {
         | Said::Listed { result: message, .. }
         | Said::IsSet { result: message, .. }
         | Said::NotSet { error: message, .. }
-        | Said::Ready { info: message, .. } => out.record(Kind::Unknown, unknown(&message)),
+        | Said::Ready { info: message, .. } => out.record(unknown(message)),
         Said::NotSteered { message, .. }
         | Said::LogInNeeded { reason: message, .. }
-        | Said::Unusable { reason: message } => out.record(Kind::Unknown, unknown(&Json::of(&message))),
+        | Said::Unusable { reason: message } => out.record(unknown(Json::of(&message))),
         // Read out of messages that are kept themselves, or words of ours that are not sent.
         Said::Steps(_) | Said::Title(_) | Said::Controls(_) | Said::Cost { .. } | Said::Tell { .. } => {}
     }
 }
 
-fn keep_request(ask: &Ask, out: &mut Out<'_, '_>) {
-    out.record(Kind::Unknown, Json::of(&Unanswered { message: &ask.params, why: UNANSWERED }));
-}
-
-fn keep_call(errand: &Errand, out: &mut Out<'_, '_>) {
-    out.record(Kind::Unknown, Json::of(&Unanswered { message: &errand.params, why: UNANSWERED }));
+fn unanswered(message: Json) -> Event {
+    Event::UnknownMessage(UnknownMessage { message, why: Some(UNANSWERED.to_owned()) })
 }

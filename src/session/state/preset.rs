@@ -1,9 +1,8 @@
 //! What a session may do at most.
 
-use serde_json::json;
-
 use super::{Out, Refused, State, Words};
-use crate::domain::{ClearanceId, Json, Kind, Preset, Verdict};
+use crate::domain::event::SessionPresetChanged;
+use crate::domain::{ClearanceId, Event, Preset, Verdict};
 
 impl State {
     /// Holds from now on, also for what waits to be decided.
@@ -22,7 +21,7 @@ impl State {
             return Err(Refused::Widens { from, to: preset });
         }
         self.about.preset = preset;
-        out.record(Kind::SessionPreset, Json::of(&json!({ "preset": preset, "by": by })));
+        out.record(Event::SessionPresetChanged(SessionPresetChanged { preset, by: by.to_owned() }));
         if self.steerable().is_ok() {
             self.deny_forbidden(preset, out); // otherwise its end withdraws them
         }

@@ -1,15 +1,16 @@
 //! The process comes and goes.
 
-use serde::Serialize;
-use serde_json::json;
-
 use super::interrupt::{INTERRUPTED, Interrupts};
-use super::operator::about;
 use super::watch::BY;
-use super::{About, Carries, Effect, Gone, How, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Subject};
+use super::{About, Carries, Effect, Gone, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Subject};
+use crate::domain::event::{
+    AgentExited, AgentReady, AgentRestarting, AgentSpawned, ClearanceClosed, OutputIncomplete,
+    PromptUndelivered, QuestionClosed, SessionAgentChanged, SessionCreated, SessionEnded, SessionParked,
+    SessionResumed, SessionStopping,
+};
 use crate::domain::{
-    ClearanceId, ClearanceStatus, Delivery, Entry, Fault, FaultCode, Json, Kind, NOT_STARTED, Outbound,
-    Preset, PromptState, QuestionId, QuestionStatus, RequestId, Time, Wording, span,
+    ClearanceId, ClearanceStatus, Delivery, Entry, Event, Fault, FaultCode, Json, NOT_STARTED, Outbound,
+    Preset, PromptState, QuestionId, QuestionStatus, RequestId, StopMode, Time, Wording, span,
 };
 use crate::session::restart::{self, Ended, Next};
 
@@ -36,20 +37,17 @@ impl State {
 
     pub(super) fn record_creation(&self, by: &str, command: &str, out: &mut Out<'_, '_>) {
         let about = &self.about;
-        let mut data = json!({
-            "name": about.name, "agent": about.agent, "protocol": about.protocol,
-            "workspace": about.workspace, "command": command, "by": by,
-        });
-        if self.deferred {
-            data["deferred"] = true.into();
-        }
-        if about.preset != Preset::Full {
-            data["preset"] = about.preset.as_str().into();
-        }
-        if let Some(on_client_left) = about.on_client_left {
-            data["on_client_left"] = json!(on_client_left);
-        }
-        out.record(Kind::SessionCreated, Json::of(&data));
+        out.record(Event::SessionCreated(SessionCreated {
+            name: about.name.clone(),
+            agent: about.agent.clone(),
+            protocol: about.protocol.clone(),
+            workspace: about.workspace.clone(),
+            command: command.to_owned(),
+            by: by.to_owned(),
+            deferred: self.deferred,
+            preset: Some(about.preset).filter(|preset| *preset != Preset::Full),
+            on_client_left: about.on_client_left,
+        }));
     }
 
     /// The first process of a session that was deferred.
@@ -69,8 +67,12 @@ impl State {
         if self.stage != Stage::Created {
             return Err(Refused::Started);
         }
-        let data = json!({ "agent": about.agent, "protocol": about.protocol, "command": command, "by": by });
-        out.record(Kind::SessionAgent, Json::of(&data));
+        out.record(Event::SessionAgentChanged(SessionAgentChanged {
+            agent: about.agent.clone(),
+            protocol: about.protocol.clone(),
+            command: command.to_owned(),
+            by: by.to_owned(),
+        }));
         let (id, preset, on_client_left) = (self.about.id, self.about.preset, self.about.on_client_left);
         self.about = About { id, preset, on_client_left, ..about };
         Ok(())
@@ -79,7 +81,10 @@ impl State {
     /// The next generation: new numbers, new turn, what waits in the queue stays there. The first, if there was none yet.
     pub(super) fn resume(&mut self, by: &str, out: &mut Out<'_, '_>) -> Result<(), Refused> {
         if self.stage == Stage::Created {
-            out.record(Kind::SessionResumed, Json::of(&json!({ "generation": self.generation, "by": by })));
+            out.record(Event::SessionResumed(SessionResumed {
+                generation: self.generation,
+                by: by.to_owned(),
+            }));
             self.begin(out);
             return Ok(());
         }
@@ -92,7 +97,7 @@ impl State {
         self.restarts.clear();
         self.watch.reset(out.now());
         self.next_generation();
-        out.record(Kind::SessionResumed, Json::of(&json!({ "generation": self.generation, "by": by })));
+        out.record(Event::SessionResumed(SessionResumed { generation: self.generation, by: by.to_owned() }));
         out.effects.push(Effect::Spawn);
         Ok(())
     }
@@ -129,7 +134,7 @@ impl State {
         }
         self.pid = Some(pid);
         self.started_at = Some(out.now());
-        out.record(Kind::AgentSpawned, Json::of(&json!({ "pid": pid, "generation": self.generation })));
+        out.record(Event::AgentSpawned(AgentSpawned { pid, generation: self.generation }));
         if self.stage != Stage::Starting {
             return;
         }
@@ -143,19 +148,13 @@ impl State {
     }
 
     /// It can be told what to do.
-    pub(super) fn ready(&mut self, steers: bool, info: Option<&Json>, out: &mut Out<'_, '_>) {
-        #[derive(Serialize)]
-        struct Ready<'a> {
-            generation: u32,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            agent: Option<&'a Json>,
-        }
+    pub(super) fn ready(&mut self, steers: bool, agent: Option<Json>, out: &mut Out<'_, '_>) {
         if self.stage != Stage::Starting {
             return;
         }
         self.stage = Stage::Running;
         (self.steers, self.ready_by, self.deferred) = (steers, None, false);
-        out.record(Kind::AgentReady, Json::of(&Ready { generation: self.generation, agent: info }));
+        out.record(Event::AgentReady(AgentReady { generation: self.generation, agent }));
         self.watch.anew(out.now());
         self.flush_prompts(out);
         self.started_again(out);
@@ -167,9 +166,10 @@ impl State {
         if self.stage != Stage::Starting {
             return; // it is being ended already
         }
-        let how = How::Stop;
+        let how = StopMode::Stop;
         self.fail_start(&why, out.now());
-        out.record(Kind::SessionStopping, Json::of(&json!({ "how": how, "by": BY, "why": why })));
+        let event = SessionStopping { how, by: BY.to_owned(), again: false, why: Some(why.clone()) };
+        out.record(Event::SessionStopping(event));
         out.effects.push(Effect::Stop { how });
         self.stage = Stage::Stopping { how, by: BY.to_owned(), again: false, why: Some(why) };
         self.dirty = true;
@@ -199,8 +199,8 @@ impl State {
         let (reason, ended) = match &self.stage {
             Stage::Stopping { why: Some(why), .. } => (why.clone(), None),
             Stage::Stopping { again: true, .. } => ("it was stuck".to_owned(), Some(Ended::ToRestart)),
-            Stage::Stopping { how: How::Stop, by, .. } => (format!("stopped by {by}"), None),
-            Stage::Stopping { how: How::Kill, by, .. } => (format!("killed by {by}"), None),
+            Stage::Stopping { how: StopMode::Stop, by, .. } => (format!("stopped by {by}"), None),
+            Stage::Stopping { how: StopMode::Kill, by, .. } => (format!("killed by {by}"), None),
             // The daemon died between the two.
             Stage::Starting if self.is_restart(out.now()) => (gone.reason.clone(), Some(Ended::ToRestart)),
             // Only people start an agent again whose last life nobody knows.
@@ -209,17 +209,19 @@ impl State {
         };
         let why = self.judge_exit(&gone, out.now());
         self.fail_in_flight(&reason, out);
-        if let Some(bytes) = gone.rescued {
-            let why = "daemon and shim had gone: what the agent wrote then may be missing";
-            out.record(Kind::OutputIncomplete, Json::of(&json!({ "rescued_bytes": bytes, "why": why })));
+        if let Some(rescued_bytes) = gone.rescued {
+            let why = "daemon and shim had gone: what the agent wrote then may be missing".to_owned();
+            out.record(Event::OutputIncomplete(OutputIncomplete { rescued_bytes, why }));
         }
-        out.record(
-            Kind::AgentExited,
-            Json::of(&json!({
-                "code": gone.exit.code, "signal": gone.exit.signal, "steps": gone.steps, "killed": gone.killed,
-                "stderr_tail": gone.stderr_tail, "generation": self.generation, "why": why,
-            })),
-        );
+        out.record(Event::AgentExited(AgentExited {
+            code: gone.exit.code,
+            signal: gone.exit.signal,
+            steps: gone.steps,
+            killed: gone.killed,
+            stderr_tail: gone.stderr_tail.clone(),
+            generation: self.generation,
+            why,
+        }));
         self.exit = Some(gone.exit.clone());
         self.stderr_tail = gone.stderr_tail;
         match ended {
@@ -236,14 +238,15 @@ impl State {
             Next::End => self.end(reason, out),
             Next::Again(at, attempt) => {
                 self.let_go(out);
-                out.record(
-                    Kind::AgentRestarting,
-                    Json::of(&json!({
-                        "at": at.to_string(), "wait_ms": at.since(now).as_millis(), "attempt": attempt,
-                        "of": terms.budget, "reason": reason, "why": self.failures.exit,
-                        "generation": self.generation + 1,
-                    })),
-                );
+                out.record(Event::AgentRestarting(AgentRestarting {
+                    at,
+                    wait_ms: u64::try_from(at.since(now).as_millis()).unwrap_or(u64::MAX),
+                    attempt,
+                    of: terms.budget,
+                    reason: reason.clone(),
+                    why: self.failures.exit.clone(),
+                    generation: self.generation + 1,
+                }));
                 self.restarts.retain(|before| now.since(*before) < terms.window);
                 self.restarts.push_back(at);
                 self.stage = Stage::Resting { reason, at, attempt };
@@ -256,12 +259,11 @@ impl State {
                 };
                 self.fail_for_good(&history, &reason, now);
                 let reason = format!("{reason}, and {history}");
-                out.record(
-                    Kind::SessionParked,
-                    Json::of(&json!({
-                        "reason": reason, "why": self.failures.exit, "stderr_tail": self.stderr_tail,
-                    })),
-                );
+                out.record(Event::SessionParked(SessionParked {
+                    reason: reason.clone(),
+                    why: self.failures.exit.clone(),
+                    stderr_tail: self.stderr_tail.clone(),
+                }));
                 self.stage = Stage::Parked { reason, at: now };
             }
         }
@@ -294,8 +296,8 @@ impl State {
             self.fail_queue(&cause, out);
         }
         // Programs know the short reason; people read the end in words.
-        let data = json!({ "reason": reason, "why": self.failures.exit });
-        out.record(Kind::SessionEnded, Json::of(&data));
+        let why = self.failures.exit.clone();
+        out.record(Event::SessionEnded(SessionEnded { reason: reason.clone(), why }));
         self.orphan = false; // the next process is told everything by us
         self.stage = Stage::Ended { reason, at: out.now() };
     }
@@ -304,7 +306,7 @@ impl State {
     pub(super) fn fail_queue(&mut self, cause: &str, out: &mut Out<'_, '_>) {
         let at = out.now();
         for Queued { id, .. } in std::mem::take(&mut self.queue) {
-            out.record(Kind::PromptUndelivered, about("prompt", &id, Some(cause)));
+            out.record(Event::PromptUndelivered(PromptUndelivered { prompt: id, cause: cause.to_owned() }));
             let state = PromptState::Failed(cause.to_owned());
             out.ledger(Entry::PromptChanged { id, state, at });
         }
@@ -348,10 +350,14 @@ impl State {
             self.forget_errand(&request);
             let (status, at) = (ClearanceStatus::Withdrawn, out.now());
             let Subject { action, title } = self.subjects.remove(&id).unwrap_or_default();
-            let data = json!({
-                "clearance": id, "action": action, "title": title, "status": status, "reason": why,
-            });
-            out.record(Kind::ClearanceClosed, Json::of(&data));
+            out.record(Event::ClearanceClosed(ClearanceClosed {
+                clearance: id,
+                action,
+                title,
+                status,
+                decision: None,
+                reason: why.to_owned(),
+            }));
             out.ledger(Entry::ClearanceClosed { id, status, at, reason: why.to_owned() });
         }
     }
@@ -359,8 +365,11 @@ impl State {
     pub(super) fn close_question(&mut self, id: QuestionId, why: &str, out: &mut Out<'_, '_>) {
         if self.questions.remove(&id).is_some() {
             let (status, at) = (QuestionStatus::Withdrawn, out.now());
-            let data = json!({ "question": id, "status": status, "reason": why });
-            out.record(Kind::QuestionClosed, Json::of(&data));
+            out.record(Event::QuestionClosed(QuestionClosed {
+                question: id,
+                status,
+                reason: why.to_owned(),
+            }));
             out.ledger(Entry::QuestionClosed { id, status, at, reason: why.to_owned() });
         }
     }

@@ -17,8 +17,8 @@ mod prompts;
 mod set;
 mod stalls;
 use crate::domain::{
-    Answer, Ask, Fault, FaultCode, LadderChoice, Line, Outcome, Phase, Progress, PromptState, Rejection,
-    Said, TurnId,
+    Answer, Ask, EventKind, Fault, FaultCode, LadderChoice, Line, Outcome, Phase, Progress, PromptState,
+    Rejection, Said, StopMode, TurnId,
 };
 
 /// A session with a clock and ids of its own.
@@ -117,7 +117,7 @@ impl World {
 
 fn kind(effect: &Effect) -> Option<&'static str> {
     match effect {
-        Effect::Record(fact) => Some(fact.kind.as_str()),
+        Effect::Record(new) => new.event.kind().map(EventKind::as_str),
         _ => None,
     }
 }
@@ -334,7 +334,8 @@ fn the_end_withdraws_what_is_open_and_fails_what_is_under_way() {
             "session.ended"
         ]
     );
-    for input in [prompt("x"), decide(decided, Verdict::Deny), Input::Stop { how: How::Stop, by: "a".into() }]
+    for input in
+        [prompt("x"), decide(decided, Verdict::Deny), Input::Stop { how: StopMode::Stop, by: "a".into() }]
     {
         assert_eq!(world.try_go(input), Err(Refused::Ended));
     }
@@ -431,10 +432,10 @@ fn what_needs_a_running_agent_is_refused_while_it_starts_and_a_prompt_waits() {
 fn a_kill_overtakes_a_stop_and_a_second_stop_changes_nothing() {
     let stop = |how| Input::Stop { how, by: "ana".into() };
     let mut world = World::running();
-    assert_eq!(world.kinds(stop(How::Stop)), ["session.stopping"]);
-    assert_eq!(world.go(stop(How::Stop)), []);
-    assert_eq!(world.go(stop(How::Kill)).last(), Some(&Effect::Stop { how: How::Kill }));
-    assert_eq!(world.go(stop(How::Stop)), []);
+    assert_eq!(world.kinds(stop(StopMode::Stop)), ["session.stopping"]);
+    assert_eq!(world.go(stop(StopMode::Stop)), []);
+    assert_eq!(world.go(stop(StopMode::Kill)).last(), Some(&Effect::Stop { how: StopMode::Kill }));
+    assert_eq!(world.go(stop(StopMode::Stop)), []);
     assert_eq!(world.try_go(prompt("x")), Err(Refused::Stopping));
     world.go(gone());
     assert_eq!(world.state.why(), "killed by ana (exit status unknown)");
@@ -545,7 +546,7 @@ impl Seen {
         }
         for effect in effects {
             match effect {
-                Effect::Record(fact) if fact.kind == Kind::AgentReady => self.deferred = false,
+                Effect::Record(NewEvent { event: Event::AgentReady(_), .. }) => self.deferred = false,
                 Effect::Ledger(Entry::ClearanceOpened(clearance)) => {
                     assert!(self.opened.insert(clearance.id), "opened twice");
                 }
@@ -650,7 +651,7 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
         Act::Reload => Input::Found,
         Act::Steer(true) => Input::Nudge { message: "go".into(), by: by() },
         Act::Steer(false) => Input::Interrupt { reason: "no".into(), by: by() },
-        Act::Stop(kill) => Input::Stop { how: if *kill { How::Kill } else { How::Stop }, by: by() },
+        Act::Stop(kill) => Input::Stop { how: if *kill { StopMode::Kill } else { StopMode::Stop }, by: by() },
         Act::Deliver(at, fine) => {
             let n = nth(state.in_flight.keys(), *at).copied()?;
             if *fine { Input::Delivered { n } } else { Input::Undelivered { n, cause: "closed".into() } }

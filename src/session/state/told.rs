@@ -1,9 +1,8 @@
 //! What the agent tells about itself, what is set, and what may be spent.
 
-use serde_json::json;
-
 use super::{Carries, Out, Refused, Stage, State};
-use crate::domain::{Controls, Json, Kind, Outbound, Set, Step, Told, agent};
+use crate::domain::event::{AgentSetting, SpendCapped};
+use crate::domain::{Controls, Event, Outbound, Set, Step, Told, agent};
 
 impl State {
     pub(super) fn controls(&mut self, controls: Controls) {
@@ -36,12 +35,13 @@ impl State {
         }
         self.sets += 1;
         let number = self.sets;
-        let data = match &set {
-            Set::Mode(value) => json!({ "mode": value, "by": by, "set": number }),
-            Set::Model(value) => json!({ "model": value, "by": by, "set": number }),
-            Set::Option { id, value } => json!({ "option": id, "value": value, "by": by, "set": number }),
+        let (mode, model, option, value) = match set.clone() {
+            Set::Mode(mode) => (Some(mode), None, None, None),
+            Set::Model(model) => (None, Some(model), None, None),
+            Set::Option { id, value } => (None, None, Some(id), Some(value)),
         };
-        out.record(Kind::AgentSet, Json::of(&data));
+        let by = by.to_owned();
+        out.record(Event::AgentSetting(AgentSetting { mode, model, option, value, by, set: number }));
         self.send(Outbound::Set { set, number }, Carries::Other, out);
         Ok(())
     }
@@ -59,8 +59,8 @@ impl State {
     /// Whether another turn may begin. If not, that is told once.
     pub(super) fn may_spend(&mut self, out: &mut Out<'_, '_>) -> bool {
         let why = self.cap(out);
-        if let Some(why) = why.as_ref().filter(|_| self.told.capped.is_none()) {
-            out.record(Kind::SpendCapped, Json::of(&json!({ "why": why })));
+        if let Some(why) = why.clone().filter(|_| self.told.capped.is_none()) {
+            out.record(Event::SpendCapped(SpendCapped { why }));
         }
         self.dirty |= why != self.told.capped;
         self.told.capped = why;

@@ -1,10 +1,8 @@
 //! Turns begin and end.
 
-use serde::Serialize;
-use serde_json::json;
-
 use super::{Out, State};
-use crate::domain::{Json, Kind, Turn, TurnId};
+use crate::domain::event::{TurnEnded, TurnStarted};
+use crate::domain::{Event, Json, Turn, TurnId};
 
 impl State {
     pub(super) fn begin_turn(&mut self, cause: &str, out: &mut Out<'_, '_>) {
@@ -12,7 +10,7 @@ impl State {
             return;
         }
         let turn = Turn { id: TurnId::from_seed(out.seed()), started_at: out.now() };
-        out.record(Kind::TurnStarted, Json::of(&json!({ "turn": turn.id, "cause": cause })));
+        out.record(Event::TurnStarted(TurnStarted { turn: turn.id, cause: cause.to_owned() }));
         self.turn = Some(turn);
         self.interrupts.turn_began(cause == "prompt");
         self.dirty = true;
@@ -30,11 +28,13 @@ impl State {
     fn end_turn_with(&mut self, stop_reason: &str, confirmed: bool, out: &mut Out<'_, '_>) {
         let Some(turn) = self.turn.take() else { return };
         self.turn_over();
-        let mut data = json!({ "turn": turn.id, "stop_reason": stop_reason });
-        if !confirmed {
-            data["confirmed"] = false.into();
-        }
-        out.record(Kind::TurnEnded, Json::of(&data));
+        out.record(Event::TurnEnded(TurnEnded {
+            turn: Some(turn.id),
+            stop_reason: stop_reason.to_owned(),
+            params: None,
+            failed: false,
+            confirmed: (!confirmed).then_some(false),
+        }));
         self.dirty = true;
     }
 
@@ -42,22 +42,15 @@ impl State {
     pub(super) fn end_turn_as_told(
         &mut self,
         stop_reason: &str,
-        params: &Json,
+        params: Json,
         failed: bool,
         out: &mut Out<'_, '_>,
     ) {
-        #[derive(Serialize)]
-        struct Ended<'a> {
-            turn: Option<TurnId>,
-            stop_reason: &'a str,
-            params: &'a Json,
-            #[serde(skip_serializing_if = "std::ops::Not::not")]
-            failed: bool,
-        }
         let turn = self.turn.take().map(|turn| turn.id);
         self.judge_turn(stop_reason, failed, out.now());
         self.turn_over();
-        out.record(Kind::TurnEnded, Json::of(&Ended { turn, stop_reason, params, failed }));
+        let (stop_reason, params) = (stop_reason.to_owned(), Some(params));
+        out.record(Event::TurnEnded(TurnEnded { turn, stop_reason, params, failed, confirmed: None }));
         self.keep_unserved(out);
         self.dirty |= turn.is_some();
     }

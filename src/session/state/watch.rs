@@ -1,12 +1,15 @@
 //! The watch over an agent: what it gives as signs of life, and what is done when there are none.
 
+use crate::domain::event::{
+    LadderChanged, LimitOver, LimitReached, SessionStopping, StallRecovered, StallReminder, StallReset,
+    StallSnoozed, StallStepFailed, StallStepTaken,
+};
 use std::time::Duration;
 
-use serde::Serialize;
-use serde_json::json;
-
-use super::{Effect, How, Out, Refused, Stage, State};
-use crate::domain::{Json, Kind, LadderChoice, Resets, Rung, Situation, Standing, Time, Watched, span};
+use super::{Effect, Out, Refused, Stage, State};
+use crate::domain::{
+    Event, Json, LadderChoice, Resets, Rung, Situation, Standing, StopMode, Time, Watched, span,
+};
 use crate::host::Activity;
 use crate::session::stall::{BUSY, Move, Performed, Setting, Vigil};
 
@@ -45,12 +48,13 @@ impl State {
         if let Some(recovered) = self.watch.recover(now) {
             let after = recovered.after;
             let took = span(now.since(after.at));
-            let data = json!({
-                "after": after.name(), "seconds": now.since(after.at).as_secs(), "by": by,
-                "quiet_since": recovered.since.to_string(),
-                "summary": format!("recovered after {}, {took} after, by {by}", after.name()),
-            });
-            out.record(Kind::StallRecovered, Json::of(&data));
+            out.record(Event::StallRecovered(StallRecovered {
+                after: after.name(),
+                seconds: now.since(after.at).as_secs(),
+                by: by.to_owned(),
+                quiet_since: recovered.since,
+                summary: format!("recovered after {}, {took} after, by {by}", after.name()),
+            }));
             self.dirty = true;
         }
         if self.watch.limit.is_none() && self.standing.take().is_some() {
@@ -62,7 +66,7 @@ impl State {
     /// A person did something.
     pub(super) fn acted(&mut self, by: &str, out: &mut Out<'_, '_>) {
         if self.watch.reset(out.now()) {
-            out.record(Kind::StallReset, Json::of(&json!({ "by": by })));
+            out.record(Event::StallReset(StallReset { by: by.to_owned() }));
         }
         if self.watch.limit.is_none() {
             self.standing = None;
@@ -79,24 +83,17 @@ impl State {
         }
     }
 
-    pub(super) fn limited(&mut self, kind: &str, resets: Resets, params: &Json, out: &mut Out<'_, '_>) {
-        #[derive(Serialize)]
-        struct Limited<'a> {
-            limit: &'a str,
-            until: String,
-            resumes: bool,
-            params: &'a Json,
-        }
+    pub(super) fn limited(&mut self, kind: String, resets: Resets, params: Json, out: &mut Out<'_, '_>) {
         let (now, vigil) = (out.now(), out.vigil());
         let until = match resets {
             Resets::At(at) => Some(at),
             Resets::After(wait) => Some(now.plus(wait)),
             Resets::Unknown => None,
         };
-        self.watch.limited(kind, until, now);
+        self.watch.limited(&kind, until, now);
         if let Some(limit) = &self.watch.limit {
-            let (until, resumes) = (limit.until.to_string(), self.watch.resumes(limit, vigil));
-            out.record(Kind::StallLimited, Json::of(&Limited { limit: kind, until, resumes, params }));
+            let (until, resumes) = (limit.until, self.watch.resumes(limit, vigil));
+            out.record(Event::LimitReached(LimitReached { limit: kind, until, resumes, params }));
         }
         self.standing = Some(self.watch.standing(&self.setting(now), vigil));
         self.dirty = true;
@@ -153,14 +150,14 @@ impl State {
         self.end_if_quiet(out);
         self.look_at_purse(out);
         if let Some(since) = self.watch.reminder(now, vigil) {
-            let data = json!({ "waiting_for": self.open_in_words(), "since": since.to_string() });
-            out.record(Kind::StallReminder, Json::of(&data));
+            let waiting_for = self.open_in_words();
+            out.record(Event::StallReminder(StallReminder { waiting_for, since }));
             self.dirty = true;
         }
         if !self.has_open()
             && let Some((limit, resume)) = self.watch.limit_over(now, vigil)
         {
-            out.record(Kind::StallLimitOver, Json::of(&json!({ "limit": limit.kind, "resumed": resume })));
+            out.record(Event::LimitOver(LimitOver { limit: limit.kind, resumed: resume }));
             if resume {
                 self.tell_to_go_on(&vigil.resume_text, out);
             }
@@ -212,11 +209,12 @@ impl State {
         self.dirty = true;
         match step {
             Move::Failed(last) => {
-                let data = json!({
-                    "step": last.rung, "name": last.name(), "seconds": now.since(last.at).as_secs(),
-                    "why": standing.sentence(now),
-                });
-                out.record(Kind::StallFailed, Json::of(&data));
+                out.record(Event::StallStepFailed(StallStepFailed {
+                    step: last.rung,
+                    name: last.name(),
+                    seconds: now.since(last.at).as_secs(),
+                    why: standing.sentence(now),
+                }));
             }
             Move::Take(step, number, of) => {
                 record_step(&step, (number, of), standing, out);
@@ -243,10 +241,11 @@ impl State {
                 }
             }
             Rung::Restart => {
-                let data = json!({ "how": How::Stop, "by": BY, "again": true });
-                out.record(Kind::SessionStopping, Json::of(&data));
-                out.effects.push(Effect::Stop { how: How::Stop });
-                self.stage = Stage::Stopping { how: How::Stop, by: BY.to_owned(), again: true, why: None };
+                let (how, by) = (StopMode::Stop, BY.to_owned());
+                out.record(Event::SessionStopping(SessionStopping { how, by, again: true, why: None }));
+                out.effects.push(Effect::Stop { how: StopMode::Stop });
+                self.stage =
+                    Stage::Stopping { how: StopMode::Stop, by: BY.to_owned(), again: true, why: None };
             }
         }
     }
@@ -285,8 +284,7 @@ impl State {
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
         self.steerable()?;
-        let at = until.map(|until| until.to_string());
-        out.record(Kind::StallSnoozed, Json::of(&json!({ "until": at, "by": by })));
+        out.record(Event::StallSnoozed(StallSnoozed { until, by: by.to_owned() }));
         self.watch.snooze(until);
         self.restand(out);
         Ok(())
@@ -299,7 +297,7 @@ impl State {
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
         self.steerable()?;
-        out.record(Kind::StallLadder, Json::of(&json!({ "ladder": choice.to_string(), "by": by })));
+        out.record(Event::LadderChanged(LadderChanged { ladder: choice.to_string(), by: by.to_owned() }));
         self.watch.choose(choice);
         self.restand(out);
         Ok(())
@@ -326,10 +324,14 @@ impl State {
 
 fn record_step(step: &Performed, (number, of): (usize, usize), standing: &Standing, out: &mut Out<'_, '_>) {
     let now = out.now();
-    let data = json!({
-        "step": step.rung, "name": step.name(), "number": number, "of": of,
-        "state": standing.state, "quiet_since": standing.since.to_string(),
-        "quiet_seconds": now.since(standing.since).as_secs(), "why": standing.sentence(now),
-    });
-    out.record(Kind::StallStep, Json::of(&data));
+    out.record(Event::StallStepTaken(StallStepTaken {
+        step: step.rung,
+        name: step.name(),
+        number,
+        of,
+        state: standing.state,
+        quiet_since: standing.since,
+        quiet_seconds: now.since(standing.since).as_secs(),
+        why: standing.sentence(now),
+    }));
 }

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::bus::Bell;
-use crate::domain::{Json, Kind, SessionId};
+use crate::domain::event::RawMessage;
+use crate::domain::{Event, Json, SessionId};
 use crate::store::{Write, schema};
 
 const HOUR: i64 = 3_600_000;
@@ -93,12 +94,14 @@ async fn play(old: Vec<(usize, i64)>, steps: Vec<Step>) {
         match step {
             Step::Say(session, times) => {
                 let data = Json::trusted("{}");
-                let fact =
-                    |at: i64| Fact { at: Time::from_millis(at), kind: Kind::Status, data: data.clone() };
+                let event = |at: i64| NewEvent {
+                    at: Time::from_millis(at),
+                    event: Event::Status(RawMessage(data.clone())),
+                };
                 let write = Write {
                     session: sessions[session],
                     generation: 1,
-                    facts: times.into_iter().map(fact).collect(),
+                    events: times.into_iter().map(event).collect(),
                     ledger: Vec::new(),
                     outgoing: Vec::new(),
                     snapshot: None,

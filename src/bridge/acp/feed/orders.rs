@@ -10,7 +10,7 @@ use crate::bridge::acp::queue::{About, Gone};
 use crate::bridge::acp::refusal::Refusal;
 use crate::bridge::acp::speak;
 use crate::config::Busy;
-use crate::domain::{Event, Json, PromptId, RequestId, Time};
+use crate::domain::{Json, LoggedEvent, PromptId, RequestId, Time};
 use crate::store::Found;
 use crate::wire::acp::method;
 use crate::wire::jsonrpc;
@@ -112,7 +112,7 @@ impl Feed {
         ];
         let store = self.client.acp().0.supervisor.store();
         let past = store.events_of(self.session, kinds, self.after, LOOK_BACK).await.unwrap_or_default();
-        let is_other = |event: &&Event| {
+        let is_other = |event: &&LoggedEvent| {
             event.kind != "prompt.queued" || speak::value(event)["prompt"].as_str() != Some(&prompt)
         };
         let mut tracked = Prompts::default();

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::value;
-use crate::domain::{Event, Json};
+use crate::domain::{Json, LoggedEvent};
 
 /// Characters of prompts that are kept to know an echo by; beyond it, the newest prompt counts.
 const MAX_ASKED: usize = 1 << 20;
@@ -34,7 +34,7 @@ struct Update {
 }
 
 impl TurnFilter {
-    pub(super) fn hear(&mut self, event: &Event) {
+    pub(super) fn hear(&mut self, event: &LoggedEvent) {
         match event.kind.as_str() {
             "turn.started" => *self = Self::default(),
             "turn.ended" => self.abandoned = value(event)["confirmed"] == false,
@@ -58,7 +58,7 @@ impl TurnFilter {
     }
 
     /// Whether clients are not told this update of an agent that speaks the protocol itself.
-    pub(super) fn drops(&self, event: &Event) -> bool {
+    pub(super) fn drops(&self, event: &LoggedEvent) -> bool {
         let text = event.data.as_str();
         if !self.abandoned && !text.contains("user_message_chunk") {
             return false;
@@ -102,16 +102,16 @@ mod tests {
     use super::*;
     use crate::domain::{SessionId, Time};
 
-    fn event(kind: &str, data: &Value) -> Event {
+    fn event(kind: &str, data: &Value) -> LoggedEvent {
         let at = Time::from_millis(0);
-        Event { seq: 1, session: SessionId::mint(), at, kind: kind.to_owned(), data: Json::of(data) }
+        LoggedEvent { seq: 1, session: SessionId::mint(), at, kind: kind.to_owned(), data: Json::of(data) }
     }
 
-    fn chunk(kind: &str, content: &Value) -> Event {
+    fn chunk(kind: &str, content: &Value) -> LoggedEvent {
         event("update", &json!({ "sessionId": "s", "update": { "sessionUpdate": kind, "content": content } }))
     }
 
-    fn says(text: &str) -> Event {
+    fn says(text: &str) -> LoggedEvent {
         chunk("user_message_chunk", &json!({ "type": "text", "text": text }))
     }
 

@@ -1,7 +1,7 @@
 //! Rules, quorums, the clock, and what comes of it.
 
 use super::*;
-use crate::domain::{ClearanceStatus, Delivery};
+use crate::domain::{ClearanceStatus, Delivery, StopMode};
 
 pub(super) fn ruled(outcome: Outcome) -> Assessed {
     let ruling = Ruling { outcome, rule: Some("rule 1".into()), why: "because".into(), whom: vec![] };
@@ -67,7 +67,7 @@ fn a_rule_that_comes_later_decides_what_is_pending_and_nothing_else() {
     world.go(decide(id, Verdict::Deny));
     assert_eq!(kinds(&world.go(again(id, Outcome::Allow))), [""; 0], "a person was first");
     let (id, _) = asked(&mut world, Assessed::default());
-    world.go(Input::Stop { how: How::Stop, by: "ana".into() });
+    world.go(Input::Stop { how: StopMode::Stop, by: "ana".into() });
     assert_eq!(kinds(&world.go(again(id, Outcome::Allow))), [""; 0], "its end withdraws it");
 }
 

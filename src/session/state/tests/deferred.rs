@@ -1,6 +1,7 @@
 //! Sessions that wait for their first prompt.
 
 use super::*;
+use crate::domain::StopMode;
 
 impl World {
     /// Created, and without a process.
@@ -78,7 +79,7 @@ fn what_needs_an_agent_is_refused_and_what_does_not_is_harmless() {
 
 #[test]
 fn a_stop_or_a_kill_ends_it_at_once() {
-    for (how, why) in [(How::Stop, "stopped by ana"), (How::Kill, "killed by ana")] {
+    for (how, why) in [(StopMode::Stop, "stopped by ana"), (StopMode::Kill, "killed by ana")] {
         let mut world = World::deferred();
         let effects = world.go(Input::Stop { how, by: "ana".into() });
         assert_eq!(

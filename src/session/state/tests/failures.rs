@@ -2,7 +2,7 @@
 
 use super::prompts::strict;
 use super::*;
-use crate::domain::{FailureKind, Rejection};
+use crate::domain::{FailureKind, Rejection, StopMode};
 
 fn exited(code: i32, stderr: &str, unanswered: Option<&'static str>) -> Input {
     Input::Exited(Box::new(Gone {
@@ -217,7 +217,7 @@ fn a_clean_exit_and_a_stop_are_no_failures() {
         (failed(&world), world.state.why()),
         (None, "exited with code 0 during a turn: “all done”".into())
     );
-    for how in [How::Stop, How::Kill] {
+    for how in [StopMode::Stop, StopMode::Kill] {
         let mut world = World::running();
         world.go(Input::Stop { how, by: "ana".into() });
         world.go(exited(1, "", None));

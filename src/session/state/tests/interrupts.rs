@@ -2,6 +2,7 @@
 
 use super::prompts::{data, strict};
 use super::*;
+use crate::domain::StopMode;
 
 pub(super) fn end_of(turn: TurnId) -> Said {
     let Said::TurnEnd { stop_reason, tokens, params, failed, message, .. } = turn_end() else {
@@ -67,7 +68,7 @@ impl World {
 
 fn ended(effects: &[Effect]) -> Option<String> {
     let ended = effects.iter().filter_map(kind).any(|kind| kind == "turn.ended");
-    ended.then(|| data(effects, Kind::TurnEnded)["stop_reason"].as_str().unwrap().to_owned())
+    ended.then(|| data(effects, EventKind::TurnEnded)["stop_reason"].as_str().unwrap().to_owned())
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn an_interrupted_turn_ends_with_the_agents_word_and_leaves_open_what_is_open() 
     assert!(world.turn().is_some());
     let effects = world.say(turn_end());
     assert_eq!(ended(&effects).as_deref(), Some("interrupted"));
-    assert_eq!(data(&effects, Kind::TurnEnded).get("confirmed"), None);
+    assert_eq!(data(&effects, EventKind::TurnEnded).get("confirmed"), None);
     assert_eq!(world.state.phase(), Phase::Waiting);
     world.go(decide(clr, Verdict::Deny));
     assert_eq!(world.state.phase(), Phase::Idle);
@@ -109,7 +110,7 @@ fn without_a_word_it_ends_after_a_silence_that_words_prolong_up_to_a_bound() {
     world.time += 100;
     let effects = world.go(Input::Watch(None));
     assert_eq!(ended(&effects).as_deref(), Some("interrupted"), "a heartbeat says nothing of it");
-    assert_eq!(data(&effects, Kind::TurnEnded)["confirmed"], false);
+    assert_eq!(data(&effects, EventKind::TurnEnded)["confirmed"], false);
 }
 
 #[test]
@@ -244,7 +245,7 @@ fn a_new_process_confirms_nothing_of_the_last_one() {
 fn the_interrupt_of_a_stop_is_confirmed_as_one() {
     let mut world = World::running();
     world.go(prompt("one"));
-    world.go(Input::Stop { how: How::Stop, by: "ana".into() });
+    world.go(Input::Stop { how: StopMode::Stop, by: "ana".into() });
     assert_eq!(ended(&world.say(turn_end())).as_deref(), Some("interrupted"));
     assert_eq!(ended(&world.go(gone())), None);
 }
@@ -265,7 +266,7 @@ fn an_error_that_answers_a_cancelled_prompt_is_no_failure() {
     let Said::TurnEnd { tokens, params, turn, message, .. } = turn_end() else { unreachable!() };
     let stop_reason = "error: aborted".to_owned();
     let effects = world.say(Said::TurnEnd { stop_reason, tokens, params, failed: true, turn, message });
-    let ended = data(&effects, Kind::TurnEnded);
+    let ended = data(&effects, EventKind::TurnEnded);
     assert_eq!((&ended["stop_reason"], ended.get("failed")), (&"cancelled".into(), None));
 }
 

@@ -1,6 +1,7 @@
 //! What a session may do at most.
 
 use super::*;
+use crate::domain::StopMode;
 
 /// What these presets forbid, as it is found out under the preset of this session.
 pub(super) fn forbidden(state: &State, by: &[Preset]) -> Assessed {
@@ -56,7 +57,7 @@ fn it_holds_before_a_process_and_after_its_end() {
     world.go(preset(Preset::Safe, false));
     world.go(deferred::agent("other"));
     assert_eq!(world.state.record().preset, Preset::Safe, "another agent changes nothing of it");
-    world.go(Input::Stop { how: How::Stop, by: "ana".into() });
+    world.go(Input::Stop { how: StopMode::Stop, by: "ana".into() });
     world.go(preset(Preset::Sandbox, false));
     world.go(Input::Resume { by: "ana".into() });
     assert_eq!(world.state.record().preset, Preset::Sandbox);

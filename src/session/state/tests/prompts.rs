@@ -18,12 +18,12 @@ fn with_content() -> Input {
     }
 }
 
-pub(super) fn data(effects: &[Effect], kind: Kind) -> serde_json::Value {
+pub(super) fn data(effects: &[Effect], kind: EventKind) -> serde_json::Value {
     let found = effects.iter().find_map(|effect| match effect {
-        Effect::Record(fact) if fact.kind == kind => Some(fact.data.as_str()),
+        Effect::Record(new) if new.event.kind() == Some(kind) => Some(new.event.data()),
         _ => None,
     });
-    serde_json::from_str(found.unwrap()).unwrap()
+    serde_json::from_str(&found.unwrap()).unwrap()
 }
 
 pub(super) fn strict() -> World {
@@ -45,8 +45,8 @@ fn a_prompt_leaves_the_queue_in_a_turn_that_has_begun_and_before_it_is_sent() {
     let kinds: Vec<_> = effects.iter().filter_map(kind).collect();
     assert_eq!(kinds, ["prompt.queued", "turn.started", "prompt.sending"]);
     assert!(matches!(effects.last(), Some(Effect::Send { .. })), "{effects:?}");
-    let (sending, began) = (data(&effects, Kind::PromptSending), data(&effects, Kind::TurnStarted));
-    assert_eq!(sending["prompt"], data(&effects, Kind::PromptQueued)["prompt"]);
+    let (sending, began) = (data(&effects, EventKind::PromptSending), data(&effects, EventKind::TurnStarted));
+    assert_eq!(sending["prompt"], data(&effects, EventKind::PromptQueued)["prompt"]);
     assert_eq!(sending["turn"], began["turn"]);
     // One that waits leaves when the turn before it has ended.
     assert_eq!(world.kinds(prompt("two")), ["prompt.queued"]);
@@ -58,10 +58,10 @@ fn a_prompt_leaves_the_queue_in_a_turn_that_has_begun_and_before_it_is_sent() {
 #[test]
 fn a_prompt_in_the_middle_of_a_turn_says_which() {
     let mut world = World::running();
-    let began = data(&world.go(prompt("one")), Kind::TurnStarted);
+    let began = data(&world.go(prompt("one")), EventKind::TurnStarted);
     let effects = world.go(prompt("two"));
     assert_eq!(effects.iter().filter_map(kind).collect::<Vec<_>>(), ["prompt.queued", "prompt.sending"]);
-    assert_eq!(data(&effects, Kind::PromptSending)["turn"], began["turn"]);
+    assert_eq!(data(&effects, EventKind::PromptSending)["turn"], began["turn"]);
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn what_a_prompt_is_made_of_is_recorded_kept_and_told_as_it_came() {
     let mut world = strict();
     world.go(prompt("one"));
     let effects = world.go(with_content());
-    let Effect::Record(fact) = &effects[0] else { panic!("{effects:?}") };
-    assert!(fact.data.as_str().contains(BLOCKS), "{:?}", fact.data);
+    let Effect::Record(new) = &effects[0] else { panic!("{effects:?}") };
+    assert!(new.event.data().contains(BLOCKS), "{:?}", new.event);
     let kept = effects.iter().any(|effect| {
         matches!(effect, Effect::Ledger(Entry::PromptAdded { content: Some(kept), .. }) if *kept == content(BLOCKS))
     });
@@ -81,7 +81,10 @@ fn what_a_prompt_is_made_of_is_recorded_kept_and_told_as_it_came() {
     let wording = Wording { text: "look".into(), content: Some(content(BLOCKS)) };
     assert_eq!(told, [(3, prompted(wording))]);
     assert!(
-        !data(&world.go(prompt("plain")), Kind::PromptQueued).as_object().unwrap().contains_key("content")
+        !data(&world.go(prompt("plain")), EventKind::PromptQueued)
+            .as_object()
+            .unwrap()
+            .contains_key("content")
     );
 }
 
@@ -94,7 +97,7 @@ fn a_prompt_with_other_words_keeps_its_other_blocks() {
     let amend = Input::Amend { prompt, text: Some("see".into()), place: None, by: "ana".into() };
     let effects = world.go(amend);
     let expected = content(BLOCKS).reworded("see");
-    assert_eq!(data(&effects, Kind::PromptAmended)["content"][1]["type"], "image");
+    assert_eq!(data(&effects, EventKind::PromptAmended)["content"][1]["type"], "image");
     let entry = Entry::PromptReworded { id: prompt, text: "see".into(), content: Some(expected.clone()) };
     assert!(effects.contains(&Effect::Ledger(entry)), "{effects:?}");
     let told = sent(&world.say(turn_end()));
@@ -130,10 +133,10 @@ fn a_turn_that_ends_with_an_error_says_so() {
         message: Json::trusted("{}"),
     };
     world.go(prompt("one"));
-    let ended = data(&world.say(end(true)), Kind::TurnEnded);
+    let ended = data(&world.say(end(true)), EventKind::TurnEnded);
     assert_eq!((&ended["failed"], &ended["params"]["code"]), (&true.into(), &(-32603).into()));
     world.go(prompt("two"));
-    assert_eq!(data(&world.say(end(false)), Kind::TurnEnded).get("failed"), None);
+    assert_eq!(data(&world.say(end(false)), EventKind::TurnEnded).get("failed"), None);
 }
 
 #[test]

@@ -12,21 +12,21 @@ fn mode(mode: &str) -> Input {
 fn what_is_set_has_a_number_and_so_has_what_the_agent_makes_of_it() {
     let mut world = strict();
     let effects = world.go(mode("plan"));
-    assert_eq!(data(&effects, Kind::AgentSet)["set"], 1);
+    assert_eq!(data(&effects, EventKind::AgentSetting)["set"], 1);
     assert!(matches!(sent(&effects)[..], [(_, Outbound::Set { number: 1, .. })]), "{effects:?}");
     let option = Set::Option { id: "fast".into(), value: Setting::Switch(true) };
     let effects = world.go(Input::Set { set: option, by: "ana".into() });
-    let told = data(&effects, Kind::AgentSet);
+    let told = data(&effects, EventKind::AgentSetting);
     assert_eq!((&told["set"], &told["value"]), (&2.into(), &true.into()));
     let effects = world.say(Said::IsSet { set: Some(2), result: Json::trusted(r#"{"n": 1.0}"#) });
-    let Some(Effect::Record(fact)) = effects.first() else { panic!("{effects:?}") };
+    let Some(Effect::Record(new)) = effects.first() else { panic!("{effects:?}") };
     assert_eq!(
-        (fact.kind.as_str(), fact.data.as_str()),
+        (new.event.name(), new.event.data().as_ref()),
         ("agent.set_done", r#"{"set":2,"result":{"n": 1.0}}"#)
     );
     let error = Json::trusted(r#"{"code":-32602}"#);
     let effects = world.say(Said::NotSet { set: Some(1), reason: "no".into(), error });
-    let told = data(&effects, Kind::AgentNotSet);
+    let told = data(&effects, EventKind::SettingRefused);
     assert_eq!((&told["set"], &told["reason"]), (&1.into(), &"no".into()));
     assert_eq!(told["error"]["code"], -32602);
     // No number is used twice, not even in another life.
@@ -40,5 +40,5 @@ fn what_is_set_has_a_number_and_so_has_what_the_agent_makes_of_it() {
         takes: crate::domain::Takes::default(),
         info: Json::trusted("{}"),
     });
-    assert_eq!(data(&world.go(mode("code")), Kind::AgentSet)["set"], 3);
+    assert_eq!(data(&world.go(mode("code")), EventKind::AgentSetting)["set"], 3);
 }

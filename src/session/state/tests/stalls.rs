@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::*;
-use crate::domain::{Call, Resets, Rung};
+use crate::domain::{Call, Resets, Rung, StopMode};
 use crate::host::Activity;
 use crate::session::restart;
 use crate::session::stall::tests::{self, minutes};
@@ -69,9 +69,9 @@ impl Sim {
         let effects = self.world.try_go(input)?;
         for effect in effects {
             match effect {
-                Effect::Record(fact) => {
-                    let data = serde_json::from_str(fact.data.as_str()).unwrap();
-                    self.told.push((fact.at.millis(), fact.kind.as_str().to_owned(), data));
+                Effect::Record(NewEvent { at, event }) => {
+                    let data = serde_json::from_str(&event.data()).unwrap();
+                    self.told.push((at.millis(), event.name().to_owned(), data));
                 }
                 // What is sent arrives, and what is to be stopped goes.
                 Effect::Send { n, .. } => self.go(Input::Delivered { n }),
@@ -275,7 +275,7 @@ fn what_was_asked_to_end_ends() {
             restart: restart::Terms { policy: restart::Policy::Always, ..vigil().restart },
             ..vigil()
         });
-        let stop = Input::Stop { how: How::Stop, by: "ana".into() };
+        let stop = Input::Stop { how: StopMode::Stop, by: "ana".into() };
         sim.world.go(stop.clone());
         sim.die(exit.clone());
         assert_eq!(sim.world.state.phase(), Phase::Ended);
@@ -287,7 +287,7 @@ fn what_was_asked_to_end_ends() {
         // And when a restart was under way.
         let mut sim = Sim::new(vigil());
         sim.world.state.stage =
-            Stage::Stopping { how: How::Stop, by: "intercom".into(), again: true, why: None };
+            Stage::Stopping { how: StopMode::Stop, by: "intercom".into(), again: true, why: None };
         sim.world.go(stop);
         sim.die(exit);
         assert_eq!(sim.world.state.phase(), Phase::Ended);

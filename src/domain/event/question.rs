@@ -1,0 +1,41 @@
+//! Payloads of events about questions.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::AgentRequest;
+use crate::domain::{Answer, QuestionId, QuestionStatus};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuestionAsked {
+    pub question: QuestionId,
+    pub text: String,
+    pub r#type: Option<String>,
+    pub request: AgentRequest,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuestionAnswered {
+    pub question: QuestionId,
+    pub decision: Answer,
+    pub instruction: Option<String>,
+    pub by: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuestionDelivered {
+    pub question: QuestionId,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuestionUndelivered {
+    pub question: QuestionId,
+    pub cause: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuestionClosed {
+    pub question: QuestionId,
+    pub status: QuestionStatus,
+    pub reason: String,
+}

@@ -1,0 +1,85 @@
+//! Every kind against payloads that earlier releases wrote (`golden/`), byte for byte.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use super::*;
+
+fn golden(kind: EventKind) -> Vec<String> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("src/domain/event/golden")
+        .join(format!("{}.jsonl", kind.as_str()));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn every_kind_reads_and_writes_its_recorded_payloads_byte_for_byte() {
+    for kind in EventKind::ALL {
+        let payloads = golden(*kind);
+        assert!(!payloads.is_empty(), "{}", kind.as_str());
+        for payload in payloads {
+            let event = Event::parse(kind.as_str(), &Json::trusted(payload.as_str()));
+            assert_eq!(event.kind(), Some(*kind), "not understood: {} {payload}", kind.as_str());
+            assert_eq!(event.data(), payload, "{}", kind.as_str());
+        }
+    }
+}
+
+#[test]
+fn every_kind_has_a_name_of_its_own_that_reads_back() {
+    let names: BTreeSet<&str> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    assert_eq!(names.len(), EventKind::ALL.len());
+    for kind in EventKind::ALL {
+        assert_eq!(EventKind::parse(kind.as_str()), Some(*kind));
+    }
+}
+
+#[test]
+fn recorded_payloads_match_the_published_schema() {
+    for kind in EventKind::ALL {
+        let mut generator = schemars::SchemaGenerator::default();
+        let mut schema = kind.payload_schema(&mut generator).to_value();
+        schema["$defs"] = serde_json::Value::Object(generator.take_definitions(true));
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        for payload in golden(*kind) {
+            let value: serde_json::Value = serde_json::from_str(&payload).unwrap();
+            let errors: Vec<String> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
+            assert!(errors.is_empty(), "{}: {payload}: {errors:?}", kind.as_str());
+        }
+    }
+}
+
+#[test]
+fn an_unknown_kind_and_an_unreadable_payload_are_kept() {
+    for (kind, data) in [("moon.landed", r#"{"n": 1.0}"#), ("turn.started", r#"{"turn":7}"#), ("nudge", "[]")]
+    {
+        let event = Event::parse(kind, &Json::trusted(data));
+        assert_eq!((event.kind(), event.name(), event.data().as_ref()), (None, kind, data));
+    }
+}
+
+#[test]
+fn the_person_who_acted_is_known_wherever_an_audited_payload_names_one() {
+    for kind in EventKind::ALL.iter().filter(|kind| kind.is_audited()) {
+        for payload in golden(*kind) {
+            let value: serde_json::Value = serde_json::from_str(&payload).unwrap();
+            let event = Event::parse(kind.as_str(), &Json::trusted(payload));
+            assert_eq!(event.by(), value["by"].as_str(), "{}", kind.as_str());
+        }
+    }
+}
+
+#[test]
+fn payloads_of_earlier_releases_without_the_newer_fields_are_understood() {
+    for (kind, payload) in [
+        (EventKind::SessionEnded, r#"{"reason":"stopped by ana"}"#),
+        (EventKind::SessionParked, r#"{"reason":"exited","stderr_tail":""}"#),
+        (
+            EventKind::AgentRestarting,
+            r#"{"at":"2026-01-01T00:00:00.000Z","wait_ms":1,"attempt":1,"of":3,"reason":"exited","generation":2}"#,
+        ),
+    ] {
+        assert_eq!(Event::parse(kind.as_str(), &Json::trusted(payload)).kind(), Some(kind));
+    }
+}
