@@ -355,7 +355,7 @@ fn a_log_reads_like_a_story() {
     DATE TIME  turn ended: end_turn
     DATE TIME  agent exited with code 3
         │ bye
-    DATE TIME  session ended: exited with code 3: bye
+    DATE TIME  session ended: exited with code 3: “bye”
     "#);
 }
 

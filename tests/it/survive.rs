@@ -99,7 +99,7 @@ fn an_agent_that_ends_while_the_daemon_is_away_is_found_with_its_exit_and_all_it
     let exited = events.iter().find(|event| event["kind"] == "agent.exited").unwrap();
     assert_eq!(exited["data"]["code"], 7);
     assert!(exited["data"]["stderr_tail"].as_str().unwrap().contains("last words"));
-    let reason = "exited with code 7 during a turn: last words";
+    let reason = "exited with code 7 during a turn: “last words”";
     assert_eq!(daemon.show(&session)["exit"]["reason"], reason);
     let left = std::fs::read_dir(daemon.dir.path().join("state/agents")).unwrap().count();
     assert_eq!(left, 0, "what is in the log needs no files any more");
