@@ -6,7 +6,7 @@
 
 use crate::domain::{Ask, Clearance};
 use crate::redact::redact;
-use crate::text::{clean, columns, cut, plural, quoted};
+use crate::text::{char_columns, clean, columns, cut, plural, quoted};
 
 /// Columns of an action; the whole command is in the request.
 const MAX_ACTION: usize = 200;
@@ -59,13 +59,16 @@ pub fn action(parts: Parts<'_>) -> Option<String> {
     let command = parts.command.map(one_line).filter(|command| !command.is_empty());
     // A request that names both would do both.
     let is_change = parts.diff.is_some() || matches!(parts.tool, Some("edit" | "delete" | "move"));
-    let action = match (command, change(parts)) {
-        (Some(command), Some(change)) if is_change => {
-            let change = cut(&change, MAX_ACTION / 2);
-            let room = MAX_ACTION.saturating_sub(columns(&change) + " (and )".len());
-            format!("{} (and {change})", cut(&command, room))
-        }
-        (command, change) => command.or(change)?,
+    let action = match command {
+        Some(command) => match is_change.then(|| change(parts)).flatten() {
+            Some(change) => {
+                let change = cut(&change, MAX_ACTION / 2);
+                let room = MAX_ACTION.saturating_sub(columns(&change) + " (and )".len());
+                format!("{} (and {change})", cut(&command, room))
+            }
+            None => command,
+        },
+        None => change(parts)?,
     };
     Some(cut(&action, MAX_ACTION))
 }
@@ -117,16 +120,19 @@ fn beginning(text: &str) -> &str {
     head.rfind(char::is_whitespace).map_or("", |end| &head[..end])
 }
 
+/// The end of a long path. It is measured from its end, once: agents name paths of many kilobytes.
 fn short_path(path: &str) -> String {
-    let over = columns(path).saturating_sub(MAX_PATH);
-    if over == 0 {
-        return path.to_owned();
+    let mut room = MAX_PATH;
+    for (at, c) in path.char_indices().rev() {
+        let Some(left) = room.checked_sub(char_columns(c)) else {
+            // One column is for the ellipsis, which a character of two columns at the border may leave unused.
+            let end = &path[at + c.len_utf8()..];
+            let first = end.chars().next().filter(|_| room == 0);
+            return format!("…{}", &end[first.map_or(0, char::len_utf8)..]);
+        };
+        room = left;
     }
-    let mut end = path;
-    while columns(end) >= MAX_PATH {
-        end = &end[end.chars().next().map_or(0, char::len_utf8)..];
-    }
-    format!("…{end}")
+    path.to_owned()
 }
 
 /// `+3 -1`: the lines that a diff adds and removes, without the headers of its files.

@@ -82,7 +82,8 @@ pub fn columns(text: &str) -> usize {
     text.chars().map(char_columns).sum()
 }
 
-fn char_columns(c: char) -> usize {
+/// The same of one character.
+pub fn char_columns(c: char) -> usize {
     match c {
         '\u{300}'..='\u{36f}' | '\u{fe0f}' => 0,
         '\u{1100}'..='\u{115f}'
