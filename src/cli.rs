@@ -334,6 +334,19 @@ fn call(cli: &Cli) -> String {
     format!("intercom{}", words.collect::<String>())
 }
 
+/// The parts of this module that the crate's `fuzzing` checks.
+#[doc(hidden)]
+pub mod fuzzing {
+    /// The ids and data of the server-sent events in these pieces of a stream; `None` if a line is too long.
+    pub fn messages(pieces: &[&[u8]]) -> Option<Vec<(Option<String>, String)>> {
+        let (mut parser, mut out) = (super::sse::Parser::default(), Vec::new());
+        for piece in pieces {
+            out.extend(parser.feed(piece).ok()?.into_iter().map(|message| (message.id, message.data)));
+        }
+        Some(out)
+    }
+}
+
 /// An id, a part of one, or a name: anything but nothing.
 fn id() -> NonEmptyStringValueParser {
     NonEmptyStringValueParser::new()

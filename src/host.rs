@@ -20,6 +20,8 @@ mod environment;
 mod files;
 mod find;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod identity;
 mod journal;
 mod kept;

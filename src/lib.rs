@@ -15,6 +15,8 @@ pub mod domain;
 pub mod driver;
 pub mod failpoint;
 pub mod fold;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod host;
 pub mod lifecycle;
 pub mod policy;

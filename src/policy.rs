@@ -86,6 +86,16 @@ pub fn read_command(text: &str) -> CommandReading {
     CommandReading { programs: script.programs(), unreadable: script.reason }
 }
 
+/// The parts of this module that the crate's `fuzzing` checks.
+#[doc(hidden)]
+pub mod fuzzing {
+    /// All names of files that a diff may mean.
+    pub fn names_in_diff(text: &str) -> Vec<String> {
+        let diff = super::diff::read(text);
+        diff.names.into_iter().chain(diff.other_names).collect()
+    }
+}
+
 /// A request with everything known about where its paths lead and what its command runs.
 #[derive(Debug, Clone)]
 pub struct Resolved {

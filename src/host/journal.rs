@@ -14,8 +14,18 @@ use std::path::{Path, PathBuf};
 /// A segment is closed when it has grown past this.
 const SEGMENT_BYTES: u64 = 8 << 20;
 
-fn segment(dir: &Path, start: u64) -> PathBuf {
-    dir.join(format!("out.{start:020}"))
+pub(super) fn segment(dir: &Path, start: u64) -> PathBuf {
+    dir.join(segment_name(start))
+}
+
+fn segment_name(start: u64) -> String {
+    format!("out.{start:020}")
+}
+
+/// Where the segment of this name starts. A number that is written in another way names no segment: nobody could open it.
+pub(super) fn segment_start(name: &str) -> Option<u64> {
+    let start = name.strip_prefix("out.")?.parse().ok()?;
+    (segment_name(start) == name).then_some(start)
 }
 
 /// Where each segment starts, in order.
@@ -23,7 +33,7 @@ fn segments(dir: &Path) -> io::Result<Vec<u64>> {
     let mut starts = Vec::new();
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
-        starts.extend(name.to_str().and_then(|name| name.strip_prefix("out.")?.parse::<u64>().ok()));
+        starts.extend(name.to_str().and_then(segment_start));
     }
     starts.sort_unstable();
     Ok(starts)
@@ -177,6 +187,18 @@ mod tests {
         let mut middle = Reader::new(dir.path(), (9 << 20) + 5);
         assert!(middle.read(&mut buf).unwrap() > 0);
         assert_eq!(buf[0], 5);
+    }
+
+    #[test]
+    fn a_file_with_a_number_in_another_spelling_is_no_segment() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Writer::create(dir.path()).unwrap();
+        write(&mut writer, b"said");
+        for name in ["out.7", "out.+0000000000000000009", "out.000000000000000000009", "out."] {
+            fs::write(dir.path().join(name), b"").unwrap();
+        }
+        assert_eq!(segments(dir.path()).unwrap(), [0]);
+        assert_eq!(end(dir.path()).unwrap(), 4);
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl Scan {
                 self.keep(byte);
             }
             b':' if self.depth == 1 => {
-                self.key = self.token.take().unwrap_or_default();
+                self.token.take().unwrap_or_default().trim_ascii_end().clone_into(&mut self.key);
                 self.after_colon = true;
                 let wanted = self.key == b"\"id\"" || self.key == b"\"method\"";
                 self.token = wanted.then(Vec::new);
@@ -133,6 +133,7 @@ mod tests {
         check(r#"{"id": 7, "method":"a/b", "params":{}}"#, Some("7"), Some("a/b"));
         check(r#"{"params":{"id":1,"x":[{"id":2}]},"method":"m","id":"x\"}"}"#, Some(r#""x\"}""#), Some("m"));
         check(r#"{"params":{"t":"\",\"id\":5"},"method":"m"}"#, None, Some("m"));
+        check("{\"id\" \t: 7, \"method\" :\"m\"}", Some("7"), Some("m"));
         check(r#"{"xid":3,"id":null}"#, None, None);
         check(r#"[{"id":3}]"#, None, None);
         check(r#"{"id":true,"method":5}"#, None, None);
