@@ -42,8 +42,10 @@ pub const TARGETS: &[Target] = &[
     ("unified_diff", unified_diff),
 ];
 
-/// Pieces that a text is cut into, at most.
+/// Pieces that bytes are cut into, at most.
 const MAX_PIECES: usize = 24;
+/// The same for texts: redaction looks at everything again with each of them.
+const MAX_TEXT_PIECES: usize = 6;
 
 /// The sizes of pieces, which the input begins with, and the bytes that are cut into them.
 fn sizes_and_bytes(input: &[u8]) -> (&[u8], &[u8]) {
@@ -65,7 +67,7 @@ fn pieces<'a>(sizes: &[u8], bytes: &'a [u8]) -> Vec<&'a [u8]> {
 /// The same for a text, never inside of a character.
 fn text_pieces<'a>(sizes: &[u8], text: &'a str) -> Vec<&'a str> {
     let (mut rest, mut out) = (text, Vec::new());
-    for size in sizes.iter().cycle().take(if sizes.is_empty() { 0 } else { MAX_PIECES }) {
+    for size in sizes.iter().cycle().take(if sizes.is_empty() { 0 } else { MAX_TEXT_PIECES }) {
         let (piece, more) = rest.split_at(rest.floor_char_boundary(usize::from(*size)));
         out.push(piece);
         rest = more;

@@ -195,7 +195,7 @@ fn the_kept_corpus_and_mutations_of_it_break_no_promise() {
 }
 
 #[test]
-fn every_target_has_its_corpus_and_nothing_else_has() {
+fn every_target_has_its_file_and_its_corpus_and_nothing_else_has() {
     let names: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(names.len(), TARGETS.len(), "a name stands for two targets");
     let entries = |directory: &str| -> BTreeSet<String> {
@@ -204,4 +204,5 @@ fn every_target_has_its_corpus_and_nothing_else_has() {
         entries.map(|entry| name(entry.unwrap().path())).collect()
     };
     assert_eq!(entries("corpus"), names);
+    assert_eq!(entries("fuzz_targets"), names);
 }
