@@ -73,13 +73,19 @@ fn login(text: &str, at: usize, end: usize) -> Option<Span> {
     let near = &text[..text.floor_char_boundary(start.saturating_add(COMMAND))];
     let quoted = quotes(near.as_bytes(), start).map(|(start, end, _)| (start, end));
     let (start, end) = quoted.unwrap_or_else(|| (start, start + unquoted(near, start, COMMAND).len()));
-    let password = start + text[start..end].find(':')? + 1;
+    let password = start + separator(&text[start..end])? + 1;
     let value = &text[password..end];
     let is_known = value.is_empty() || value.contains(super::MARK);
     if is_known || values::is_reference(value, true) || values::is_placeholder(value) {
         return None;
     }
     Some(span(bytes, password, end, "password"))
+}
+
+/// The colon behind the user. That of a mark is none: an earlier look has put the mark there.
+fn separator(login: &str) -> Option<usize> {
+    let mark = super::MARK.trim_end();
+    login.match_indices(':').map(|(at, _)| at).find(|at| !login[..=*at].ends_with(mark))
 }
 
 /// The word as a name, if something is assigned to it.
