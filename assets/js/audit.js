@@ -85,7 +85,16 @@ export function view() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = rows.filter((each) => {
       if (!words.length) return true;
-      const all = [each.n, each.action, actor(each, nameOf), each.session, each.session && nameOf(each.session), JSON.stringify(each.data)].join(" ").toLowerCase();
+      const all = [
+        each.n,
+        each.action,
+        actor(each, nameOf),
+        each.session,
+        each.session && nameOf(each.session),
+        JSON.stringify(each.data),
+      ]
+        .join(" ")
+        .toLowerCase();
       return words.every((word) => all.includes(word));
     });
     body.replaceChildren(...found.slice(0, most).map(row));

@@ -31,7 +31,9 @@ export function about(action, data) {
     "clearance.decided": decided,
     "clearance.closed": decided,
     "clearance.approved": () => [
-      data.approvals != null && data.needed != null ? `${said(data.approvals)} of ${said(data.needed)} approvals` : null,
+      data.approvals != null && data.needed != null
+        ? `${said(data.approvals)} of ${said(data.needed)} approvals`
+        : null,
       get("reason"),
       subject(),
     ],

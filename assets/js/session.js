@@ -247,7 +247,11 @@ export function view(id, { write = false } = {}) {
     attribute(dot, "class", `dot ${row.group}`);
     text(phase, `${phaseWord(row)} ${since(waits?.since ?? session.since)}`);
     const done = session.standing?.done;
-    const parts = [localTimes(session.why), session.why.includes(done) ? null : done, session.unenforced ? "unenforced" : null];
+    const parts = [
+      localTimes(session.why),
+      session.why.includes(done) ? null : done,
+      session.unenforced ? "unenforced" : null,
+    ];
     const used = usage(session.spent);
     text(why, [project(session.workspace), ...parts.filter(Boolean).map(clean), used].filter(Boolean).join(" · "));
     drawTools(session);

@@ -6,7 +6,15 @@ export const RANK = { low: 0, medium: 1, high: 2, critical: 3 };
 export const ROLES = ["viewer", "operator", "approver", "admin"];
 
 export function empty() {
-  return { seq: 0, start: 0, last: new Map(), you: null, sessions: new Map(), clearances: new Map(), questions: new Map() };
+  return {
+    seq: 0,
+    start: 0,
+    last: new Map(),
+    you: null,
+    sessions: new Map(),
+    clearances: new Map(),
+    questions: new Map(),
+  };
 }
 
 export const may = (state, role) => ROLES.indexOf(state.you?.role) >= ROLES.indexOf(role);

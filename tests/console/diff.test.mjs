@@ -140,7 +140,13 @@ const messages = (line) => line.items.filter((item) => item.chunk).map(({ type, 
 
 test("a timeline is folded like every other view, wherever a page of the log ends", () => {
   for (const { name, events, messages: expected } of cases) {
-    const facts = events.map(([kind, data], n) => ({ seq: n + 1, session: "ses_a", at: "2026-01-01T00:00:00Z", kind, data }));
+    const facts = events.map(([kind, data], n) => ({
+      seq: n + 1,
+      session: "ses_a",
+      at: "2026-01-01T00:00:00Z",
+      kind,
+      data,
+    }));
     for (let seam = 0; seam <= facts.length; seam += 1) {
       for (let middle = 0; middle <= seam; middle += 1) {
         const line = timeline();
@@ -154,7 +160,12 @@ test("a timeline is folded like every other view, wherever a page of the log end
 });
 
 test("a message from before goes on with what comes next", () => {
-  const facts = [chunk("Hel"), ["unknown", {}], chunk("lo")].map(([kind, data], n) => ({ seq: n + 1, at: "", kind, data }));
+  const facts = [chunk("Hel"), ["unknown", {}], chunk("lo")].map(([kind, data], n) => ({
+    seq: n + 1,
+    at: "",
+    kind,
+    data,
+  }));
   const line = timeline();
   add(line, facts[1]);
   prepend(line, [facts[0]]);
