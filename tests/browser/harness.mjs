@@ -50,17 +50,12 @@ export class Daemon {
     daemon.child.stderr.on("data", (piece) => (daemon.log += piece));
     await until("the daemon", () => {
       if (daemon.child.exitCode !== null) throw new Error(`the daemon did not start: ${daemon.log}`);
-      return /intercom is ready/.test(daemon.log) && /#code=\S+\n/.test(daemon.log);
+      return /intercom is ready/.test(daemon.log);
     });
     daemon.url = JSON.parse(readFileSync(join(daemon.dir, "state/daemon.json"), "utf8")).url;
     daemon.port = new URL(daemon.url).port;
     writeFileSync(join(daemon.dir, "port"), daemon.port);
     return daemon;
-  }
-
-  /** The link that it printed. */
-  get link() {
-    return /http\S+#code=\S+/.exec(this.log)[0];
   }
 
   async cli(...args) {
