@@ -123,7 +123,7 @@ impl Scan<'_> {
         };
         open.name = match open.half {
             Some(Half::Value) => open.pair.take(),
-            _ => keys::class(name).map(|class| (name.to_owned(), class)),
+            _ => class_of(name),
         };
     }
 
@@ -143,7 +143,7 @@ impl Scan<'_> {
         };
         if let Some(open) = self.open.last_mut() {
             if open.half == Some(Half::Name) {
-                open.pair = keys::class(text).map(|class| (text.to_owned(), class));
+                open.pair = class_of(text);
             }
             if open.array {
                 open.follow(text);
@@ -175,6 +175,12 @@ impl Open {
         self.runs_curl |= text == "curl" || text.ends_with("/curl");
         self.login = self.runs_curl && matches!(text, "-u" | "-U" | "--user" | "--proxy-user");
     }
+}
+
+/// The name with its class. One that holds a mark of ours has none: the words of the mark are not the agent's.
+fn class_of(name: &str) -> Option<(String, Class)> {
+    let class = keys::class(name).filter(|_| !name.contains(MARK))?;
+    Some((name.to_owned(), class))
 }
 
 /// The sort of a value if it is hidden whole, because of its name.

@@ -43,8 +43,10 @@ pub(super) fn unfinished(bytes: &[u8], border: usize) -> usize {
     let last = |kind: &[u8]| memchr::memmem::rfind(&bytes[near..], kind).map(|at| near + at);
     // The end of a key is a line like any other until it is whole.
     let is_whole = |end: &usize| bytes[*end..].contains(&b'\n');
-    let begun = last(BEGIN).filter(|begin| last(END).filter(is_whole).is_none_or(|end| end < *begin));
-    let begun = begun.filter(|begin| bytes.len() - begin < LONGEST + 4096);
+    // The first of several begins: an end that is still to come may belong to any of them.
+    let ended = last(END).filter(is_whole).map_or(near, |end| end + 1);
+    let from = ended.max((bytes.len() + 1).saturating_sub(LONGEST + 4096));
+    let begun = memchr::memmem::find(&bytes[from..], BEGIN).map(|at| from + at);
     let line = last(END).filter(|end| !is_whole(end));
     let lines = back(bytes, 0, border.min(line.unwrap_or(border)));
     [begun, lines].into_iter().flatten().fold(border, usize::min)
