@@ -42,7 +42,7 @@ impl Flow {
         self.take(event, lead).0
     }
 
-    /// Whether this event begins an entry: it is shown, and is no part of a message that began before.
+    /// Tells whether this event begins an entry: it is shown, and is no part of a message that began before.
     pub(super) fn begins(&mut self, event: &Event) -> bool {
         self.take(event, "").1
     }

@@ -79,7 +79,7 @@ fn end() {
     std::process::exit(i32::from(EXIT));
 }
 
-/// Whether this process was started to ignore SIGINT.
+/// Tells whether this process was started to ignore SIGINT.
 fn is_ignored() -> bool {
     const SIGINT_BIT: u64 = 1 << 1;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

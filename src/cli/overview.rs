@@ -203,7 +203,7 @@ impl Overview {
 }
 
 impl Entry {
-    /// Whether the piece is of this message, which then ends with it.
+    /// Tells whether the piece is of this message, which then ends with it.
     fn take(&mut self, piece: &Piece<'_>, at: &str) -> bool {
         if !self.message.as_mut().is_some_and(|message| message.take(piece)) {
             return false;

@@ -189,7 +189,7 @@ fn judge(goal: Goal, session: &Session, kind: &str, young: bool) -> Verdict {
     }
 }
 
-/// Whether prompts in the queue of an idle agent wait for a person: for a log-in, or for more to spend. Prompts for an ACP
+/// Tells whether prompts in the queue of an idle agent wait for a person: for a log-in, or for more to spend. Prompts for an ACP
 /// agent leave at once otherwise, those for others may leave with the next heartbeat.
 fn holds_prompts(session: &Session) -> bool {
     let is_capped = session.spent.as_ref().is_some_and(|spent| spent.capped.is_some());

@@ -20,7 +20,7 @@ const FETCHING: &[(&str, &str)] = &[
     ("podman", "run"),
 ];
 
-/// Whether this command line may have to download the agent first.
+/// Tells whether this command line may have to download the agent first.
 pub(super) fn may_fetch(command: &str, args: &[String]) -> bool {
     let program = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let first = args.first().map(String::as_str).unwrap_or_default();

@@ -226,7 +226,7 @@ events! {
 }
 
 impl EventKind {
-    /// Whether the audit repeats it: a decision, a start or an end that somebody may ask about later.
+    /// Tells whether the audit repeats it: a decision, a start or an end that somebody may ask about later.
     pub const fn is_audited(self) -> bool {
         matches!(
             self,
@@ -247,7 +247,7 @@ impl EventKind {
         )
     }
 
-    /// Whether agents send it in bulk: its commit waits its turn, because nobody waits for it.
+    /// Tells whether agents send it in bulk: its commit waits its turn, because nobody waits for it.
     pub const fn is_bulk(self) -> bool {
         matches!(
             self,

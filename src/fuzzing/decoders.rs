@@ -48,7 +48,7 @@ pub fn framing(input: &[u8]) {
     }
 }
 
-/// Whether it is a text that can be sent as a line: our own messages have no line breaks.
+/// Tells whether it is a text that can be sent as a line: our own messages have no line breaks.
 fn is_one_line(frame: &Frame) -> bool {
     matches!(frame, Frame::Text(text) if !text.contains(['\n', '\r']))
 }

@@ -55,7 +55,7 @@ impl KeptProcess {
         std::fs::read_link(format!("/proc/{}/cwd", self.agent_pid()?)).ok()
     }
 
-    /// Whether a process was ever started for it.
+    /// Tells whether a process was ever started for it.
     pub fn was_started(&self) -> bool {
         [META, SOCKET, EXIT].iter().any(|name| self.dir.join(name).exists())
     }
@@ -64,7 +64,7 @@ impl KeptProcess {
         read_meta(dir).unwrap_or_else(|| Meta::unlisted(&self.session))
     }
 
-    /// Whether the directory is a copy of one whose shim runs elsewhere, under another daemon.
+    /// Tells whether the directory is a copy of one whose shim runs elsewhere, under another daemon.
     fn is_copy(&self, dir: &Path) -> bool {
         let shim = self.meta(dir).shim;
         shim.is_running() && !shims_in(dir).contains(&shim)
@@ -153,7 +153,7 @@ pub async fn end_removed(state_dir: PathBuf) -> Vec<String> {
     ended.await.unwrap_or_default()
 }
 
-/// Whether the paths of a process are ours: in a container the same path may be another place.
+/// Tells whether the paths of a process are ours: in a container the same path may be another place.
 fn sees_what_we_see(pid: i32) -> bool {
     let mounts = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
     mounts(&pid.to_string()).is_some_and(|theirs| mounts("self") == Some(theirs))

@@ -210,7 +210,7 @@ impl<'a> Search<'a> {
             || self.is_of_its_session(pid, stat)
     }
 
-    /// Whether the agent began the kernel session of this process. The number of a session is not given to anybody else while it has
+    /// Tells whether the agent began the kernel session of this process. The number of a session is not given to anybody else while it has
     /// members; but once it had none, it may have been, and then its leader is another process or it carries another mark.
     fn is_of_its_session(&self, pid: i32, found: &Stat) -> bool {
         let agent = &self.meta.agent;
@@ -223,7 +223,7 @@ impl<'a> Search<'a> {
         !led_by_another && !of_another && same_user
     }
 
-    /// Whether it can still write to what was the agent's stdout. Who reads from it is a daemon.
+    /// Tells whether it can still write to what was the agent's stdout. Who reads from it is a daemon.
     fn holds_stdout(&self, pid: i32, stat: &Stat) -> bool {
         let Some(inode) = self.meta.stdout.filter(|_| stat.started >= self.meta.agent.started) else {
             return false;
@@ -231,7 +231,7 @@ impl<'a> Search<'a> {
         writable_end(pid, inode).is_some()
     }
 
-    /// Whether another shim of the same session looks after it: of a terminal, or of another generation. Its processes carry the
+    /// Tells whether another shim of the same session looks after it: of a terminal, or of another generation. Its processes carry the
     /// same mark.
     fn is_spared(&self, pid: i32) -> bool {
         let Some(session) = &self.session_dir else { return false };

@@ -91,7 +91,7 @@ const PLAIN_GIT: &[&str] = &[
     "version",
 ];
 
-/// Whether the subcommand of git runs no program that its operands name.
+/// Tells whether the subcommand of git runs no program that its operands name.
 pub(super) fn is_plain_git(subcommand: &str) -> bool {
     PLAIN_GIT.contains(&subcommand)
 }

@@ -80,7 +80,7 @@ fn operands(workspace: &Path, as_given: &Path, script: &Script) -> Option<Operan
     Some(found)
 }
 
-/// Whether a word, a part of it, or the value that is glued to an option, leads out of the workspace by a link.
+/// Tells whether a word, a part of it, or the value that is glued to an option, leads out of the workspace by a link.
 fn leads_out(workspace: &Path, word: &str) -> bool {
     let parts = std::iter::once(word).chain(word.split(['=', ':', '@', ',']));
     let glued =

@@ -210,7 +210,7 @@ fn is_random(body: &[u8]) -> bool {
         && seen.count_ones() >= 6
 }
 
-/// Whether what is glued to a word is a token all the same: no id is this long and this random. The id of an AWS key has
+/// Tells whether what is glued to a word is a token all the same: no id is this long and this random. The id of an AWS key has
 /// capitals only, and must not be the middle of a run of them.
 fn is_sure(bytes: &[u8], at: usize, body: &[u8]) -> bool {
     let has = |of: fn(&u8) -> bool| body.iter().any(of);

@@ -500,7 +500,7 @@ impl State {
         !self.clearances.is_empty() || !self.questions.is_empty()
     }
 
-    /// Whether its process was found running and nobody knows what it was told.
+    /// Tells whether its process was found running and nobody knows what it was told.
     pub fn is_orphan(&self) -> bool {
         self.orphan
     }

@@ -139,7 +139,7 @@ impl Supervisor {
     }
 }
 
-/// Whether a process has heard or said more than the database knows of: that is older than the process. Every message is recorded
+/// Tells whether a process has heard or said more than the database knows of: that is older than the process. Every message is recorded
 /// before it is sent, and output is given up only once it is in the log, so without a restored backup neither can be.
 fn is_ahead(process: &Process, state: &State, stored: u64, kept: u64) -> bool {
     process.accepted().is_some_and(|accepted| accepted >= state.next_message()) || kept > stored

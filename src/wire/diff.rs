@@ -40,7 +40,7 @@ fn header(path: &str, new_file: bool) -> String {
     format!("--- {old}\n+++ {}\n", name("b"))
 }
 
-/// Whether two diffs change the same lines of the same files, however much context they show.
+/// Tells whether two diffs change the same lines of the same files, however much context they show.
 pub fn is_same_change(one: &str, other: &str) -> bool {
     let name = |line: &str| line.split('\t').next().unwrap_or(line).to_owned();
     let is_name = |line: &str| line.starts_with("--- ") || line.starts_with("+++ ");
@@ -118,7 +118,7 @@ fn step(before: &[usize], d: usize, i: usize) -> usize {
     if comes_from_above(before, d, i) { reached(before, i) } else { reached(before, i - 1) + 1 }
 }
 
-/// Whether that edit adds a line.
+/// Tells whether that edit adds a line.
 fn comes_from_above(before: &[usize], d: usize, i: usize) -> bool {
     i == 0 || (i < d && reached(before, i - 1) < reached(before, i))
 }

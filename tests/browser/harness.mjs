@@ -48,10 +48,16 @@ export class Daemon {
     });
     daemon.log = "";
     daemon.child.stderr.on("data", (piece) => (daemon.log += piece));
-    await until("the daemon", () => {
-      if (daemon.child.exitCode !== null) throw new Error(`the daemon did not start: ${daemon.log}`);
-      return /intercom is ready/.test(daemon.log);
-    });
+    try {
+      await until("the daemon", () => {
+        if (daemon.child.exitCode !== null) throw new Error(`the daemon did not start: ${daemon.log}`);
+        return /intercom is ready/.test(daemon.log);
+      });
+    } catch (error) {
+      // Nobody holds this daemon yet, so nobody else can end it.
+      await daemon.end();
+      throw error;
+    }
     daemon.url = JSON.parse(readFileSync(join(daemon.dir, "state/daemon.json"), "utf8")).url;
     daemon.port = new URL(daemon.url).port;
     writeFileSync(join(daemon.dir, "port"), daemon.port);

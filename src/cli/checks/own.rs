@@ -51,7 +51,7 @@ fn check(name: &str, profile: &AgentProfile, search: Option<&OsStr>, machine: &M
     }
 }
 
-/// Whether a profile starts this known agent: its program, or its package.
+/// Tells whether a profile starts this known agent: its program, or its package.
 fn is_like(name: &str, profile: &AgentProfile, known: &Known) -> bool {
     let program = Path::new(&profile.command).file_name().and_then(OsStr::to_str);
     let package = known.package.and_then(|package| package.rsplit_once('@')).map(|(package, _)| package);
@@ -90,7 +90,7 @@ fn node_trouble(
     }
 }
 
-/// Whether the program is Node, or a script whose first line names it.
+/// Tells whether the program is Node, or a script whose first line names it.
 fn runs_on_node(program: &Path) -> bool {
     let name = program.file_name().and_then(OsStr::to_str);
     if matches!(name, Some("node" | FETCHER)) {

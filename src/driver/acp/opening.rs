@@ -124,7 +124,7 @@ impl Acp {
         }
     }
 
-    /// Whether the agent has done nothing about its prompt but to ask for a log-in.
+    /// Tells whether the agent has done nothing about its prompt but to ask for a log-in.
     fn is_untouched(&self) -> bool {
         let words = self.mind.last_words.trim();
         !self.mind.worked && (words.is_empty() || wants_login(words))

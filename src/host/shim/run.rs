@@ -375,7 +375,7 @@ impl Shim {
         }
     }
 
-    /// Whether nothing is left of the tree. Once it is so, it stays so: nobody is there to fork.
+    /// Tells whether nothing is left of the tree. Once it is so, it stays so: nobody is there to fork.
     fn is_empty(&self) -> bool {
         self.childless && self.cgroup.as_ref().is_none_or(|cgroup| cgroup.members().is_empty())
     }

@@ -83,7 +83,7 @@ pub(super) fn judge(text: &str, script: &Script, found: &mut Found) {
     downloads::judge(script, found);
 }
 
-/// Whether a command takes those after it out of the workspace: `cd` goes home.
+/// Tells whether a command takes those after it out of the workspace: `cd` goes home.
 fn leaves_for_good(own: &[Word]) -> bool {
     let folder = own[1..].iter().find(|word| !word.text.starts_with('-') || word.text == "-");
     matches!(own[0].text.as_str(), "cd" | "pushd" | "chdir")

@@ -40,7 +40,7 @@ fn is_interpreter(view: &[Word]) -> bool {
         || matches!(runs(&name), Some(Runs::Shell | Runs::Code(_)))
 }
 
-/// Whether it runs its standard input: without a script, or with `-s`, which makes all operands arguments.
+/// Tells whether it runs its standard input: without a script, or with `-s`, which makes all operands arguments.
 fn reads_input(view: &[Word]) -> bool {
     let arguments = &view[1..];
     let is_option = |word: &Word| word.text.starts_with(['-', '+']) && word.text.len() > 1;
@@ -53,7 +53,7 @@ fn reads_input(view: &[Word]) -> bool {
         || (has_s && runs(&base(&view[0].text)) == Some(Runs::Shell))
 }
 
-/// Whether a file that a command downloads is run by another, or made executable.
+/// Tells whether a file that a command downloads is run by another, or made executable.
 fn runs_file(script: &Script, views: &[&[Word]]) -> bool {
     let mut files: Vec<&str> = Vec::new();
     for simple in &script.commands {

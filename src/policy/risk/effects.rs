@@ -76,7 +76,7 @@ const READING_GIT: &[&str] = &[
     "rev-list",
 ];
 
-/// Whether the program is known to change nothing unless it is told to write a file.
+/// Tells whether the program is known to change nothing unless it is told to write a file.
 pub(in crate::policy) fn only_reads(program: &str) -> bool {
     row(program).is_some_and(|row| row.effect == Effect::Reads)
 }

@@ -73,7 +73,7 @@ fn holds(list: &[String], part: &str) -> bool {
     list.iter().any(|known| known == part)
 }
 
-/// Whether one of the places stands somewhere in the parts of a path.
+/// Tells whether one of the places stands somewhere in the parts of a path.
 fn contains_any(parts: &[&str], places: &[String]) -> bool {
     places.iter().any(|place| {
         let place: Vec<&str> = place.split('/').collect();

@@ -186,7 +186,7 @@ fn run(ws: &Path, words: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Whether the command is allowed in this workspace.
+/// Tells whether the command is allowed in this workspace.
 fn is_allowed(rule: &str, command: &str, ws: &Path) -> bool {
     let request = resolve(Subject { workspace: ws.to_owned(), ..running(command).subject().clone() });
     outcome(&one(&format!("allow: command = '{rule}'; risk = 'critical'")), &request) == "allow"

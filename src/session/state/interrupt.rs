@@ -102,7 +102,7 @@ impl State {
         self.about.strict && self.cancelled_by.is_some()
     }
 
-    /// Whether prompts wait: for the turn after this one, or for a log-in.
+    /// Tells whether prompts wait: for the turn after this one, or for a log-in.
     pub(super) fn holds_prompts(&self) -> bool {
         let in_turn = self.turn.is_some() && (self.about.strict || self.cancelled_by.is_some());
         in_turn || self.failures.awaits_log_in
