@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::viewer_log::redacted;
 use crate::bus::Bell;
 use crate::config;
-use crate::domain::{Json, LoggedEvent, SessionId, Time, hex};
+use crate::domain::{EventKind, Json, LoggedEvent, SessionId, Time, hex};
 use crate::remote::Url;
 use crate::store::{AuditHead, Cut, Store, StoreError};
 
@@ -31,24 +31,24 @@ const CURSOR: &str = "webhook";
 /// The kind of a message that carries the head of the audit chain.
 const AUDIT_HEAD: &str = "audit.head";
 /// What people want to hear of when they are not looking.
-const KINDS: &[&str] = &[
-    "clearance.requested",
-    "clearance.approved",
-    "clearance.decided",
-    "clearance.undelivered",
-    "clearance.closed",
-    "question.asked",
-    "question.answered",
-    "question.closed",
-    "session.unenforced",
-    "session.ended",
-    "session.parked",
-    "agent.restarting",
-    "stall.step",
-    "stall.recovered",
-    "stall.reminder",
-    "stall.limited",
-    "stall.limit_over",
+const KINDS: &[EventKind] = &[
+    EventKind::ClearanceRequested,
+    EventKind::ClearanceApproved,
+    EventKind::ClearanceDecided,
+    EventKind::ClearanceUndelivered,
+    EventKind::ClearanceClosed,
+    EventKind::QuestionAsked,
+    EventKind::QuestionAnswered,
+    EventKind::QuestionClosed,
+    EventKind::SessionUnenforced,
+    EventKind::SessionEnded,
+    EventKind::SessionParked,
+    EventKind::AgentRestarting,
+    EventKind::StallStepTaken,
+    EventKind::StallRecovered,
+    EventKind::StallReminder,
+    EventKind::LimitReached,
+    EventKind::LimitOver,
 ];
 const BATCH: usize = 200;
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -158,7 +158,7 @@ impl Webhook {
                 Ok(Ok(events)) => {
                     for event in events {
                         seq = event.seq;
-                        if KINDS.contains(&event.kind.as_str()) {
+                        if event.known_kind().is_some_and(|kind| KINDS.contains(&kind)) {
                             self.tell(event).await;
                         }
                     }

@@ -3,13 +3,12 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::action::line;
 use crate::bus::Bell;
 use crate::config::DEMO_AGENT;
-use crate::domain::{LoggedEvent, SessionId};
+use crate::domain::{Event, LoggedEvent, SessionId};
 use crate::store::Scope;
 use crate::supervisor::{StartRequest, Supervisor};
 use crate::text::shell_word;
@@ -66,19 +65,24 @@ async fn begin(supervisor: &Supervisor) -> anyhow::Result<SessionId> {
     Ok(supervisor.start(request).await?)
 }
 
-/// What is asked by this event, and what is settled by it.
-fn asks(event: &LoggedEvent) -> Option<String> {
-    matches!(event.kind.as_str(), "question.asked" | "clearance.requested").then(|| subject(event))?
+/// The id of the question or clearance that an event opens.
+fn asks(logged: &LoggedEvent) -> Option<String> {
+    match logged.event() {
+        Event::QuestionAsked(asked) => Some(asked.question.to_string()),
+        Event::ClearanceRequested(requested) => Some(requested.clearance.to_string()),
+        _ => None,
+    }
 }
 
-fn settles(event: &LoggedEvent) -> Option<String> {
-    let kinds = ["question.answered", "question.closed", "clearance.decided", "clearance.closed"];
-    kinds.contains(&event.kind.as_str()).then(|| subject(event))?
-}
-
-fn subject(event: &LoggedEvent) -> Option<String> {
-    let data: Value = serde_json::from_str(event.data.as_str()).ok()?;
-    data["question"].as_str().or(data["clearance"].as_str()).map(str::to_owned)
+/// The id of the question or clearance that an event settles.
+fn settles(logged: &LoggedEvent) -> Option<String> {
+    match logged.event() {
+        Event::QuestionAnswered(answered) => Some(answered.question.to_string()),
+        Event::QuestionClosed(closed) => Some(closed.question.to_string()),
+        Event::ClearanceDecided(decided) => Some(decided.clearance.to_string()),
+        Event::ClearanceClosed(closed) => Some(closed.clearance.to_string()),
+        _ => None,
+    }
 }
 
 struct Guide {
@@ -86,28 +90,26 @@ struct Guide {
 }
 
 impl Guide {
-    /// What a newcomer should know about this event, if anything.
-    fn word(&self, event: &LoggedEvent) -> Option<String> {
-        let data: Value = serde_json::from_str(event.data.as_str()).ok()?;
-        let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
+    /// Tells a newcomer about an event, if there is something to know or to do.
+    fn word(&self, logged: &LoggedEvent) -> Option<String> {
         let intercom = &self.intercom;
-        Some(match event.kind.as_str() {
-            "question.asked" => format!(
+        Some(match logged.event() {
+            Event::QuestionAsked(asked) => format!(
                 "The agent asks: {}\n  {intercom} answer {} continue\n",
-                crate::text::quoted(&text("text")),
-                text("question")
+                crate::text::quoted(&asked.text),
+                asked.question
             ),
-            "clearance.requested" => format!(
+            Event::ClearanceRequested(requested) => format!(
                 "The agent wants a clearance ({} risk): {}\n  {intercom} clearances {id}\n  {intercom} approve {id}\n  \
                  {intercom} deny {id} --reason \"not today\"\n",
-                text("risk"),
-                line(data["action"].as_str(), &text("title")),
-                id = text("clearance"),
+                requested.risk.as_str(),
+                line(requested.action.as_deref(), &requested.title),
+                id = requested.clearance,
             ),
-            "clearance.delivered" => "The decision has reached the agent.\n".to_owned(),
-            "turn.ended" if data["stop_reason"] != "exited" => format!(
+            Event::ClearanceDelivered(_) => "The decision has reached the agent.\n".to_owned(),
+            Event::TurnEnded(ended) if ended.stop_reason != "exited" => format!(
                 "The agent is done. Give it something else to do:\n  {intercom} send {} \"once more, please\"\n",
-                event.session
+                logged.session
             ),
             _ => return None,
         })

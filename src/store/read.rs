@@ -6,7 +6,9 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 
 use super::{Store, StoreError};
-use crate::domain::{Exit, Json, LoggedEvent, Phase, Preset, SessionId, SessionRecord, Time, Told, Turn};
+use crate::domain::{
+    EventKind, Exit, Json, LoggedEvent, Phase, Preset, SessionId, SessionRecord, Time, Told, Turn,
+};
 
 /// A page of events holds at most this much data, so that a thousand huge lines do not fill the memory.
 const MAX_PAGE_BYTES: usize = 4 << 20;
@@ -190,7 +192,7 @@ impl Store {
     pub async fn events_of(
         &self,
         session: SessionId,
-        kinds: &'static [&'static str],
+        kinds: &'static [EventKind],
         up_to: u64,
         limit: usize,
     ) -> Result<Vec<LoggedEvent>, StoreError> {
@@ -200,7 +202,8 @@ impl Store {
                 WHERE e.seq <= ?1 AND s.id = ?3 AND e.kind IN (SELECT value FROM json_each(?4))
                 ORDER BY e.seq DESC LIMIT ?2";
             let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
-            let kinds = serde_json::Value::from(kinds.to_vec()).to_string();
+            let kinds: serde_json::Value = kinds.iter().map(|kind| kind.as_str()).collect();
+            let kinds = kinds.to_string();
             let mut events =
                 bounded(connection, sql, params![up_to, signed(limit), session.to_string(), kinds])?;
             events.reverse();

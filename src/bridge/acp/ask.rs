@@ -1,11 +1,11 @@
 //! What waits for somebody, as a request to a client, and what its answer means. Pure.
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::speak;
 use crate::action::line;
-use crate::domain::{Json, LoggedEvent, Role};
+use crate::domain::event::{ClearanceRequested, QuestionAsked};
+use crate::domain::{Choice, Event, Json, Role};
 use crate::policy::CONTRADICTION;
 use crate::wire::acp::method;
 
@@ -30,12 +30,6 @@ pub(super) enum About {
     Form { ours: bool },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(super) struct Choice {
-    id: String,
-    kind: String,
-}
-
 /// What a client decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
@@ -58,62 +52,39 @@ const REJECT: &str = "reject_once";
 const CONTINUE: &str = "continue";
 const STOP: &str = "stop";
 
-#[derive(Deserialize)]
-struct Requested {
-    clearance: String,
-    #[serde(default)]
-    options: Vec<Choice>,
-    #[serde(default)]
-    risk_why: Vec<String>,
-    request: Request,
-}
-
-#[derive(Deserialize)]
-struct Asked {
-    question: String,
-    text: String,
-    request: Request,
-}
-
-#[derive(Deserialize)]
-struct Request {
-    params: Json,
-}
-
-/// What an event wants to be asked, if it does, of somebody with this role.
-pub(super) fn of(event: &LoggedEvent, hosted: bool, forms: bool, role: Role) -> Option<Ask> {
-    match event.kind.as_str() {
-        "clearance.requested" if role >= Role::Approver => clearance(event),
-        "question.asked" if role >= Role::Operator => question(event, hosted, forms),
+/// The request to a client of this role that an event calls for, if it does.
+pub(super) fn of(event: &Event, hosted: bool, forms: bool, role: Role) -> Option<Ask> {
+    match event {
+        Event::ClearanceRequested(requested) if role >= Role::Approver => Some(clearance(requested)),
+        Event::QuestionAsked(asked) if role >= Role::Operator => Some(question(asked, hosted, forms)),
         _ => None,
     }
 }
 
-/// The id of what an event closes, or decides.
-pub(super) fn closed_by(event: &LoggedEvent) -> Option<String> {
-    let key = match event.kind.as_str() {
-        "clearance.decided" | "clearance.closed" => "clearance",
-        "question.answered" | "question.closed" => "question",
+/// The id of the clearance or question that an event decides or closes.
+pub(super) fn closed_by(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::ClearanceDecided(decided) => decided.clearance.to_string(),
+        Event::ClearanceClosed(closed) => closed.clearance.to_string(),
+        Event::QuestionAnswered(answered) => answered.question.to_string(),
+        Event::QuestionClosed(closed) => closed.question.to_string(),
         _ => return None,
-    };
-    speak::value(event)[key].as_str().map(str::to_owned)
+    })
 }
 
-fn clearance(event: &LoggedEvent) -> Option<Ask> {
-    let Requested { clearance: id, options, risk_why, request } =
-        serde_json::from_str(event.data.as_str()).ok()?;
-    let method = method::REQUEST_PERMISSION;
-    if !options.is_empty() {
-        let params = with_contradictions(request.params, &risk_why);
-        return Some(Ask { id, method, params, about: About::Clearance(options) });
+fn clearance(requested: &ClearanceRequested) -> Ask {
+    let (id, method) = (requested.clearance.to_string(), method::REQUEST_PERMISSION);
+    if !requested.options.is_empty() {
+        let params = with_contradictions(requested.request.params.clone(), &requested.risk_why);
+        return Ask { id, method, params, about: About::Clearance(requested.options.clone()) };
     }
     let options = json!([
         { "optionId": ALLOW, "name": "Allow", "kind": ALLOW },
         { "optionId": ALWAYS, "name": "Always allow", "kind": ALWAYS },
         { "optionId": REJECT, "name": "Reject", "kind": REJECT },
     ]);
-    let params = Json::of(&json!({ "toolCall": call(&speak::value(event)), "options": options }));
-    Some(Ask { id, method, params, about: About::Clearance(Vec::new()) })
+    let params = Json::of(&json!({ "toolCall": call(requested), "options": options }));
+    Ask { id, method, params, about: About::Clearance(Vec::new()) }
 }
 
 /// An agent's own request as it came; only contradictions in it are put before its content, for people to see.
@@ -135,36 +106,34 @@ fn block(text: &str) -> Value {
 }
 
 /// A clearance as a call of a tool.
-pub(super) fn call(data: &Value) -> Value {
-    let text = |name: &str| data[name].as_str();
-    let reasons = data["risk_why"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let mut content: Vec<Value> = reasons.filter(|why| why.starts_with(CONTRADICTION)).map(block).collect();
-    content.extend(text("description").map(block));
-    content.extend(text("command").map(|command| block(&format!("```sh\n{command}\n```"))));
-    content.extend(text("diff").map(|diff| block(&format!("```diff\n{diff}\n```"))));
-    let more = data["more_paths"].as_array().into_iter().flatten().filter_map(Value::as_str);
+pub(super) fn call(requested: &ClearanceRequested) -> Value {
+    let ClearanceRequested { description, command, diff, file_path, more_paths, risk_why, .. } = requested;
+    let contradictions = risk_why.iter().filter(|why| why.starts_with(CONTRADICTION));
+    let mut content: Vec<Value> = contradictions.map(|why| block(why)).collect();
+    content.extend(description.as_deref().map(block));
+    content.extend(command.as_ref().map(|command| block(&format!("```sh\n{command}\n```"))));
+    content.extend(diff.as_ref().map(|diff| block(&format!("```diff\n{diff}\n```"))));
     let locations: Vec<Value> =
-        text("file_path").into_iter().chain(more).map(|path| json!({ "path": path })).collect();
-    let kind = match speak::kind(text("tool")) {
-        "other" if text("command").is_some() => "execute",
-        "other" if text("diff").is_some() => "edit",
+        file_path.iter().chain(more_paths).map(|path| json!({ "path": path })).collect();
+    let kind = match speak::kind(requested.tool.as_deref()) {
+        "other" if command.is_some() => "execute",
+        "other" if diff.is_some() => "edit",
         kind => kind,
     };
     json!({
-        "toolCallId": data["clearance"], "title": line(text("action"), text("title").unwrap_or_default()), "kind": kind,
-        "status": "pending", "content": content, "locations": locations,
+        "toolCallId": requested.clearance, "title": line(requested.action.as_deref(), &requested.title),
+        "kind": kind, "status": "pending", "content": content, "locations": locations,
         "rawInput": {
-            "command": data["command"], "file_path": data["file_path"], "risk": data["risk"],
-            "risk_why": data["risk_why"],
+            "command": command, "file_path": file_path, "risk": requested.risk, "risk_why": risk_why,
         },
     })
 }
 
-fn question(event: &LoggedEvent, hosted: bool, forms: bool) -> Option<Ask> {
-    let Asked { question: id, text, request } = serde_json::from_str(event.data.as_str()).ok()?;
+fn question(asked: &QuestionAsked, hosted: bool, forms: bool) -> Ask {
+    let (id, text) = (asked.question.to_string(), &asked.text);
     if forms && hosted {
-        let about = About::Form { ours: false };
-        return Some(Ask { id, method: method::ELICITATION_CREATE, params: request.params, about });
+        let (about, params) = (About::Form { ours: false }, asked.request.params.clone());
+        return Ask { id, method: method::ELICITATION_CREATE, params, about };
     }
     if forms {
         let schema = json!({
@@ -180,7 +149,7 @@ fn question(event: &LoggedEvent, hosted: bool, forms: bool) -> Option<Ask> {
         });
         let params = Json::of(&json!({ "mode": "form", "message": text, "requestedSchema": schema }));
         let about = About::Form { ours: true };
-        return Some(Ask { id, method: method::ELICITATION_CREATE, params, about });
+        return Ask { id, method: method::ELICITATION_CREATE, params, about };
     }
     let call = json!({
         "toolCallId": id, "title": text, "kind": "other", "status": "pending",
@@ -191,7 +160,7 @@ fn question(event: &LoggedEvent, hosted: bool, forms: bool) -> Option<Ask> {
         { "optionId": STOP, "name": "Stop", "kind": REJECT },
     ]);
     let params = Json::of(&json!({ "toolCall": call, "options": options }));
-    Some(Ask { id, method: method::REQUEST_PERMISSION, params, about: About::Question })
+    Ask { id, method: method::REQUEST_PERMISSION, params, about: About::Question }
 }
 
 /// What a client's answer comes to. What cannot be read decides nothing, and neither does an error.
@@ -278,7 +247,11 @@ mod tests {
     }
 
     fn choices(all: &[(&str, &str)]) -> About {
-        let choice = |(id, kind): &(&str, &str)| Choice { id: (*id).to_owned(), kind: (*kind).to_owned() };
+        let choice = |(id, kind): &(&str, &str)| Choice {
+            id: (*id).to_owned(),
+            name: (*id).to_owned(),
+            kind: (*kind).to_owned(),
+        };
         About::Clearance(all.iter().map(choice).collect())
     }
 

@@ -13,7 +13,7 @@ use super::queue::Outbox;
 use super::refusal::Refusal;
 use super::seat::{Seat, Seen};
 use super::{Acp, Manner};
-use crate::domain::SessionId;
+use crate::domain::{Event, EventKind, SessionId};
 use crate::wire::acp::asked::Hello;
 
 #[derive(Debug)]
@@ -186,10 +186,10 @@ impl Client {
         }
         let newest = self.acp.0.bell.listen().newest();
         let store = self.acp.0.supervisor.store();
-        let events = store.events_of(seen.id, &["agent.ready"], newest, 1).await.unwrap_or_default();
-        let told = events.last().and_then(|event| {
-            let data: Value = serde_json::from_str(event.data.as_str()).ok()?;
-            data.get("agent").cloned()
+        let events = store.events_of(seen.id, &[EventKind::AgentReady], newest, 1).await.unwrap_or_default();
+        let told = events.last().and_then(|logged| match logged.event() {
+            Event::AgentReady(ready) => serde_json::from_str(ready.agent?.as_str()).ok(),
+            _ => None,
         });
         match (told, &seen.agent) {
             (Some(told), _) => Some(told),

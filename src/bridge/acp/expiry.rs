@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::Acp;
 use crate::config::Seats;
-use crate::domain::{OnClientLeft, Phase, SessionId, SessionRecord, StopMode, Time};
+use crate::domain::{EventKind, OnClientLeft, Phase, SessionId, SessionRecord, StopMode, Time};
 use crate::session::CommandError::{Overloaded, Store};
 use crate::store::{Found, Scope, StoreError};
 
@@ -29,23 +29,23 @@ const UNUSED: &str = "intercom, unused";
 const LEFT: &str = "intercom, left by its client";
 const ABANDONED: &str = "intercom, abandoned";
 /// Events that show that a person, or a client for one, was there.
-const PRESENCE: &[&str] = &[
-    "session.agent",
-    "session.preset",
-    "session.resumed",
-    "session.kept",
-    "session.seen",
-    "prompt.queued",
-    "prompt.amended",
-    "prompt.withdrawn",
-    "clearance.approved",
-    "clearance.decided",
-    "question.answered",
-    "nudge",
-    "interrupt",
-    "agent.set",
-    "stall.snoozed",
-    "stall.ladder",
+const PRESENCE: &[EventKind] = &[
+    EventKind::SessionAgentChanged,
+    EventKind::SessionPresetChanged,
+    EventKind::SessionResumed,
+    EventKind::SessionKept,
+    EventKind::SessionSeen,
+    EventKind::PromptQueued,
+    EventKind::PromptAmended,
+    EventKind::PromptWithdrawn,
+    EventKind::ClearanceApproved,
+    EventKind::ClearanceDecided,
+    EventKind::QuestionAnswered,
+    EventKind::Nudged,
+    EventKind::Interrupted,
+    EventKind::AgentSetting,
+    EventKind::StallSnoozed,
+    EventKind::LadderChanged,
 ];
 
 impl Acp {

@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -26,7 +25,8 @@ use super::refusal::Refusal;
 use super::speak::{self, Control, Voice};
 use crate::bridge::viewer_log::{ViewerLog, redacted};
 use crate::bus::Ear;
-use crate::domain::{Json, LoggedEvent, Phase, PromptId, RequestId, Role, SessionId, Time};
+use crate::domain::event::{AgentSetting, PromptSending};
+use crate::domain::{Event, EventKind, Json, LoggedEvent, Phase, RequestId, Role, SessionId, Time};
 use crate::store::{Found, Store};
 use crate::wire::acp::{method, send, tell};
 use crate::wire::jsonrpc;
@@ -250,7 +250,10 @@ impl Feed {
             };
             for event in batch.into_iter().take_while(|event| event.seq <= up_to) {
                 // What is set by now is in the answer, with what is ours.
-                if self.hosted && event.kind == "update" && speak::control(&event).is_some() {
+                if self.hosted
+                    && event.known_kind() == Some(EventKind::Update)
+                    && speak::control(&event.data).is_some()
+                {
                     continue;
                 }
                 for event in self.released(&mut log, event).await {
@@ -263,7 +266,9 @@ impl Feed {
 
     async fn replay_one(&self, voice: &mut Voice, event: &LoggedEvent) -> Result<(), Gone> {
         let mut lines = voice.tell(event);
-        if let Some(content) = self.sent_to_agent(event).await {
+        if let Event::PromptSending(sending) = event.event()
+            && let Some(content) = self.content_of(&sending).await
+        {
             lines.extend(voice.was_asked(&content));
             voice.prompted(&content);
         }
@@ -289,10 +294,10 @@ impl Feed {
             let items = page["items"].as_array().cloned().unwrap_or_default();
             open.extend(items.iter().filter_map(|item| item["id"].as_str().map(str::to_owned)));
         }
-        let kinds = &["clearance.requested", "question.asked"];
-        for event in store.events_of(self.session, kinds, self.after, MANY).await.unwrap_or_default() {
+        const KINDS: &[EventKind] = &[EventKind::ClearanceRequested, EventKind::QuestionAsked];
+        for event in store.events_of(self.session, KINDS, self.after, MANY).await.unwrap_or_default() {
             let event = self.fit(event);
-            if let Some(ask) = self.asks_for(&event).filter(|ask| open.contains(&ask.id)) {
+            if let Some(ask) = self.asks_for(&event.event()).filter(|ask| open.contains(&ask.id)) {
                 self.asks.push(ask);
             }
         }
@@ -334,7 +339,7 @@ impl Feed {
         self.out.push_back((line, about));
     }
 
-    fn asks_for(&self, event: &LoggedEvent) -> Option<Ask> {
+    fn asks_for(&self, event: &Event) -> Option<Ask> {
         if !self.client.is_asked() {
             return None;
         }
@@ -361,44 +366,57 @@ impl Feed {
         }
     }
 
-    async fn make_of(&mut self, event: &LoggedEvent) {
-        match event.kind.as_str() {
-            "prompt.sending" => {
-                let id = speak::value(event)["prompt"].as_str().unwrap_or_default().to_owned();
-                let theirs = !self.prompts.has(&id);
-                if let Some(content) = self.sent_to_agent(event).await {
+    async fn make_of(&mut self, logged: &LoggedEvent) {
+        let event = logged.event();
+        match &event {
+            Event::PromptSending(sending) => {
+                let theirs = !self.prompts.has(sending.prompt);
+                if let Some(content) = self.content_of(sending).await {
                     for line in self.voice.was_asked(&content).into_iter().filter(|_| theirs) {
                         self.say(line);
                     }
                     self.voice.prompted(&content);
                 }
             }
-            "session.preset" | "agent.ready" | "session.agent" => self.tell_controls(event).await,
-            "agent.set" | "agent.set_done" => self.tell_mode(event),
-            "update" if self.hosted => match speak::control(event) {
+            Event::SessionPresetChanged(_) | Event::AgentReady(_) | Event::SessionAgentChanged(_) => {
+                self.tell_controls(&event).await;
+            }
+            Event::AgentSetting(AgentSetting { mode: Some(mode), set, .. }) => {
+                self.modes.insert(*set, mode.clone());
+                while self.modes.len() > ORDERS {
+                    self.modes.pop_first();
+                }
+            }
+            // Not every agent tells that its mode is another one.
+            Event::SettingAccepted(accepted) => {
+                if let Some(mode) = accepted.set.and_then(|set| self.modes.remove(&set)) {
+                    self.say(self.voice.mode_is(&mode));
+                }
+            }
+            Event::Update(_) if self.hosted => match speak::control(&logged.data) {
                 Some(Control::Mode) => self.modes.clear(),
                 // All of them are told: the agent's, and ours.
-                Some(Control::Options) => return self.tell_controls(event).await,
+                Some(Control::Options) => return self.tell_controls(&event).await,
                 None => {}
             },
             _ => {}
         }
-        for line in self.voice.tell(event) {
+        for line in self.voice.tell_event(logged.seq, &event) {
             self.say(line);
         }
-        if let Some(ask) = self.asks_for(event) {
+        if let Some(ask) = self.asks_for(&event) {
             self.asks.push(ask);
         }
-        if let Some(id) = ask::closed_by(event) {
+        if let Some(id) = ask::closed_by(&event) {
             self.asks.retain(|ask| ask.id != id);
             if self.client.take_asked(&id).is_some() {
                 self.say(send::cancel_request(&RequestId::text(&id)));
             }
         }
-        if matches!(event.kind.as_str(), "session.ended" | "session.parked") {
+        if matches!(event, Event::SessionEnded(_) | Event::SessionParked(_)) {
             self.empty_queue().await;
         }
-        let answered = self.prompts.hear(event);
+        let answered = self.prompts.hear(logged);
         self.answer(answered);
     }
 
@@ -432,12 +450,9 @@ impl Feed {
         }
     }
 
-    /// The content of the prompt that leaves with this event, if one does.
-    async fn sent_to_agent(&self, event: &LoggedEvent) -> Option<Json> {
-        if event.kind != "prompt.sending" {
-            return None;
-        }
-        let id: PromptId = speak::value(event)["prompt"].as_str()?.parse().ok()?;
+    /// The content of the prompt that leaves the queue.
+    async fn content_of(&self, sending: &PromptSending) -> Option<Json> {
+        let id = sending.prompt;
         let store = self.client.acp().0.supervisor.store();
         let Ok(Found::One(prompt)) = store.prompt(id.to_string()).await else { return None };
         let content = store.content(id).await.ok().flatten();
@@ -447,22 +462,24 @@ impl Feed {
 
     /// The turn that runs by now, for whoever joins in the middle of it.
     async fn find_turn(&mut self) {
-        const KINDS: &[&str] = &["turn.started", "turn.ended", "prompt.sending"];
+        const KINDS: &[EventKind] = &[EventKind::TurnStarted, EventKind::TurnEnded, EventKind::PromptSending];
         let store = self.client.acp().0.supervisor.store().clone();
         for event in store.events_of(self.session, KINDS, self.after, FEW).await.unwrap_or_default() {
             self.voice.tell(&event);
-            if let Some(content) = self.sent_to_agent(&event).await {
+            if let Event::PromptSending(sending) = event.event()
+                && let Some(content) = self.content_of(&sending).await
+            {
                 self.voice.prompted(&content);
             }
         }
     }
 
     /// Modes and options, after something about them has changed.
-    async fn tell_controls(&mut self, event: &LoggedEvent) {
+    async fn tell_controls(&mut self, event: &Event) {
         let Ok(seen) = self.client.seat().session(&self.session.to_string()).await else { return };
         let told = self.client.told(&seen).await;
         let profiles = self.client.seat().profiles().await.unwrap_or_default();
-        if event.kind == "session.preset" && offer::has_our_modes(&seen, told.as_ref()) {
+        if matches!(event, Event::SessionPresetChanged(_)) && offer::has_our_modes(&seen, told.as_ref()) {
             let mode = seen.preset.as_deref().unwrap_or("full");
             self.say(self.voice.mode_is(mode));
         }
@@ -470,28 +487,6 @@ impl Feed {
         if self.options.as_ref() != Some(&options) {
             self.say(self.voice.options_are(&options));
             self.options = Some(options);
-        }
-    }
-
-    /// Not every agent tells that its mode is another one.
-    fn tell_mode(&mut self, event: &LoggedEvent) {
-        #[derive(Deserialize)]
-        struct Set {
-            set: Option<u64>,
-            mode: Option<String>,
-        }
-        let Ok(Set { set: Some(set), mode }) = serde_json::from_str(event.data.as_str()) else { return };
-        match (event.kind.as_str(), mode) {
-            ("agent.set", Some(mode)) => drop(self.modes.insert(set, mode)),
-            ("agent.set_done", _) => {
-                if let Some(mode) = self.modes.remove(&set) {
-                    self.say(self.voice.mode_is(&mode));
-                }
-            }
-            _ => {}
-        }
-        while self.modes.len() > ORDERS {
-            self.modes.pop_first();
         }
     }
 

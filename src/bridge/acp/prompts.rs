@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::refusal::Refusal;
-use crate::domain::{Json, LoggedEvent, RequestId, Time};
+use crate::domain::event::{AgentExited, TurnEnded};
+use crate::domain::{Event, EventKind, Json, LoggedEvent, PromptId, RequestId, Time, TurnId};
 
 /// What a prompt's request is answered with.
 pub(super) type Outcome = Result<Json, Refusal>;
@@ -20,9 +21,8 @@ pub(super) type Outcome = Result<Json, Refusal>;
 #[derive(Debug, Default)]
 pub(super) struct Prompts {
     /// In the queue, or on its way there. A prompt may be waited for by several requests: it was sent again.
-    waiting: Vec<(String, Waits)>,
-    /// By turn.
-    turns: BTreeMap<String, Vec<(String, Waits)>>,
+    waiting: Vec<(PromptId, Waits)>,
+    turns: BTreeMap<TurnId, Vec<(PromptId, Waits)>>,
     /// Somebody has told the session to stop.
     stopping: bool,
     /// How its last process ended.
@@ -58,30 +58,28 @@ impl Answered {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Data {
-    prompt: String,
-    turn: Option<String>,
-    cause: Option<String>,
-    reason: Option<String>,
-    stop_reason: String,
-    params: Option<Json>,
-    failed: bool,
-    code: Option<i64>,
-    signal: Option<i64>,
-    by: Option<String>,
-    why: Option<String>,
-}
+/// The kinds that say what becomes of a prompt.
+pub(super) const PROMPT_KINDS: &[EventKind] = &[
+    EventKind::PromptQueued,
+    EventKind::PromptSending,
+    EventKind::PromptWithdrawn,
+    EventKind::PromptUndelivered,
+    EventKind::TurnEnded,
+    EventKind::SessionStopping,
+    EventKind::SessionEnded,
+    EventKind::SessionParked,
+    EventKind::AgentSpawned,
+    EventKind::AgentExited,
+];
 
 impl Prompts {
-    pub(super) fn wait(&mut self, prompt: String, request: RequestId, since: Time, until: Option<Time>) {
+    pub(super) fn wait(&mut self, prompt: PromptId, request: RequestId, since: Time, until: Option<Time>) {
         self.waiting.push((prompt, Waits { request, since, until }));
     }
 
     /// Whether it is one of this client's.
-    pub(super) fn has(&self, prompt: &str) -> bool {
-        self.waiting.iter().chain(self.turns.values().flatten()).any(|(known, _)| known == prompt)
+    pub(super) fn has(&self, prompt: PromptId) -> bool {
+        self.waiting.iter().chain(self.turns.values().flatten()).any(|(known, _)| *known == prompt)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -89,14 +87,14 @@ impl Prompts {
     }
 
     /// Those that have not left the queue, as far as we have heard.
-    pub(super) fn queued(&self) -> Vec<String> {
-        self.waiting.iter().map(|(prompt, _)| prompt.clone()).collect()
+    pub(super) fn queued(&self) -> Vec<PromptId> {
+        self.waiting.iter().map(|(prompt, _)| *prompt).collect()
     }
 
     /// Which prompt this request is about.
-    pub(super) fn of(&self, request: &RequestId) -> Option<String> {
+    pub(super) fn of(&self, request: &RequestId) -> Option<PromptId> {
         let mut all = self.waiting.iter().chain(self.turns.values().flatten());
-        all.find(|(_, waits)| waits.request == *request).map(|(prompt, _)| prompt.clone())
+        all.find(|(_, waits)| waits.request == *request).map(|(prompt, _)| *prompt)
     }
 
     /// When the first of them has waited long enough.
@@ -107,7 +105,7 @@ impl Prompts {
 
     /// Those that have. Their agent goes on.
     pub(super) fn expire(&mut self, now: Time) -> Vec<Answered> {
-        let due = |(_, waits): &mut (String, Waits)| waits.until.is_some_and(|until| until <= now);
+        let due = |(_, waits): &mut (PromptId, Waits)| waits.until.is_some_and(|until| until <= now);
         let late = Err(Refusal::internal("the turn did not end in time; the agent goes on with it"));
         self.extract(due, &late, now)
     }
@@ -119,67 +117,58 @@ impl Prompts {
         }
     }
 
-    pub(super) fn hear(&mut self, event: &LoggedEvent) -> Vec<Answered> {
-        if event.kind == "session.stopping" {
-            // What we stop ourselves has failed; what somebody stops is cancelled.
-            let data = serde_json::from_str::<Data>(event.data.as_str()).unwrap_or_default();
-            self.stopping = data.by.as_deref() != Some("intercom");
-        }
-        if event.kind == "agent.spawned" {
-            (self.stopping, self.exit) = (false, None);
-        }
-        if self.is_empty() && event.kind != "agent.exited" {
+    pub(super) fn hear(&mut self, logged: &LoggedEvent) -> Vec<Answered> {
+        // Most of a log is what the agent says, and no prompt is answered by that.
+        if !logged.known_kind().is_some_and(|kind| PROMPT_KINDS.contains(&kind)) {
             return Vec::new();
         }
-        let data = || serde_json::from_str::<Data>(event.data.as_str()).unwrap_or_default();
-        match event.kind.as_str() {
-            "prompt.sending" => {
-                let Data { prompt, turn, .. } = data();
-                let sent: Vec<_> = self.waiting.extract_if(.., |(known, _)| *known == prompt).collect();
-                if !sent.is_empty() {
-                    self.turns.entry(turn.unwrap_or_default()).or_default().extend(sent);
+        let now = logged.at;
+        match logged.event() {
+            // What we stop ourselves has failed; what somebody stops is cancelled.
+            Event::SessionStopping(stopping) => self.stopping = stopping.by != "intercom",
+            Event::AgentSpawned(_) => (self.stopping, self.exit) = (false, None),
+            Event::AgentExited(exited) => self.exit = exit_in_words(exited),
+            Event::PromptSending(sending) => {
+                let sent: Vec<_> =
+                    self.waiting.extract_if(.., |(known, _)| *known == sending.prompt).collect();
+                // A prompt that is in no turn ends with its session.
+                match sending.turn {
+                    Some(turn) if !sent.is_empty() => self.turns.entry(turn).or_default().extend(sent),
+                    _ => self.waiting.extend(sent),
                 }
-                Vec::new()
             }
-            "agent.exited" => {
-                self.exit = match data() {
-                    Data { why: Some(why), .. } => Some(why),
-                    Data { code: Some(code), .. } => Some(format!("exit code {code}")),
-                    Data { signal: Some(signal), .. } => Some(format!("signal {signal}")),
-                    _ => None,
-                };
-                Vec::new()
+            Event::TurnEnded(ended) => {
+                let sent = ended.turn.and_then(|turn| self.turns.remove(&turn)).unwrap_or_default();
+                let outcome = outcome(&ended, self.stopping, self.exit.as_deref());
+                return sent.into_iter().map(|(_, waits)| waits.answered(&outcome, now)).collect();
             }
-            "turn.ended" => {
-                let data = data();
-                let ended = data.turn.as_ref().and_then(|turn| self.turns.remove(turn)).unwrap_or_default();
-                let outcome = outcome(&data, self.stopping, self.exit.as_deref());
-                ended.into_iter().map(|(_, waits)| waits.answered(&outcome, event.at)).collect()
-            }
-            "prompt.withdrawn" => self.over(&data().prompt, &cancelled(), event.at),
-            "prompt.undelivered" => {
-                let Data { prompt, cause, .. } = data();
-                let cause = cause.unwrap_or_else(|| "its agent has gone".to_owned());
+            Event::PromptWithdrawn(withdrawn) => return self.over(withdrawn.prompt, &cancelled(), now),
+            Event::PromptUndelivered(undelivered) => {
+                let cause = undelivered.cause;
                 let lost = Refusal::internal(format!("the prompt did not reach the agent: {cause}"));
                 let outcome = if self.stopping { cancelled() } else { Err(lost) };
-                self.over(&prompt, &outcome, event.at)
+                return self.over(undelivered.prompt, &outcome, now);
             }
-            "session.ended" | "session.parked" => {
-                let reason = self.exit.clone().or(data().reason).unwrap_or_else(|| "it ended".to_owned());
-                let gone = Refusal::internal(format!("the session has ended: {reason}"));
-                self.all(&if self.stopping { cancelled() } else { Err(gone) }, event.at)
-            }
-            _ => Vec::new(),
+            Event::SessionEnded(ended) => return self.session_over(ended.reason, now),
+            Event::SessionParked(parked) => return self.session_over(parked.reason, now),
+            _ => {}
         }
+        Vec::new()
     }
 
-    fn over(&mut self, prompt: &str, outcome: &Outcome, now: Time) -> Vec<Answered> {
-        self.extract(|(known, _)| known == prompt, outcome, now)
+    fn session_over(&mut self, reason: String, now: Time) -> Vec<Answered> {
+        let reason = self.exit.clone().unwrap_or(reason);
+        let gone = Refusal::internal(format!("the session has ended: {reason}"));
+        self.all(&if self.stopping { cancelled() } else { Err(gone) }, now)
+    }
+
+    fn over(&mut self, prompt: PromptId, outcome: &Outcome, now: Time) -> Vec<Answered> {
+        self.extract(|(known, _)| *known == prompt, outcome, now)
     }
 
     fn extract(
         &mut self,
-        is_over: impl Fn(&mut (String, Waits)) -> bool,
+        is_over: impl Fn(&mut (PromptId, Waits)) -> bool,
         outcome: &Outcome,
         now: Time,
     ) -> Vec<Answered> {
@@ -202,16 +191,22 @@ pub(super) fn cancelled() -> Outcome {
     Ok(Json::of(&json!({ "stopReason": "cancelled" })))
 }
 
-/// What the end of a turn means to whoever asked for it.
-fn outcome(data: &Data, stopping: bool, exit: Option<&str>) -> Outcome {
+fn exit_in_words(exited: AgentExited) -> Option<String> {
+    let code = || exited.code.map(|code| format!("exit code {code}"));
+    let signal = || exited.signal.map(|signal| format!("signal {signal}"));
+    exited.why.or_else(code).or_else(signal)
+}
+
+/// The answer to those who asked for the turn.
+fn outcome(ended: &TurnEnded, stopping: bool, exit: Option<&str>) -> Outcome {
     let stopped = |reason: &str| Ok(Json::of(&json!({ "stopReason": reason })));
-    match (&data.params, data.stop_reason.as_str()) {
-        (Some(_), "cancelled") if data.failed => cancelled(),
+    match (&ended.params, ended.stop_reason.as_str()) {
+        (Some(_), "cancelled") if ended.failed => cancelled(),
         // Our own protocol has an error in its reason.
-        (Some(params), reason) if data.failed && reason.starts_with("error") && !is_error(params) => {
+        (Some(params), reason) if ended.failed && reason.starts_with("error") && !is_error(params) => {
             Err(Refusal::internal(format!("the turn ended with {reason}")))
         }
-        (Some(error), _) if data.failed => Err(Refusal::of_agent(error)),
+        (Some(error), _) if ended.failed => Err(Refusal::of_agent(error)),
         // What an agent that speaks the protocol answered, all of it.
         (Some(params), _) if params.as_str().contains("\"stopReason\"") => Ok(params.clone()),
         (_, "exited") if stopping => cancelled(),
@@ -238,12 +233,35 @@ fn is_error(params: &Json) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::SessionId;
+    use crate::domain::event::tests::sample;
     use proptest::prelude::*;
 
-    fn event(kind: &str, data: &serde_json::Value) -> LoggedEvent {
-        let at = Time::from_millis(0);
-        LoggedEvent { seq: 1, session: SessionId::mint(), at, kind: kind.to_owned(), data: Json::of(data) }
+    fn prompt(n: u8) -> PromptId {
+        PromptId::from_seed([n; 10])
+    }
+
+    fn turn(n: u8) -> TurnId {
+        TurnId::from_seed([n; 10])
+    }
+
+    fn sending(prompt_number: u8, turn_number: u8) -> LoggedEvent {
+        let fields = json!({ "prompt": prompt(prompt_number), "turn": turn(turn_number) });
+        sample(EventKind::PromptSending, &fields)
+    }
+
+    fn ended(turn_number: u8, stop_reason: &str) -> LoggedEvent {
+        let fields = json!({ "turn": turn(turn_number), "stop_reason": stop_reason });
+        sample(EventKind::TurnEnded, &fields)
+    }
+
+    fn stopping(by: &str) -> LoggedEvent {
+        sample(EventKind::SessionStopping, &json!({ "by": by }))
+    }
+
+    fn begun(prompts: &mut Prompts, numbers: &[u8]) {
+        for n in numbers {
+            prompts.wait(prompt(*n), RequestId::number(u64::from(*n)), Time::from_millis(0), None);
+        }
     }
 
     fn answers(answered: &[Answered]) -> Vec<String> {
@@ -257,51 +275,49 @@ mod tests {
     #[test]
     fn a_prompt_is_answered_when_its_own_turn_ends() {
         let mut prompts = Prompts::default();
-        prompts.wait("p1".to_owned(), RequestId::number(1), Time::from_millis(0), None);
-        prompts.wait("p2".to_owned(), RequestId::number(2), Time::from_millis(0), None);
-        prompts.hear(&event("prompt.sending", &json!({ "prompt": "p1", "turn": "t1" })));
-        assert!(prompts.hear(&event("turn.ended", &json!({ "turn": "t0", "stop_reason": "x" }))).is_empty());
+        begun(&mut prompts, &[1, 2]);
+        prompts.hear(&sending(1, 1));
+        assert!(prompts.hear(&ended(0, "x")).is_empty());
         let params = json!({ "stopReason": "end_turn", "usage": { "total": 7 } });
-        let ended = json!({ "turn": "t1", "stop_reason": "end_turn", "params": params });
-        let first = answers(&prompts.hear(&event("turn.ended", &ended)));
+        let fields = json!({ "turn": turn(1), "stop_reason": "end_turn", "params": params });
+        let first = answers(&prompts.hear(&sample(EventKind::TurnEnded, &fields)));
         assert_eq!(first, [format!("1 {params}")]);
-        prompts.hear(&event("prompt.sending", &json!({ "prompt": "p2", "turn": "t2" })));
-        let ended = json!({ "turn": "t2", "stop_reason": "interrupted" });
-        assert_eq!(answers(&prompts.hear(&event("turn.ended", &ended))), [r#"2 {"stopReason":"cancelled"}"#]);
+        prompts.hear(&sending(2, 2));
+        let second = answers(&prompts.hear(&ended(2, "interrupted")));
+        assert_eq!(second, [r#"2 {"stopReason":"cancelled"}"#]);
         assert!(prompts.is_empty());
     }
 
     #[test]
     fn the_death_of_an_agent_is_an_error_and_its_stop_a_cancel() {
-        for (stopping, expected) in [(false, "-32603"), (true, r#"{"stopReason":"cancelled"}"#)] {
+        for (is_stopping, expected) in [(false, "-32603"), (true, r#"{"stopReason":"cancelled"}"#)] {
             let mut prompts = Prompts::default();
-            prompts.wait("p1".to_owned(), RequestId::number(1), Time::from_millis(0), None);
-            prompts.wait("p2".to_owned(), RequestId::number(2), Time::from_millis(0), None);
-            prompts.hear(&event("prompt.sending", &json!({ "prompt": "p1", "turn": "t1" })));
-            if stopping {
-                prompts.hear(&event("session.stopping", &json!({})));
+            begun(&mut prompts, &[1, 2]);
+            prompts.hear(&sending(1, 1));
+            if is_stopping {
+                prompts.hear(&stopping("ana"));
             }
-            prompts.hear(&event("agent.exited", &json!({ "code": 3 })));
-            let exited = json!({ "turn": "t1", "stop_reason": "exited" });
-            let mut all = answers(&prompts.hear(&event("turn.ended", &exited)));
-            all.extend(answers(&prompts.hear(&event("session.ended", &json!({ "reason": "exited" })))));
+            prompts.hear(&sample(EventKind::AgentExited, &json!({ "code": 3 })));
+            let mut all = answers(&prompts.hear(&ended(1, "exited")));
+            let over = sample(EventKind::SessionEnded, &json!({ "reason": "exited" }));
+            all.extend(answers(&prompts.hear(&over)));
             assert_eq!(all.len(), 2);
             assert!(all.iter().all(|one| one.contains(expected)), "{all:?}");
-            assert_eq!(all[0].contains("exit code 3"), !stopping, "{all:?}");
+            assert_eq!(all[0].contains("exit code 3"), !is_stopping, "{all:?}");
         }
     }
 
     #[test]
     fn that_an_agent_cannot_be_worked_with_or_is_stuck_is_an_error() {
-        for stopping in [
+        for fields in [
             json!({ "by": "intercom", "why": "it speaks version 9" }),
             json!({ "by": "intercom", "again": true }),
         ] {
             let mut prompts = Prompts::default();
-            prompts.wait("p1".to_owned(), RequestId::number(1), Time::from_millis(0), None);
-            prompts.hear(&event("session.stopping", &stopping));
-            let lost = json!({ "prompt": "p1", "cause": "it speaks version 9" });
-            let all = answers(&prompts.hear(&event("prompt.undelivered", &lost)));
+            begun(&mut prompts, &[1]);
+            prompts.hear(&sample(EventKind::SessionStopping, &fields));
+            let lost = json!({ "prompt": prompt(1), "cause": "it speaks version 9" });
+            let all = answers(&prompts.hear(&sample(EventKind::PromptUndelivered, &lost)));
             assert!(all[0].starts_with("1 -32603") && all[0].contains("version 9"), "{all:?}");
         }
     }
@@ -310,18 +326,16 @@ mod tests {
     fn a_prompt_that_was_sent_again_answers_each_request_for_it() {
         for sent in [false, true] {
             let mut prompts = Prompts::default();
-            prompts.wait("p1".to_owned(), RequestId::number(1), Time::from_millis(0), None);
+            begun(&mut prompts, &[1]);
             let mut again = Prompts::default();
-            again.wait("p1".to_owned(), RequestId::number(2), Time::from_millis(0), None);
-            let sending = event("prompt.sending", &json!({ "prompt": "p1", "turn": "t1" }));
+            again.wait(prompt(1), RequestId::number(2), Time::from_millis(0), None);
             if sent {
-                prompts.hear(&sending);
-                again.hear(&sending);
+                prompts.hear(&sending(1, 1));
+                again.hear(&sending(1, 1));
             }
             prompts.absorb(again);
-            prompts.hear(&sending);
-            let ended = event("turn.ended", &json!({ "turn": "t1", "stop_reason": "end_turn" }));
-            assert_eq!(answers(&prompts.hear(&ended)).len(), 2);
+            prompts.hear(&sending(1, 1));
+            assert_eq!(answers(&prompts.hear(&ended(1, "end_turn"))).len(), 2);
             assert!(prompts.is_empty());
         }
     }
@@ -329,34 +343,25 @@ mod tests {
     #[test]
     fn an_agents_own_error_is_passed_on() {
         let mut prompts = Prompts::default();
-        prompts.wait("p1".to_owned(), RequestId::number(1), Time::from_millis(0), None);
-        prompts.hear(&event("prompt.sending", &json!({ "prompt": "p1", "turn": "t1" })));
+        begun(&mut prompts, &[1]);
+        prompts.hear(&sending(1, 1));
         let error = json!({ "code": -32000, "message": "log in", "data": { "x": 1 } });
-        let ended = json!({ "turn": "t1", "stop_reason": "error: log in", "params": error, "failed": true });
-        let Err(refusal) = &prompts.hear(&event("turn.ended", &ended))[0].outcome else { panic!() };
+        let fields =
+            json!({ "turn": turn(1), "stop_reason": "error: log in", "params": error, "failed": true });
+        let failed = sample(EventKind::TurnEnded, &fields);
+        let Err(refusal) = &prompts.hear(&failed)[0].outcome else { panic!() };
         assert_eq!(refusal, &Refusal::new(-32000, "log in").with(&json!({ "x": 1 })));
     }
 
     #[test]
     fn what_takes_too_long_is_told_and_not_told_again() {
         let mut prompts = Prompts::default();
-        prompts.wait(
-            "p1".to_owned(),
-            RequestId::number(1),
-            Time::from_millis(0),
-            Some(Time::from_millis(10)),
-        );
-        prompts.wait(
-            "p2".to_owned(),
-            RequestId::number(2),
-            Time::from_millis(0),
-            Some(Time::from_millis(20)),
-        );
-        prompts.hear(&event("prompt.sending", &json!({ "prompt": "p1", "turn": "t1" })));
+        prompts.wait(prompt(1), RequestId::number(1), Time::from_millis(0), Some(Time::from_millis(10)));
+        prompts.wait(prompt(2), RequestId::number(2), Time::from_millis(0), Some(Time::from_millis(20)));
+        prompts.hear(&sending(1, 1));
         assert_eq!(prompts.deadline(), Some(Time::from_millis(10)));
         assert_eq!(prompts.expire(Time::from_millis(10)).len(), 1);
-        let ended = json!({ "turn": "t1", "stop_reason": "end_turn" });
-        assert!(prompts.hear(&event("turn.ended", &ended)).is_empty());
+        assert!(prompts.hear(&ended(1, "end_turn")).is_empty());
         assert_eq!(prompts.deadline(), Some(Time::from_millis(20)));
     }
 
@@ -367,22 +372,21 @@ mod tests {
             let mut prompts = Prompts::default();
             let (mut asked, mut answered) = (0_u64, Vec::new());
             for (what, n) in steps {
-                let (prompt, turn) = (format!("p{n}"), format!("t{}", n % 2));
                 let heard = match what {
                     0 | 1 => {
                         asked += 1;
-                        prompts.wait(prompt, RequestId::number(asked), Time::from_millis(0), None);
+                        prompts.wait(prompt(n), RequestId::number(asked), Time::from_millis(0), None);
                         Vec::new()
                     }
-                    2 | 3 => prompts.hear(&event("prompt.sending", &json!({ "prompt": prompt, "turn": turn }))),
-                    4 => prompts.hear(&event("turn.ended", &json!({ "turn": turn, "stop_reason": "x" }))),
-                    5 => prompts.hear(&event("prompt.withdrawn", &json!({ "prompt": prompt }))),
-                    6 => prompts.hear(&event("prompt.undelivered", &json!({ "prompt": prompt }))),
-                    _ => prompts.hear(&event("session.stopping", &json!({}))),
+                    2 | 3 => prompts.hear(&sending(n, n % 2)),
+                    4 => prompts.hear(&ended(n % 2, "x")),
+                    5 => prompts.hear(&sample(EventKind::PromptWithdrawn, &json!({ "prompt": prompt(n) }))),
+                    6 => prompts.hear(&sample(EventKind::PromptUndelivered, &json!({ "prompt": prompt(n) }))),
+                    _ => prompts.hear(&stopping("ana")),
                 };
                 answered.extend(heard);
             }
-            answered.extend(prompts.hear(&event("session.ended", &json!({}))));
+            answered.extend(prompts.hear(&sample(EventKind::SessionEnded, &json!({}))));
             let mut ids: Vec<String> = answered.iter().map(|one| one.request.to_string()).collect();
             ids.sort();
             ids.dedup();

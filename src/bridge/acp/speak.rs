@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::domain::{Json, LoggedEvent};
+use crate::domain::event::{ClearanceClosed, ClearanceDecided, ClearanceOutcome, RawMessage, UnknownMessage};
+use crate::domain::{ClearanceId, ClearanceStatus, Event, Json, LoggedEvent};
 use crate::wire::acp::{method, tell};
 
 mod turn;
@@ -55,11 +56,6 @@ struct ToolUpdate {
 }
 
 #[derive(Debug, Deserialize)]
-struct Unknown {
-    message: Json,
-}
-
-#[derive(Debug, Deserialize)]
 struct Said {
     method: String,
     #[serde(default)]
@@ -78,34 +74,57 @@ impl Voice {
     }
 
     /// What a client is told of an event, besides requests and answers.
-    pub(super) fn tell(&mut self, event: &LoggedEvent) -> Vec<String> {
+    pub(super) fn tell(&mut self, logged: &LoggedEvent) -> Vec<String> {
+        self.tell_event(logged.seq, &logged.event())
+    }
+
+    /// The same of an event that was read already.
+    pub(super) fn tell_event(&mut self, seq: u64, event: &Event) -> Vec<String> {
         self.turn.hear(event);
-        match event.kind.as_str() {
-            "update" if self.hosted && self.turn.drops(event) => Vec::new(),
-            "status" | "heartbeat" | "update" if !self.hosted && self.turn.is_abandoned() => Vec::new(),
-            "update" if self.hosted => {
-                vec![tell::passed_on(method::SESSION_UPDATE, &event.data, &self.session)]
+        match event {
+            Event::Update(message) if self.hosted && self.turn.drops(message) => Vec::new(),
+            Event::Status(_) | Event::Heartbeat(_) | Event::Update(_)
+                if !self.hosted && self.turn.is_abandoned() =>
+            {
+                Vec::new()
             }
-            "update" => self.tool(event),
-            "status" => {
-                let Status { message } = read(event);
+            Event::Update(RawMessage(params)) if self.hosted => {
+                vec![tell::passed_on(method::SESSION_UPDATE, params, &self.session)]
+            }
+            Event::Update(message) => self.tool(seq, message),
+            Event::Status(message) => {
+                let Status { message } = read(message);
                 vec![self.says(&format!("{message}\n"))]
             }
-            "heartbeat" => self.heartbeat(event),
-            "unknown" if self.hosted => self.extension(event).into_iter().collect(),
-            "clearance.requested" if !self.hosted => vec![self.call_of(event)],
-            "clearance.decided" | "clearance.closed" | "clearance.outcome" if !self.hosted => {
-                self.call_after(event).into_iter().collect()
+            Event::Heartbeat(message) => self.heartbeat(message),
+            Event::UnknownMessage(unknown) if self.hosted => self.extension(unknown).into_iter().collect(),
+            Event::ClearanceRequested(requested) if !self.hosted => {
+                let mut call = super::ask::call(requested);
+                call["sessionUpdate"] = json!("tool_call");
+                vec![self.update(&call)]
             }
-            "question.asked" if !self.hosted => {
-                let text = value(event)["text"].as_str().unwrap_or_default().to_owned();
-                vec![self.says(&format!("{text}\n"))]
+            Event::ClearanceDecided(decided) if !self.hosted => {
+                let ClearanceDecided { clearance, status, by, reason, .. } = decided;
+                let why = reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+                let call_status = if *status == ClearanceStatus::Approved { "in_progress" } else { "failed" };
+                let words = format!("{} by {by}{why}", status.as_str());
+                vec![self.call_after(*clearance, call_status, Some(&words))]
             }
-            "spend.capped" => {
-                let why = value(event)["why"].as_str().unwrap_or_default().to_owned();
-                vec![self.says(&format!("[intercom] No new turn begins: {why}\n"))]
+            Event::ClearanceClosed(ClearanceClosed { clearance, status, reason, .. }) if !self.hosted => {
+                let words = format!("{}: {reason}", status.as_str());
+                vec![self.call_after(*clearance, "failed", Some(&words))]
             }
-            "stall.limited" if !self.hosted => {
+            Event::ClearanceOutcome(ClearanceOutcome { clearance: Some(clearance), outcome, .. })
+                if !self.hosted =>
+            {
+                let has_failed = ["failed", "error"].contains(&outcome.as_str());
+                vec![self.call_after(*clearance, if has_failed { "failed" } else { "completed" }, None)]
+            }
+            Event::QuestionAsked(asked) if !self.hosted => vec![self.says(&format!("{}\n", asked.text))],
+            Event::SpendCapped(capped) => {
+                vec![self.says(&format!("[intercom] No new turn begins: {}\n", capped.why))]
+            }
+            Event::LimitReached(_) if !self.hosted => {
                 vec![self.says("[intercom] The agent waits for its service.\n")]
             }
             _ => Vec::new(),
@@ -150,9 +169,8 @@ impl Voice {
     }
 
     /// Notifications that the agent and its client may know, and we do not.
-    fn extension(&self, event: &LoggedEvent) -> Option<String> {
-        let Unknown { message } = serde_json::from_str(event.data.as_str()).ok()?;
-        let said: Said = serde_json::from_str(message.as_str()).ok()?;
+    fn extension(&self, unknown: &UnknownMessage) -> Option<String> {
+        let said: Said = serde_json::from_str(unknown.message.as_str()).ok()?;
         if said.id.is_some() || !said.method.starts_with('_') {
             return None;
         }
@@ -163,8 +181,8 @@ impl Voice {
         ))
     }
 
-    fn heartbeat(&self, event: &LoggedEvent) -> Vec<String> {
-        let Heartbeat { progress } = read(event);
+    fn heartbeat(&self, message: &RawMessage) -> Vec<String> {
+        let Heartbeat { progress } = read(message);
         if progress.is_empty() {
             return Vec::new();
         }
@@ -178,15 +196,15 @@ impl Voice {
         vec![self.update(&json!({ "sessionUpdate": "plan", "entries": entries }))]
     }
 
-    fn tool(&mut self, event: &LoggedEvent) -> Vec<String> {
-        let ToolUpdate { title, tool, call, status } = read(event);
-        let id = call.unwrap_or_else(|| format!("call-{}", event.seq));
+    fn tool(&mut self, seq: u64, message: &RawMessage) -> Vec<String> {
+        let ToolUpdate { title, tool, call, status } = read(message);
+        let id = call.unwrap_or_else(|| format!("call-{seq}"));
         let status = match status.as_deref() {
             Some(known @ ("pending" | "in_progress" | "completed" | "failed")) => known,
             Some(_) => "in_progress",
             None => "completed",
         };
-        let raw: Value = value(event);
+        let raw: Value = read(message);
         let begun = self.begun(&id);
         let what = if begun { "tool_call_update" } else { "tool_call" };
         vec![self.update(&json!({
@@ -207,36 +225,16 @@ impl Voice {
         false
     }
 
-    /// What an agent of our own protocol wants to do is a call of a tool.
-    fn call_of(&self, event: &LoggedEvent) -> String {
-        let mut call = super::ask::call(&value(event));
-        call["sessionUpdate"] = json!("tool_call");
-        self.update(&call)
-    }
-
-    fn call_after(&self, event: &LoggedEvent) -> Option<String> {
-        let data = value(event);
-        let id = data["clearance"].as_str()?;
-        let status = match (event.kind.as_str(), data["status"].as_str(), data["outcome"].as_str()) {
-            ("clearance.decided", Some("approved"), _) => "in_progress",
-            ("clearance.outcome", _, Some("failed" | "error")) => "failed",
-            ("clearance.outcome", ..) => "completed",
-            _ => "failed",
-        };
-        let mut update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": id, "status": status });
-        if let Some(words) = outcome_in_words(&data) {
+    /// The news of a clearance of an agent of our own protocol, which is a call of a tool to the client.
+    fn call_after(&self, clearance: ClearanceId, status: &str, words: Option<&str>) -> String {
+        let mut update =
+            json!({ "sessionUpdate": "tool_call_update", "toolCallId": clearance, "status": status });
+        if let Some(words) = words {
             let content = json!({ "type": "content", "content": { "type": "text", "text": words } });
             update["content"] = json!([content]);
         }
-        Some(self.update(&update))
+        self.update(&update)
     }
-}
-
-fn outcome_in_words(data: &Value) -> Option<String> {
-    let status = data["status"].as_str()?;
-    let by = data["by"].as_str().map(|by| format!(" by {by}")).unwrap_or_default();
-    let why = data["reason"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
-    Some(format!("{status}{by}{why}"))
 }
 
 /// What an update says of what can be set.
@@ -247,7 +245,7 @@ pub(super) enum Control {
 }
 
 /// Most updates say nothing of that, and are not looked at twice.
-pub(super) fn control(event: &LoggedEvent) -> Option<Control> {
+pub(super) fn control(params: &Json) -> Option<Control> {
     #[derive(Deserialize)]
     struct Params {
         update: Update,
@@ -257,7 +255,7 @@ pub(super) fn control(event: &LoggedEvent) -> Option<Control> {
     struct Update {
         session_update: String,
     }
-    let text = event.data.as_str();
+    let text = params.as_str();
     if !text.contains("current_mode_update") && !text.contains("config_option_update") {
         return None;
     }
@@ -283,10 +281,7 @@ pub(super) fn kind(tool: Option<&str>) -> &'static str {
     }
 }
 
-fn read<T: Default + for<'de> Deserialize<'de>>(event: &LoggedEvent) -> T {
-    serde_json::from_str(event.data.as_str()).unwrap_or_default()
-}
-
-pub(super) fn value(event: &LoggedEvent) -> Value {
-    serde_json::from_str(event.data.as_str()).unwrap_or_default()
+/// Reads a message of an agent; one that is not as it should be says nothing.
+fn read<T: Default + for<'de> Deserialize<'de>>(RawMessage(json): &RawMessage) -> T {
+    serde_json::from_str(json.as_str()).unwrap_or_default()
 }

@@ -11,13 +11,11 @@ use super::ask::{self, About};
 use super::seat::{Profile, Seen};
 use super::speak::{self, Voice};
 use super::{offer, refusal::Refusal};
-use crate::domain::{Json, LoggedEvent, RequestId, Role, SessionId, Time};
+use crate::domain::event::tests::sample;
+use crate::domain::{EventKind, RequestId, Role, SessionId};
 use crate::wire::acp::tell;
 
-fn event(kind: &str, data: &Value) -> LoggedEvent {
-    let at = Time::from_millis(0);
-    LoggedEvent { seq: 7, session: SessionId::mint(), at, kind: kind.to_owned(), data: Json::of(data) }
-}
+const CLEARANCE: &str = "clr_0000000000000001";
 
 /// The parameters of a message, as what they must be.
 fn params<T: DeserializeOwned>(line: &str) -> T {
@@ -26,8 +24,8 @@ fn params<T: DeserializeOwned>(line: &str) -> T {
     serde_json::from_value(message["params"].clone()).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
-fn updates(voice: &mut Voice, kind: &str, data: &Value) -> Vec<SessionUpdate> {
-    let told = voice.tell(&event(kind, data));
+fn updates(voice: &mut Voice, kind: EventKind, data: &Value) -> Vec<SessionUpdate> {
+    let told = voice.tell(&sample(kind, data));
     told.iter()
         .map(|line| {
             let notification: SessionNotification = params(line);
@@ -58,47 +56,49 @@ fn profiles() -> Vec<Profile> {
 #[test]
 fn what_agents_of_our_protocol_say_is_what_the_schema_knows() {
     let mut voice = Voice::new("ses_1".to_owned(), false);
-    let told = updates(&mut voice, "status", &json!({ "message": "hi", "x": 1 }));
+    let told = updates(&mut voice, EventKind::Status, &json!({ "message": "hi", "x": 1 }));
     assert!(matches!(told.as_slice(), [SessionUpdate::AgentMessageChunk(_)]));
     let progress = json!({ "progress": [
         { "label": "a", "status": "completed" }, { "label": "b", "status": "odd" }, { "status": 7 },
     ]});
-    assert!(updates(&mut voice, "heartbeat", &progress).is_empty(), "a wrong list is no plan");
+    assert!(updates(&mut voice, EventKind::Heartbeat, &progress).is_empty(), "a wrong list is no plan");
     let progress = json!({ "progress": [{ "label": "a", "status": "completed" }, { "label": "b" }] });
-    let told = updates(&mut voice, "heartbeat", &progress);
+    let told = updates(&mut voice, EventKind::Heartbeat, &progress);
     let [SessionUpdate::Plan(plan)] = told.as_slice() else { panic!("no plan") };
     assert_eq!(plan.entries.len(), 2);
     let tool = json!({ "title": "make", "tool": "execute", "call": "c1", "status": "in_progress" });
-    let first = updates(&mut voice, "update", &tool);
+    let first = updates(&mut voice, EventKind::Update, &tool);
     assert!(matches!(first.as_slice(), [SessionUpdate::ToolCall(_)]));
-    let second = updates(&mut voice, "update", &tool);
+    let second = updates(&mut voice, EventKind::Update, &tool);
     assert!(matches!(second.as_slice(), [SessionUpdate::ToolCallUpdate(_)]));
-    assert!(updates(&mut voice, "heartbeat", &json!({})).is_empty());
-    assert!(updates(&mut voice, "line.rejected", &json!({ "reason": "x" })).is_empty());
+    assert!(updates(&mut voice, EventKind::Heartbeat, &json!({})).is_empty());
+    assert!(updates(&mut voice, EventKind::LineRejected, &json!({ "reason": "x" })).is_empty());
 }
 
 #[test]
 fn a_clearance_of_our_protocol_is_a_call_with_a_permission() {
     let mut voice = Voice::new("ses_1".to_owned(), false);
     let data = json!({
-        "clearance": "clr_1", "title": "Edit a", "description": "d", "diff": "-a\n+b", "file_path": "a",
+        "clearance": CLEARANCE, "title": "Edit a", "description": "d", "diff": "-a\n+b", "file_path": "a",
         "more_paths": ["b"], "tool": null, "command": null, "risk": "high", "risk_why": ["x"], "options": [],
         "request": { "id": 1, "params": { "title": "Edit a" } },
     });
-    let requested = event("clearance.requested", &data);
-    let told = updates(&mut voice, "clearance.requested", &data);
+    let requested = sample(EventKind::ClearanceRequested, &data).event();
+    let told = updates(&mut voice, EventKind::ClearanceRequested, &data);
     let [SessionUpdate::ToolCall(call)] = told.as_slice() else { panic!("no call") };
     assert_eq!(call.locations.len(), 2);
     let ask = ask::of(&requested, false, false, Role::Approver).unwrap();
     let line = tell::asked(&RequestId::text(&ask.id), ask.method, &ask.params, "ses_1");
     let permission: RequestPermissionRequest = params(&line);
     assert_eq!(permission.options.len(), 3);
-    assert_eq!(permission.tool_call.tool_call_id.to_string(), "clr_1");
+    assert_eq!(permission.tool_call.tool_call_id.to_string(), CLEARANCE);
     assert_eq!(ask.about, About::Clearance(Vec::new()));
     assert!(ask::of(&requested, false, false, Role::Operator).is_none(), "who may not decide is not asked");
-    for (status, kind) in [("approved", "clearance.decided"), ("withdrawn", "clearance.closed")] {
-        let told = updates(&mut voice, kind, &json!({ "clearance": "clr_1", "status": status, "by": "ana" }));
-        assert!(matches!(told.as_slice(), [SessionUpdate::ToolCallUpdate(_)]), "{kind}");
+    for (status, kind) in
+        [("approved", EventKind::ClearanceDecided), ("withdrawn", EventKind::ClearanceClosed)]
+    {
+        let told = updates(&mut voice, kind, &json!({ "clearance": CLEARANCE, "status": status }));
+        assert!(matches!(told.as_slice(), [SessionUpdate::ToolCallUpdate(_)]), "{kind:?}");
     }
 }
 
@@ -109,13 +109,14 @@ fn a_permission_of_an_acp_agent_passes_as_it_came() {
         "toolCall": { "toolCallId": "c" }, "_meta": { "odd": 1 },
     });
     let data = json!({
-        "clearance": "clr_1", "options": [{ "id": "y", "name": "Yes", "kind": "allow_once" }],
+        "clearance": CLEARANCE, "options": [{ "id": "y", "name": "Yes", "kind": "allow_once" }],
         "request": { "id": 1, "params": theirs },
     });
-    let ask = ask::of(&event("clearance.requested", &data), true, false, Role::Admin).unwrap();
+    let ask =
+        ask::of(&sample(EventKind::ClearanceRequested, &data).event(), true, false, Role::Admin).unwrap();
     let line = tell::asked(&RequestId::text(&ask.id), ask.method, &ask.params, "ses_1");
     let message: Value = serde_json::from_str(&line).unwrap();
-    assert_eq!(message["id"], "clr_1");
+    assert_eq!(message["id"], CLEARANCE);
     assert_eq!(message["params"]["sessionId"], "ses_1");
     assert_eq!(message["params"]["_meta"], json!({ "odd": 1 }));
     let _: RequestPermissionRequest = params(&line);
@@ -128,9 +129,10 @@ fn a_contradiction_stands_before_the_content_of_a_permission() {
         json!({ "toolCall": { "toolCallId": "c", "content": [{ "type": "terminal", "terminalId": "t" }] } });
     let own = json!([{ "id": "y", "name": "Yes", "kind": "allow_once" }]);
     for (options, rest) in [(own, Some("terminal")), (json!([]), None)] {
-        let data = json!({ "clearance": "clr_1", "title": "t", "options": options, "risk_why": ["deletes", why],
+        let data = json!({ "clearance": CLEARANCE, "title": "t", "options": options, "risk_why": ["deletes", why],
             "request": { "id": 1, "params": theirs } });
-        let ask = ask::of(&event("clearance.requested", &data), true, false, Role::Admin).unwrap();
+        let ask =
+            ask::of(&sample(EventKind::ClearanceRequested, &data).event(), true, false, Role::Admin).unwrap();
         let sent: Value = serde_json::from_str(ask.params.as_str()).unwrap();
         assert_eq!(sent["toolCall"]["content"][0]["content"]["text"], why);
         assert_eq!(sent["toolCall"]["content"][1]["type"].as_str(), rest);
@@ -140,9 +142,9 @@ fn a_contradiction_stands_before_the_content_of_a_permission() {
 #[test]
 fn questions_are_forms_where_the_client_has_them_and_options_elsewhere() {
     let data = json!({
-        "question": "qst_1", "text": "Go on?", "type": null, "request": { "id": 1, "params": { "text": "Go on?" } },
+        "question": "qst_0000000000000001", "text": "Go on?", "type": null, "request": { "id": 1, "params": { "text": "Go on?" } },
     });
-    let asked = event("question.asked", &data);
+    let asked = sample(EventKind::QuestionAsked, &data).event();
     let form = ask::of(&asked, false, true, Role::Operator).unwrap();
     let _: CreateElicitationRequest =
         params(&tell::asked(&RequestId::text(&form.id), form.method, &form.params, "ses_1"));
@@ -224,7 +226,7 @@ fn the_agent_can_be_another_one_until_it_has_begun() {
 #[test]
 fn extensions_of_an_agent_reach_its_client_and_noise_does_not() {
     let mut voice = Voice::new("ses_1".to_owned(), true);
-    let said = |message: Value| event("unknown", &json!({ "message": message }));
+    let said = |message: Value| sample(EventKind::UnknownMessage, &json!({ "message": message }));
     let told = voice.tell(&said(json!({ "method": "_x/y", "params": { "sessionId": "theirs", "a": 1 } })));
     let message: Value = serde_json::from_str(&told[0]).unwrap();
     assert_eq!(message["method"], "_x/y");
@@ -240,14 +242,14 @@ fn extensions_of_an_agent_reach_its_client_and_noise_does_not() {
 
 #[test]
 fn what_is_set_is_not_mistaken_for_what_is_said() {
-    let update = |update: Value| event("update", &json!({ "sessionId": "x", "update": update }));
+    let update = |update: Value| sample(EventKind::Update, &json!({ "sessionId": "x", "update": update }));
     let says = json!({ "type": "text", "text": "config_option_update current_mode_update" });
     let said = update(json!({ "sessionUpdate": "agent_message_chunk", "content": says }));
-    assert_eq!(speak::control(&said), None);
+    assert_eq!(speak::control(&said.data), None);
     let mode = update(json!({ "sessionUpdate": "current_mode_update", "currentModeId": "m" }));
-    assert_eq!(speak::control(&mode), Some(speak::Control::Mode));
+    assert_eq!(speak::control(&mode.data), Some(speak::Control::Mode));
     let options = update(json!({ "sessionUpdate": "config_option_update", "configOptions": [] }));
-    assert_eq!(speak::control(&options), Some(speak::Control::Options));
+    assert_eq!(speak::control(&options.data), Some(speak::Control::Options));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::access::By;
 use super::error::ApiError;
 use super::extract::{Body, Nothing};
 use crate::bus::Ear;
-use crate::domain::{Controls, Json as Raw, Named, SessionId, Set, Setting, Spent, Told};
+use crate::domain::{Controls, Event, EventKind, Json as Raw, Named, SessionId, Set, Setting, Spent, Told};
 use crate::session::Input;
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -168,36 +168,23 @@ impl Api {
         mut after: u64,
         mut ear: Ear,
     ) -> Result<Raw, ApiError> {
-        #[derive(Deserialize)]
-        struct Told {
-            set: Option<u64>,
-            result: Option<Raw>,
-            reason: Option<String>,
-            error: Option<Value>,
-        }
         let gone = || ApiError::conflict("ended", "the agent ended before it answered");
         loop {
             let page = self.store().events(Some(after), Some(session), MANY).await?.unwrap_or_default();
             after = page.last().map_or(after, |event| event.seq);
             for event in &page {
-                let kind = event.kind.as_str();
-                if kind == "agent.exited" {
-                    return Err(gone());
-                }
-                if !matches!(kind, "agent.set_done" | "agent.not_set") {
-                    continue;
-                }
-                let told: Option<Told> = serde_json::from_str(event.data.as_str()).ok();
-                match told.filter(|told| told.set == Some(set)) {
-                    Some(told) if kind == "agent.set_done" => {
-                        return Ok(told.result.unwrap_or_else(|| Raw::trusted("null")));
+                match event.event() {
+                    Event::AgentExited(_) => return Err(gone()),
+                    Event::SettingAccepted(accepted) if accepted.set == Some(set) => {
+                        return Ok(accepted.result);
                     }
-                    Some(told) => {
-                        let reason = told.reason.unwrap_or_else(|| "the agent refuses".to_owned());
-                        let error = told.error.unwrap_or_default();
-                        return Err(ApiError::unprocessable("not_set", reason).with("agent_error", error));
+                    Event::SettingRefused(refused) if refused.set == Some(set) => {
+                        let error: Value = serde_json::from_str(refused.error.as_str()).unwrap_or_default();
+                        return Err(
+                            ApiError::unprocessable("not_set", refused.reason).with("agent_error", error)
+                        );
                     }
-                    None => {}
+                    _ => {}
                 }
             }
             if page.is_empty() && !ear.hear().await {
@@ -228,8 +215,8 @@ pub(super) async fn list(
     let answered = async {
         loop {
             let page = api.store().events(Some(after), Some(session), MANY).await?.unwrap_or_default();
-            let told =
-                page.iter().find(|event| matches!(event.kind.as_str(), "agent.sessions" | "agent.not_set"));
+            let answers = [Some(EventKind::AgentSessions), Some(EventKind::SettingRefused)];
+            let told = page.iter().find(|event| answers.contains(&event.known_kind()));
             if let Some(event) = told {
                 return Ok(serde_json::from_str(event.data.as_str()).unwrap_or(Value::Null));
             }

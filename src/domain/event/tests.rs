@@ -13,6 +13,29 @@ fn golden(kind: EventKind) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+/// A recorded event of this kind, with these fields in place of its own.
+pub(crate) fn sample(kind: EventKind, fields: &serde_json::Value) -> LoggedEvent {
+    let mut data: serde_json::Value = serde_json::from_str(&golden(kind)[0]).unwrap();
+    if Event::raw(kind, &Json::trusted("{}")).is_some() {
+        data = fields.clone(); // a message of the agent's is as it is
+    } else {
+        data.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    }
+    let event = Event::parse(kind.as_str(), &Json::of(&data));
+    assert_eq!(event.kind(), Some(kind), "not understood: {} {data}", kind.as_str());
+    logged(event)
+}
+
+pub(crate) fn logged(event: Event) -> LoggedEvent {
+    LoggedEvent {
+        seq: 1,
+        session: SessionId::from_seed([1; 10]),
+        at: Time::from_millis(0),
+        kind: event.name().to_owned(),
+        data: Json::trusted(event.data()),
+    }
+}
+
 #[test]
 fn every_kind_reads_and_writes_its_recorded_payloads_byte_for_byte() {
     for kind in EventKind::ALL {

@@ -5,12 +5,11 @@ use serde_json::{Value, json};
 
 use super::{Feed, MANY, Order};
 use crate::bridge::acp::content;
-use crate::bridge::acp::prompts::{Answered, Prompts};
+use crate::bridge::acp::prompts::{Answered, PROMPT_KINDS, Prompts};
 use crate::bridge::acp::queue::{About, Gone};
 use crate::bridge::acp::refusal::Refusal;
-use crate::bridge::acp::speak;
 use crate::config::Busy;
-use crate::domain::{Json, LoggedEvent, PromptId, RequestId, Time};
+use crate::domain::{Event, EventKind, Json, LoggedEvent, PromptId, RequestId, Time, TurnId};
 use crate::store::Found;
 use crate::wire::acp::method;
 use crate::wire::jsonrpc;
@@ -34,7 +33,7 @@ impl Feed {
             }
             Order::Forget(request) => {
                 if let Some(prompt) = self.prompts.of(&request) {
-                    self.take_back(&prompt).await;
+                    self.take_back(prompt).await;
                 }
             }
             Order::Replay(answer) => {
@@ -63,17 +62,17 @@ impl Feed {
     }
 
     /// The prompt's id once it is committed.
-    async fn prompt(&self, known: Option<&str>, blocks: &[Json]) -> Result<String, Refusal> {
+    async fn prompt(&self, known: Option<&str>, blocks: &[Json]) -> Result<PromptId, Refusal> {
         #[derive(Deserialize)]
         struct Prompted {
-            id: String,
+            id: PromptId,
         }
         let (seat, id) = (self.client.seat(), self.session);
         let seen = seat.session(&id.to_string()).await?;
-        if let Some(known) = known.filter(|known| known.parse::<PromptId>().is_ok())
+        if let Some(known) = known.and_then(|known| known.parse().ok())
             && self.is_known(known).await
         {
-            return Ok(known.to_owned());
+            return Ok(known);
         }
         let config = self.client.acp().0.supervisor.config();
         if config.seats.busy == Busy::Refuse && (seen.is_busy() || !self.prompts.is_empty()) {
@@ -91,32 +90,20 @@ impl Feed {
     }
 
     /// Whether it is a prompt of this session's.
-    async fn is_known(&self, prompt: &str) -> bool {
+    async fn is_known(&self, prompt: PromptId) -> bool {
         let store = self.client.acp().0.supervisor.store();
-        let found = store.prompt(prompt.to_owned()).await;
+        let found = store.prompt(prompt.to_string()).await;
         matches!(found, Ok(Found::One(found)) if found.session == self.session)
     }
 
     /// It may have been answered already, by a daemon before us.
-    async fn await_prompt(&mut self, request: RequestId, prompt: String) {
-        let kinds = &[
-            "prompt.queued",
-            "prompt.sending",
-            "prompt.withdrawn",
-            "prompt.undelivered",
-            "turn.ended",
-            "session.stopping",
-            "session.ended",
-            "session.parked",
-            "agent.spawned",
-        ];
+    async fn await_prompt(&mut self, request: RequestId, prompt: PromptId) {
         let store = self.client.acp().0.supervisor.store();
-        let past = store.events_of(self.session, kinds, self.after, LOOK_BACK).await.unwrap_or_default();
-        let is_other = |event: &&LoggedEvent| {
-            event.kind != "prompt.queued" || speak::value(event)["prompt"].as_str() != Some(&prompt)
-        };
+        let past =
+            store.events_of(self.session, PROMPT_KINDS, self.after, LOOK_BACK).await.unwrap_or_default();
+        let is_other = |logged: &&LoggedEvent| !matches!(logged.event(), Event::PromptQueued(queued) if queued.prompt == prompt);
         let mut tracked = Prompts::default();
-        tracked.wait(prompt.clone(), request, Time::now(), self.deadline());
+        tracked.wait(prompt, request, Time::now(), self.deadline());
         // What came before it is about others; what is not read yet is heard later.
         let mut answered = Vec::new();
         for event in past.iter().skip_while(is_other) {
@@ -133,16 +120,22 @@ impl Feed {
     }
 
     /// If it has left the queue, the turn that it is in ends, and no other: it may be over, and somebody else's may run.
-    async fn take_back(&mut self, prompt: &str) {
+    async fn take_back(&mut self, prompt: PromptId) {
         if self.client.seat().delete(&format!("/prompts/{prompt}")).await.is_ok() {
             return;
         }
         let store = self.client.acp().0.supervisor.store();
-        let sent =
-            store.events_of(self.session, &["prompt.sending"], u64::MAX, MANY).await.unwrap_or_default();
-        let sent = sent.iter().rev().map(speak::value).find(|sent| sent["prompt"] == prompt);
-        let turn = sent.as_ref().and_then(|sent| sent["turn"].as_str());
-        self.interrupt(|running| turn == Some(running)).await;
+        let sent = store
+            .events_of(self.session, &[EventKind::PromptSending], u64::MAX, MANY)
+            .await
+            .unwrap_or_default();
+        let turn_of = |logged: &LoggedEvent| match logged.event() {
+            Event::PromptSending(sending) if sending.prompt == prompt => sending.turn,
+            _ => None,
+        };
+        if let Some(turn) = sent.iter().rev().find_map(turn_of) {
+            self.interrupt(|running| running.parse::<TurnId>() == Ok(turn)).await;
+        }
     }
 
     /// The turn that runs, if it is the one.

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::value;
-use crate::domain::{Json, LoggedEvent};
+use crate::domain::event::RawMessage;
+use crate::domain::{Event, Json};
 
 /// Characters of prompts that are kept to know an echo by; beyond it, the newest prompt counts.
 const MAX_ASKED: usize = 1 << 20;
@@ -34,10 +34,10 @@ struct Update {
 }
 
 impl TurnFilter {
-    pub(super) fn hear(&mut self, event: &LoggedEvent) {
-        match event.kind.as_str() {
-            "turn.started" => *self = Self::default(),
-            "turn.ended" => self.abandoned = value(event)["confirmed"] == false,
+    pub(super) fn hear(&mut self, event: &Event) {
+        match event {
+            Event::TurnStarted(_) => *self = Self::default(),
+            Event::TurnEnded(ended) => self.abandoned = ended.confirmed == Some(false),
             _ => {}
         }
     }
@@ -58,8 +58,8 @@ impl TurnFilter {
     }
 
     /// Whether clients are not told this update of an agent that speaks the protocol itself.
-    pub(super) fn drops(&self, event: &LoggedEvent) -> bool {
-        let text = event.data.as_str();
+    pub(super) fn drops(&self, RawMessage(params): &RawMessage) -> bool {
+        let text = params.as_str();
         if !self.abandoned && !text.contains("user_message_chunk") {
             return false;
         }
@@ -100,18 +100,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::{SessionId, Time};
+    use crate::domain::EventKind;
+    use crate::domain::event::tests::sample;
 
-    fn event(kind: &str, data: &Value) -> LoggedEvent {
-        let at = Time::from_millis(0);
-        LoggedEvent { seq: 1, session: SessionId::mint(), at, kind: kind.to_owned(), data: Json::of(data) }
+    fn event(kind: EventKind, fields: &Value) -> Event {
+        sample(kind, fields).event()
     }
 
-    fn chunk(kind: &str, content: &Value) -> LoggedEvent {
-        event("update", &json!({ "sessionId": "s", "update": { "sessionUpdate": kind, "content": content } }))
+    fn chunk(kind: &str, content: &Value) -> RawMessage {
+        let update = json!({ "sessionUpdate": kind, "content": content });
+        RawMessage(Json::of(&json!({ "sessionId": "s", "update": update })))
     }
 
-    fn says(text: &str) -> LoggedEvent {
+    fn says(text: &str) -> RawMessage {
         chunk("user_message_chunk", &json!({ "type": "text", "text": text }))
     }
 
@@ -134,7 +135,7 @@ mod tests {
         assert!(
             !turn.drops(&chunk("agent_message_chunk", &json!({ "type": "text", "text": "Fix the tests" })))
         );
-        turn.hear(&event("turn.started", &json!({})));
+        turn.hear(&event(EventKind::TurnStarted, &json!({})));
         assert!(!turn.drops(&says("Fix the tests")), "that was the turn before");
     }
 
@@ -142,14 +143,12 @@ mod tests {
     fn an_abandoned_turn_has_no_more_updates_until_the_next_one_begins() {
         let mut turn = TurnFilter::default();
         let said = chunk("agent_message_chunk", &json!({ "type": "text", "text": "late" }));
-        turn.hear(&event("turn.ended", &json!({ "stop_reason": "interrupted" })));
+        turn.hear(&event(EventKind::TurnEnded, &json!({ "stop_reason": "interrupted" })));
         assert!(!turn.drops(&said) && !turn.is_abandoned(), "the agent has ended it itself");
-        turn.hear(&event("turn.ended", &json!({ "stop_reason": "interrupted", "confirmed": false })));
+        turn.hear(&event(EventKind::TurnEnded, &json!({ "stop_reason": "interrupted", "confirmed": false })));
         assert!(turn.drops(&said) && turn.is_abandoned());
-        assert!(
-            !turn.drops(&event("update", &json!({ "update": { "sessionUpdate": "current_mode_update" } })))
-        );
-        turn.hear(&event("turn.started", &json!({})));
+        assert!(!turn.drops(&chunk("current_mode_update", &Value::Null)));
+        turn.hear(&event(EventKind::TurnStarted, &json!({})));
         assert!(!turn.drops(&said) && !turn.is_abandoned());
     }
 }
