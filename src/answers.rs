@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::domain::{Event, Json};
 use crate::text::{clean, short};
 
 #[derive(Debug, Clone, Deserialize)]
@@ -436,31 +437,34 @@ impl Delivery {
     }
 }
 
-/// A fact in the log, with the JSON it came as.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Event {
+/// An event as a client receives it, with the JSON it came as.
+#[derive(Debug, Clone)]
+pub struct ReceivedEvent {
     pub seq: u64,
     pub session: String,
     pub at: String,
-    pub kind: String,
-    #[serde(default, deserialize_with = "lenient")]
-    pub data: Value,
-    #[serde(skip)]
+    pub event: Event,
+    /// Its payload, also as far as this version does not know it.
+    pub data: Json,
     pub raw: String,
 }
 
-/// What agents say is valid JSON, but not all of that fits into a `Value` (`1e999`): then it is shown as text.
-fn lenient<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-    let raw = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;
-    Ok(serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().into()))
-}
-
-impl Event {
+impl ReceivedEvent {
     pub fn parse(raw: &str) -> Result<Self, serde_json::Error> {
-        let mut event: Self = serde_json::from_str(raw)?;
+        #[derive(Deserialize)]
+        struct Received {
+            seq: u64,
+            session: String,
+            at: String,
+            kind: String,
+            #[serde(default)]
+            data: Option<Json>,
+        }
+        let Received { seq, session, at, kind, data } = serde_json::from_str(raw)?;
+        let data = data.unwrap_or_else(|| Json::trusted("null"));
+        let event = Event::parse(&kind, &data);
         // Between the tokens of JSON a line feed is only space, and inside a string there is none.
-        event.raw = raw.trim().replace(['\n', '\r'], " ");
-        Ok(event)
+        Ok(Self { seq, session, at, event, data, raw: raw.trim().replace(['\n', '\r'], " ") })
     }
 }
 
@@ -492,7 +496,7 @@ mod tests {
     fn an_event_keeps_its_json_on_one_line() {
         let raw =
             "{\n \"seq\": 7, \"session\": \"ses_1\",\n \"at\": \"\", \"kind\": \"new\", \"more\": 1.10}";
-        let event = Event::parse(raw).unwrap();
+        let event = ReceivedEvent::parse(raw).unwrap();
         assert_eq!(event.seq, 7);
         assert!(!event.raw.contains('\n') && event.raw.contains("1.10"));
     }

@@ -26,6 +26,7 @@ mod gutter;
 mod help;
 mod interrupt;
 mod interrupted;
+mod json_text;
 mod kill;
 mod ladder;
 mod logs;

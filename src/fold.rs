@@ -6,30 +6,13 @@
 //! conversation are asides: an acknowledgement or a counter may come between two halves of a word, and must not part
 //! them.
 
-use std::borrow::Cow;
-
-use serde_json::Value;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Speaker {
-    Agent,
-    Thought,
-    User,
-}
-
-/// A piece of a message.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Piece<'a> {
-    pub speaker: Speaker,
-    /// The agent's id of the message, if it gives one.
-    pub message: Option<&'a str>,
-    pub text: Cow<'a, str>,
-}
+use crate::domain::event::{AgentUpdate, MessageChunk, Speaker};
+use crate::domain::{Event, EventKind};
 
 /// The meaning of an event for the message that is open in its session.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fold<'a> {
-    Piece(Piece<'a>),
+pub enum Fold {
+    Chunk(MessageChunk),
     /// The message stays open.
     Aside,
     /// The message is over.
@@ -37,43 +20,35 @@ pub enum Fold<'a> {
 }
 
 /// Reads an event of the log.
-pub fn fold<'a>(kind: &str, data: &'a Value) -> Fold<'a> {
-    let update = data.get("update").filter(|update| kind == "update" && update.is_object());
-    match update {
-        Some(update) => fold_update(update),
-        None if is_aside(kind) => Fold::Aside,
-        None => Fold::End,
+pub fn fold(event: &Event) -> Fold {
+    match event {
+        Event::Update(message) => match message.update() {
+            Some(AgentUpdate::Chunk(chunk)) => Fold::Chunk(chunk),
+            Some(AgentUpdate::ToolCall { .. } | AgentUpdate::Tool { .. } | AgentUpdate::Plan(_)) | None => {
+                Fold::End
+            }
+            // The agent tells about itself, or something that we do not know.
+            Some(_) => Fold::Aside,
+        },
+        // Of an event that cannot be read, its name says enough.
+        Event::Other { kind, .. } if EventKind::parse(kind).is_some_and(is_aside) => Fold::Aside,
+        event if event.kind().is_some_and(is_aside) => Fold::Aside,
+        _ => Fold::End,
     }
 }
 
-fn fold_update(update: &Value) -> Fold<'_> {
-    let speaker = match update.get("sessionUpdate").and_then(Value::as_str) {
-        Some("agent_message_chunk") => Speaker::Agent,
-        Some("agent_thought_chunk") => Speaker::Thought,
-        Some("user_message_chunk") => Speaker::User,
-        Some("tool_call" | "tool_call_update" | "plan") => return Fold::End,
-        // The agent tells about itself, or something that we do not know.
-        _ => return Fold::Aside,
-    };
-    let content = update.get("content");
-    let field = |name: &str| content.and_then(|content| content.get(name)).and_then(Value::as_str);
-    let text = field("text")
-        .map_or_else(|| Cow::Owned(format!("[{}]", field("type").unwrap_or("no text"))), Cow::Borrowed);
-    Fold::Piece(Piece { speaker, message: update.get("messageId").and_then(Value::as_str), text })
-}
-
-fn is_aside(kind: &str) -> bool {
-    kind.starts_with("stall.")
+fn is_aside(kind: EventKind) -> bool {
+    kind.is_of_stall()
         || matches!(
             kind,
-            "unknown"
-                | "line.rejected"
-                | "prompt.delivered"
-                | "clearance.delivered"
-                | "question.delivered"
-                | "session.kept"
-                | "session.seen"
-                | "session.unenforced"
+            EventKind::UnknownMessage
+                | EventKind::LineRejected
+                | EventKind::PromptDelivered
+                | EventKind::ClearanceDelivered
+                | EventKind::QuestionDelivered
+                | EventKind::SessionKept
+                | EventKind::SessionSeen
+                | EventKind::SessionUnenforced
         )
 }
 
@@ -86,24 +61,24 @@ pub struct OpenMessage {
 
 impl OpenMessage {
     /// The message that a piece begins. A blank piece begins none.
-    pub fn begin(piece: &Piece<'_>) -> Option<Self> {
-        let message = piece.message.map(str::to_owned);
-        (!piece.text.trim().is_empty()).then_some(Self { speaker: piece.speaker, message })
+    pub fn begin(chunk: &MessageChunk) -> Option<Self> {
+        let message = chunk.message.clone();
+        (!chunk.text.trim().is_empty()).then_some(Self { speaker: chunk.speaker, message })
     }
 
     /// Returns whether the piece continues this message, which then takes over its id.
-    pub fn take(&mut self, piece: &Piece<'_>) -> bool {
-        let continues = self.continues(piece);
-        if let (true, None, Some(message)) = (continues, &self.message, piece.message) {
-            self.message = Some(message.to_owned());
+    pub fn take(&mut self, chunk: &MessageChunk) -> bool {
+        let continues = self.continues(chunk);
+        if let (true, None, Some(message)) = (continues, &self.message, &chunk.message) {
+            self.message = Some(message.clone());
         }
         continues
     }
 
-    pub fn continues(&self, piece: &Piece<'_>) -> bool {
+    pub fn continues(&self, chunk: &MessageChunk) -> bool {
         let same_id =
-            self.message.as_deref().zip(piece.message).is_none_or(|(message, next)| message == next);
-        self.speaker == piece.speaker && same_id
+            self.message.as_ref().zip(chunk.message.as_ref()).is_none_or(|(message, next)| message == next);
+        self.speaker == chunk.speaker && same_id
     }
 }
 
@@ -112,14 +87,21 @@ pub(crate) mod tests {
     use serde::Deserialize;
 
     use super::*;
+    use crate::domain::Json;
 
     /// A case that every view of the log folds in the same way.
     #[derive(Debug, Deserialize)]
     pub(crate) struct FoldCase {
         pub(crate) name: String,
-        pub(crate) events: Vec<(String, Value)>,
+        pub(crate) events: Vec<(String, serde_json::Value)>,
         /// The speaker and the text of each message.
         pub(crate) messages: Vec<(String, String)>,
+    }
+
+    impl FoldCase {
+        pub(crate) fn events(&self) -> Vec<Event> {
+            self.events.iter().map(|(kind, data)| Event::parse(kind, &Json::of(data))).collect()
+        }
     }
 
     pub(crate) fn fold_cases() -> Vec<FoldCase> {
@@ -130,18 +112,18 @@ pub(crate) mod tests {
     fn the_pieces_of_each_case_become_its_messages() {
         for case in fold_cases() {
             let (mut messages, mut open) = (Vec::new(), None::<OpenMessage>);
-            for (kind, data) in &case.events {
-                match fold(kind, data) {
+            for event in case.events() {
+                match fold(&event) {
                     Fold::Aside => {}
                     Fold::End => open = None,
-                    Fold::Piece(piece) if open.as_mut().is_some_and(|open| open.take(&piece)) => {
+                    Fold::Chunk(chunk) if open.as_mut().is_some_and(|open| open.take(&chunk)) => {
                         let (_, text): &mut (String, String) = messages.last_mut().unwrap();
-                        text.push_str(&piece.text);
+                        text.push_str(&chunk.text);
                     }
-                    Fold::Piece(piece) => {
-                        if let Some(begun) = OpenMessage::begin(&piece) {
+                    Fold::Chunk(chunk) => {
+                        if let Some(begun) = OpenMessage::begin(&chunk) {
                             let speaker = format!("{:?}", begun.speaker).to_lowercase();
-                            messages.push((speaker, piece.text.into_owned()));
+                            messages.push((speaker, chunk.text));
                             open = Some(begun);
                         }
                     }

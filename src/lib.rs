@@ -25,6 +25,7 @@ pub mod remote;
 pub mod session;
 pub mod socket;
 pub mod store;
+pub mod summary;
 pub mod supervisor;
 pub mod telemetry;
 pub mod text;

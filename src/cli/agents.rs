@@ -12,7 +12,7 @@ use super::client::List;
 use super::failure::Failure;
 use super::table::{Cell, Fit, Table};
 use super::transport::{Transport, is_listening};
-use super::{Context, out, render};
+use super::{Context, json_text, out};
 use crate::bridge::api::agents_of;
 use crate::config;
 
@@ -82,7 +82,7 @@ async fn list(cx: &Context) -> anyhow::Result<()> {
             Cell::new(&profile.name),
             Cell::new(profile.protocol.as_deref().unwrap_or("-")),
             Cell::new(installed),
-            Cell::new(&render::list(profile.command.as_ref()).unwrap_or_default()),
+            Cell::new(&json_text::list(profile.command.as_ref()).unwrap_or_default()),
             Cell::new(profile.description.as_deref().unwrap_or_default()),
         ]);
     }

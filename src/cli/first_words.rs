@@ -13,8 +13,10 @@ use super::stream::{Item, Stream};
 use super::time::parse_duration;
 use super::url::url;
 use super::{Context, interrupted, out, wait};
-use crate::answers::{Clearance, Event, Question, Session};
+use crate::answers::{Clearance, Question, Session};
 use crate::config;
+use crate::domain::Event;
+use crate::domain::event::{AgentUpdate, RawMessage, Speaker};
 use crate::text::{clean, quoted, short};
 use crate::wire::acp::trouble::may_want_login;
 
@@ -125,25 +127,34 @@ struct Listener {
 
 impl Listener {
     fn hear(&mut self, event: &Event) -> Sign {
-        match event.kind.as_str() {
-            "agent.ready" if self.handshake && !self.prompted => Sign::Works,
-            "status" | "heartbeat" | "clearance.requested" | "question.asked" => Sign::Works,
-            "update" => self.hear_update(event),
-            "turn.ended" | "session.ended" | "session.parked" => Sign::Ended,
+        match event {
+            Event::AgentReady(_) if self.handshake && !self.prompted => Sign::Works,
+            Event::Status(_)
+            | Event::Heartbeat(_)
+            | Event::ClearanceRequested(_)
+            | Event::QuestionAsked(_) => Sign::Works,
+            Event::Update(message) => self.hear_update(message),
+            Event::TurnEnded(_) | Event::SessionEnded(_) | Event::SessionParked(_) => Sign::Ended,
             _ => Sign::Nothing,
         }
     }
 
     /// What an agent says about itself, such as its commands, is no work yet.
-    fn hear_update(&mut self, event: &Event) -> Sign {
-        let update = &event.data["update"];
-        match update["sessionUpdate"].as_str() {
-            None | Some("agent_thought_chunk" | "tool_call" | "plan") => Sign::Works,
-            Some("agent_message_chunk") => {
-                self.said.push_str(update["content"]["text"].as_str().unwrap_or_default());
-                // "Not logged in" is a message as well: the end of the turn tells.
-                if may_want_login(&self.said) { Sign::Nothing } else { Sign::Works }
-            }
+    fn hear_update(&mut self, message: &RawMessage) -> Sign {
+        match message.update() {
+            Some(AgentUpdate::Chunk(chunk)) => match chunk.speaker {
+                Speaker::Agent => {
+                    self.said.push_str(&chunk.text);
+                    // "Not logged in" is a message as well: the end of the turn tells.
+                    if may_want_login(&self.said) { Sign::Nothing } else { Sign::Works }
+                }
+                Speaker::Thought => Sign::Works,
+                Speaker::Tool | Speaker::Plan | Speaker::User => Sign::Nothing,
+            },
+            None
+            | Some(
+                AgentUpdate::ToolCall { begins: true, .. } | AgentUpdate::Tool { .. } | AgentUpdate::Plan(_),
+            ) => Sign::Works,
             Some(_) => Sign::Nothing,
         }
     }
@@ -183,12 +194,12 @@ async fn follow(
     let mut stream = Stream::open(client, Some(&session.id), after).await?;
     loop {
         let Item::Event(event) = stream.next().await? else { continue };
-        match listener.hear(&event) {
+        match listener.hear(&event.event) {
             Sign::Nothing => {}
             Sign::Works => return Ok(None),
             Sign::Ended => {
                 let now = look(session, client).await;
-                return Ok(now.and_then(|now| failure(&now, Some(&event))));
+                return Ok(now.and_then(|now| failure(&now, Some(&event.event))));
             }
         }
     }
@@ -209,29 +220,33 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::domain::EventKind;
+    use crate::domain::event::tests::sample;
 
-    fn event(kind: &str, data: &Value) -> Event {
-        let raw = json!({ "seq": 1, "session": "ses_1", "at": "", "kind": kind, "data": data });
-        Event::parse(&raw.to_string()).unwrap()
+    fn event(kind: EventKind, fields: &Value) -> Event {
+        sample(kind, fields).event()
     }
 
     fn chunk(text: &str) -> Event {
         let content = json!({ "type": "text", "text": text });
-        event("update", &json!({ "update": { "sessionUpdate": "agent_message_chunk", "content": content } }))
+        event(
+            EventKind::Update,
+            &json!({ "update": { "sessionUpdate": "agent_message_chunk", "content": content } }),
+        )
     }
 
     #[test]
     fn being_ready_is_enough_without_a_prompt_and_words_are_with_one() {
-        let ready = event("agent.ready", &json!({}));
+        let ready = event(EventKind::AgentReady, &json!({}));
         let listener = |prompted, handshake| Listener { prompted, handshake, ..Listener::default() };
         assert_eq!(listener(false, true).hear(&ready), Sign::Works);
         assert_eq!(listener(true, true).hear(&ready), Sign::Nothing);
         assert_eq!(listener(false, false).hear(&ready), Sign::Nothing, "there is no handshake");
         let commands = json!({ "update": { "sessionUpdate": "available_commands_update" } });
-        assert_eq!(listener(true, true).hear(&event("update", &commands)), Sign::Nothing);
+        assert_eq!(listener(true, true).hear(&event(EventKind::Update, &commands)), Sign::Nothing);
         assert_eq!(listener(true, true).hear(&chunk("Looking")), Sign::Works);
-        assert_eq!(listener(true, false).hear(&event("status", &json!({}))), Sign::Works);
-        assert_eq!(listener(true, true).hear(&event("turn.ended", &json!({}))), Sign::Ended);
+        assert_eq!(listener(true, false).hear(&event(EventKind::Status, &json!({}))), Sign::Works);
+        assert_eq!(listener(true, true).hear(&event(EventKind::TurnEnded, &json!({}))), Sign::Ended);
     }
 
     #[test]

@@ -8,8 +8,9 @@ use super::gutter::Column;
 use super::render;
 use super::story::Story;
 use super::terminal::{Paint, Style};
-use crate::answers::Event;
-use crate::fold::{Fold, OpenMessage, Piece, fold};
+use crate::answers::ReceivedEvent;
+use crate::domain::event::MessageChunk;
+use crate::fold::{Fold, OpenMessage, fold};
 use crate::text::columns;
 
 /// Lines that wait for the end of a message. One more ends the message: an agent that never ends one hides nothing.
@@ -38,28 +39,28 @@ impl Flow {
     }
 
     /// One event, behind its time. The result is printed as it is: a message that may go on has no line feed yet.
-    pub(super) fn push(&mut self, event: &Event, lead: &str) -> String {
+    pub(super) fn push(&mut self, event: &ReceivedEvent, lead: &str) -> String {
         self.take(event, lead).0
     }
 
     /// Tells whether this event begins an entry: it is shown, and is no part of a message that began before.
-    pub(super) fn begins(&mut self, event: &Event) -> bool {
+    pub(super) fn begins(&mut self, event: &ReceivedEvent) -> bool {
         self.take(event, "").1
     }
 
     /// The text of an event, and whether it begins an entry.
-    fn take(&mut self, event: &Event, lead: &str) -> (String, bool) {
-        let fold = fold(&event.kind, &event.data);
-        if let Fold::Piece(piece) = fold {
-            return self.piece(event, &piece, lead);
+    fn take(&mut self, event: &ReceivedEvent, lead: &str) -> (String, bool) {
+        let fold = fold(&event.event);
+        if let Fold::Chunk(chunk) = fold {
+            return self.chunk(event, &chunk, lead);
         }
         let open = self.open.as_mut().filter(|open| open.session == event.session);
         match (self.story.entry(event), open) {
-            (Some(shown), Some(open)) if fold == Fold::Aside && open.held.len() < MAX_HELD => {
-                open.held.push(shown.lines(lead, self.width, self.paint));
+            (Some(summary), Some(open)) if fold == Fold::Aside && open.held.len() < MAX_HELD => {
+                open.held.push(render::lines(&summary, lead, self.width, self.paint));
                 (String::new(), false)
             }
-            (Some(shown), _) => (self.end() + &shown.lines(lead, self.width, self.paint), true),
+            (Some(summary), _) => (self.end() + &render::lines(&summary, lead, self.width, self.paint), true),
             // An event that is not shown may be the end of the message all the same.
             (None, Some(_)) if fold == Fold::End => (self.end(), false),
             (None, _) => (String::new(), false),
@@ -76,22 +77,22 @@ impl Flow {
         self.open.take().map(|mut open| open.column.pause() + "\n" + &open.held.concat()).unwrap_or_default()
     }
 
-    fn piece(&mut self, event: &Event, piece: &Piece, lead: &str) -> (String, bool) {
+    fn chunk(&mut self, event: &ReceivedEvent, chunk: &MessageChunk, lead: &str) -> (String, bool) {
         let open = self.open.as_mut().filter(|open| open.session == event.session);
-        if let Some(open) = open.filter(|open| open.message.continues(piece)) {
-            open.message.take(piece);
-            return (open.column.write(&piece.text), false);
+        if let Some(open) = open.filter(|open| open.message.continues(chunk)) {
+            open.message.take(chunk);
+            return (open.column.write(&chunk.text), false);
         }
-        let Some(message) = OpenMessage::begin(piece) else { return (String::new(), false) };
+        let Some(message) = OpenMessage::begin(chunk) else { return (String::new(), false) };
         let mut out = self.end();
-        let (mark, style) = render::voice(piece.speaker);
+        let (mark, style) = (chunk.speaker.mark(), render::style(chunk.speaker.tone()));
         let painted = self.paint.style(Style::Dim, mark);
         let blank = " ".repeat(columns(lead));
         out.push_str(&self.paint.style(Style::Dim, lead));
         out.push_str(&painted);
         let indent = columns(lead) + columns(mark);
         let mut column = Column::new(format!("{blank}{painted}"), indent, self.width, style, self.paint);
-        out.push_str(&column.write(piece.text.trim_start_matches('\n')));
+        out.push_str(&column.write(chunk.text.trim_start_matches('\n')));
         self.open = Some(Open { session: event.session.clone(), message, column, held: Vec::new() });
         (out, true)
     }
@@ -102,34 +103,38 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::super::render::{AGENT, THOUGHT, USER};
+    use super::super::render::tests::received;
     use super::*;
+    use crate::domain::event::Speaker;
+    use crate::domain::{Event, EventKind, Json};
     use crate::fold::tests::fold_cases;
     use crate::text::most_columns;
 
     const LEAD: &str = "14:02:11  ";
-    const MARKS: [&str; 5] = [render::AGENT, render::THOUGHT, render::TOOL, render::PLAN, render::USER];
+    const AGENT: &str = Speaker::Agent.mark();
+    const THOUGHT: &str = Speaker::Thought.mark();
+    const USER: &str = Speaker::User.mark();
+    const MARKS: [&str; 5] = [AGENT, THOUGHT, Speaker::Tool.mark(), Speaker::Plan.mark(), USER];
 
-    fn event(kind: &str, data: Value) -> Event {
-        let (session, at) = ("ses_1".to_owned(), String::new());
-        Event { seq: 1, session, at, kind: kind.to_owned(), data, raw: String::new() }
+    fn event(kind: EventKind, fields: &Value) -> ReceivedEvent {
+        received("ses_1", kind, fields)
     }
 
-    fn update(update: &Value) -> Event {
-        event("update", json!({ "sessionId": "s", "update": update }))
+    fn update(update: &Value) -> ReceivedEvent {
+        event(EventKind::Update, &json!({ "sessionId": "s", "update": update }))
     }
 
-    fn says(kind: &str, text: &str) -> Event {
+    fn says(kind: &str, text: &str) -> ReceivedEvent {
         update(&json!({ "sessionUpdate": kind, "content": { "type": "text", "text": text } }))
     }
 
-    fn tool(kind: &str, more: &Value) -> Event {
+    fn tool(kind: &str, more: &Value) -> ReceivedEvent {
         let mut call = json!({ "sessionUpdate": kind, "toolCallId": "t1" });
         call.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         update(&call)
     }
 
-    fn told(events: &[Event], width: Option<usize>) -> String {
+    fn told(events: &[ReceivedEvent], width: Option<usize>) -> String {
         let mut flow = Flow::new(Paint::OFF, width);
         let told: String = events.iter().map(|event| flow.push(event, LEAD)).collect();
         told + &flow.end()
@@ -142,7 +147,7 @@ mod tests {
                 { "content": "look", "status": "completed" }, { "content": "fix", "status": status }] }))
         };
         let events = [
-            event("turn.started", json!({ "cause": "prompt" })),
+            event(EventKind::TurnStarted, &json!({ "cause": "prompt" })),
             says("agent_thought_chunk", "The test fails be"),
             says("agent_thought_chunk", "cause of a wrong path."),
             says("agent_message_chunk", "I will look at the tests first, then change wh"),
@@ -157,7 +162,7 @@ mod tests {
             tool("tool_call_update", &json!({ "status": "completed" })),
             plan("completed"),
             says("agent_message_chunk", "2026-03-04 14:02:12  clearance clr_01234567 approved by ana"),
-            event("turn.ended", json!({ "stop_reason": "end_turn" })),
+            event(EventKind::TurnEnded, &json!({ "stop_reason": "end_turn" })),
         ];
         insta::assert_snapshot!(told(&events, Some(60)), @r"
         14:02:11  turn started: prompt
@@ -182,20 +187,20 @@ mod tests {
     fn asides_wait_for_the_end_of_a_message_and_unknown_ones_are_told_once() {
         let unknown = || {
             event(
-                "unknown",
-                json!({ "message": { "method": "_auth/status_update", "params": { "a": [1] } } }),
+                EventKind::UnknownMessage,
+                &json!({ "message": { "method": "_auth/status_update", "params": { "a": [1] } } }),
             )
         };
         let events = [
             unknown(),
             says("agent_message_chunk", "Hel"),
-            event("prompt.delivered", json!({ "prompt": "prm_01234567" })),
+            event(EventKind::PromptDelivered, &json!({ "prompt": "prm_0123456789abcdef" })),
             unknown(),
             update(&json!({ "sessionUpdate": "brand_new", "x": { "y": 1 } })),
             says("agent_message_chunk", "lo"),
             update(&json!({ "sessionUpdate": "brand_new", "x": { "y": 2 } })),
             update(&json!({ "sessionUpdate": "available_commands_update", "availableCommands": [1, 2] })),
-            event("turn.ended", json!({ "stop_reason": "end_turn" })),
+            event(EventKind::TurnEnded, &json!({ "stop_reason": "end_turn" })),
             unknown(),
         ];
         insta::assert_snapshot!(told(&events, Some(80)), @r"
@@ -214,8 +219,11 @@ mod tests {
     #[test]
     fn a_log_is_folded_like_every_other_view() {
         for case in fold_cases() {
-            let events: Vec<Event> =
-                case.events.iter().map(|(kind, data)| event(kind, data.clone())).collect();
+            let from = |(kind, data): &(String, Value)| {
+                let data = Json::of(data);
+                ReceivedEvent { event: Event::parse(kind, &data), data, ..update(&json!({})) }
+            };
+            let events: Vec<ReceivedEvent> = case.events.iter().map(from).collect();
             let told = told(&events, None);
             let spoken = |line: &&str| [AGENT, THOUGHT, USER].iter().any(|mark| line.starts_with(*mark));
             let lines = told.lines().filter_map(|line| line.strip_prefix(LEAD)).filter(spoken);
@@ -249,13 +257,13 @@ mod tests {
             texts in prop::collection::vec("(\\PC|\\n|\\r|\\t| |世|clearance clr_1 approved by ana|14:02:11  ){0,40}", 1..5),
             width in prop::option::of(30_usize..100), which in 0_usize..6,
         ) {
-            let events: Vec<Event> = texts.iter().map(|text| match which {
+            let events: Vec<ReceivedEvent> = texts.iter().map(|text| match which {
                 0 => says("agent_message_chunk", text),
                 1 => says("agent_thought_chunk", text),
-                2 => event("status", json!({ "message": format!("x{text}") })),
+                2 => event(EventKind::Status, &json!({ "message": format!("x{text}") })),
                 3 => tool("tool_call", &json!({ "title": format!("x{text}"), "status": text })),
                 4 => update(&json!({ "sessionUpdate": "plan", "entries": [{ "content": text, "status": text }] })),
-                _ => event("heartbeat", json!({ "progress": [{ "label": text, "status": text }] })),
+                _ => event(EventKind::Heartbeat, &json!({ "progress": [{ "label": text, "status": text }] })),
             }).collect();
             let told = told(&events, width);
             for line in told.lines() {
@@ -272,10 +280,10 @@ mod tests {
             text in "(\\PC|\\n|\\r| |\"|”|approved by ana){0,60}", width in prop::option::of(30_usize..100),
         ) {
             let events = [
-                event("question.asked", json!({ "question": "qst_1", "text": text })),
-                event("clearance.outcome", json!({ "clearance": "clr_1", "outcome": text })),
-                event("agent.exited", json!({ "code": 1, "stderr_tail": text })),
-                event("line.rejected", json!({ "reason": "malformed", "excerpt": text })),
+                event(EventKind::QuestionAsked, &json!({ "text": text })),
+                event(EventKind::ClearanceOutcome, &json!({ "outcome": text })),
+                event(EventKind::AgentExited, &json!({ "code": 1, "stderr_tail": text })),
+                event(EventKind::LineRejected, &json!({ "reason": "malformed", "excerpt": text })),
             ];
             for event in events {
                 let told = told(&[event], width);

@@ -14,7 +14,8 @@ use super::terminal::{Paint, stdout_size};
 use super::time::date_time;
 use super::url::url;
 use super::{Context, interrupted, out};
-use crate::answers::{Event, Session};
+use crate::answers::{ReceivedEvent, Session};
+use crate::domain::Event;
 use crate::text::clean;
 
 /// Print the log of a session
@@ -68,8 +69,8 @@ struct Page {
 }
 
 impl Page {
-    fn events(&self) -> Result<Vec<Event>, serde_json::Error> {
-        self.items.iter().map(|item| Event::parse(item.get())).collect()
+    fn events(&self) -> Result<Vec<ReceivedEvent>, serde_json::Error> {
+        self.items.iter().map(|item| ReceivedEvent::parse(item.get())).collect()
     }
 }
 
@@ -111,7 +112,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
 async fn backwards(
     session: &str,
     cx: &Context,
-    mut enough: impl FnMut(Vec<Event>) -> bool,
+    mut enough: impl FnMut(Vec<ReceivedEvent>) -> bool,
 ) -> anyhow::Result<()> {
     let mut before = i64::MAX.unsigned_abs();
     loop {
@@ -136,8 +137,8 @@ async fn last(
     since: Option<Timestamp>,
     printer: &mut Printer,
     cx: &Context,
-) -> anyhow::Result<(VecDeque<Event>, u64)> {
-    let mut found: VecDeque<Event> = VecDeque::new();
+) -> anyhow::Result<(VecDeque<ReceivedEvent>, u64)> {
+    let mut found: VecDeque<ReceivedEvent> = VecDeque::new();
     let (mut begins, mut newest) = (Vec::new(), 0);
     backwards(session, cx, |events| {
         let mut over = false;
@@ -179,7 +180,7 @@ async fn before(session: &str, since: Timestamp, cx: &Context) -> anyhow::Result
     Ok(after)
 }
 
-fn is_before(event: &Event, since: Timestamp) -> bool {
+fn is_before(event: &ReceivedEvent, since: Timestamp) -> bool {
     event.at.parse::<Timestamp>().is_ok_and(|at| at < since)
 }
 
@@ -219,10 +220,10 @@ async fn follow(session: &str, after: u64, printer: &mut Printer, cx: &Context) 
         match item {
             Item::Event(event) => {
                 printer.print(&event)?;
-                match event.kind.as_str() {
-                    "session.ended" if has_ended(session, cx).await => return Ok(()),
-                    "session.ended" => ending = true,
-                    "session.resumed" | "agent.spawned" => ending = false,
+                match event.event {
+                    Event::SessionEnded(_) if has_ended(session, cx).await => return Ok(()),
+                    Event::SessionEnded(_) => ending = true,
+                    Event::SessionResumed(_) | Event::AgentSpawned(_) => ending = false,
                     _ => {}
                 }
             }
@@ -269,7 +270,7 @@ impl Printer {
         Self { kinds, look, paint, flow: Flow::new(paint, width) }
     }
 
-    fn print(&mut self, event: &Event) -> anyhow::Result<()> {
+    fn print(&mut self, event: &ReceivedEvent) -> anyhow::Result<()> {
         let text = self.show(event);
         if self.look == Look::Json { out::print_json(&text) } else { out::draw(&text) }
     }
@@ -283,30 +284,30 @@ impl Printer {
     }
 
     /// Takes note of an event without showing it: later ones name its tool call by its id alone.
-    fn learn(&mut self, event: &Event) {
+    fn learn(&mut self, event: &ReceivedEvent) {
         self.flow.push(event, "");
         self.flow.end();
     }
 
-    fn wants(&self, event: &Event) -> bool {
-        self.kinds.is_empty() || self.kinds.iter().any(|kind| is_kind(&event.kind, kind))
+    fn wants(&self, event: &ReceivedEvent) -> bool {
+        self.kinds.is_empty() || self.kinds.iter().any(|kind| is_kind(event.event.name(), kind))
     }
 
     /// Where in `events` each entry begins.
-    fn begins(&self, events: &VecDeque<Event>) -> Vec<usize> {
+    fn begins(&self, events: &VecDeque<ReceivedEvent>) -> Vec<usize> {
         let mut flow = Flow::new(self.paint, None);
-        let begins = |event: &Event| self.look != Look::Story || flow.begins(event);
+        let begins = |event: &ReceivedEvent| self.look != Look::Story || flow.begins(event);
         events.iter().map(begins).enumerate().filter(|(_, begins)| *begins).map(|(at, _)| at).collect()
     }
 
-    fn show(&mut self, event: &Event) -> String {
+    fn show(&mut self, event: &ReceivedEvent) -> String {
         if !self.wants(event) {
             return String::new();
         }
         let lead = format!("{}  ", date_time(&event.at));
         match self.look {
             Look::Json => format!("{}\n", event.raw),
-            Look::Raw => format!("{lead}{} {}\n", clean(&event.kind), clean(&event.data.to_string())),
+            Look::Raw => format!("{lead}{} {}\n", clean(event.event.name()), clean(event.data.as_str())),
             Look::Story => self.flow.push(event, &lead),
         }
     }
@@ -334,7 +335,7 @@ mod tests {
     #[test]
     fn a_line_has_its_time_and_json_is_passed_on_unchanged() {
         let raw = r#"{"seq":1,"session":"ses_1","at":"2026-03-04T14:02:11.123Z","kind":"status","data":{"message":"hi"},"x":1.0}"#;
-        let event = Event::parse(raw).unwrap();
+        let event = ReceivedEvent::parse(raw).unwrap();
         let mut printer = Printer::new(vec![], Look::Story, Paint::OFF, None);
         assert_eq!(printer.show(&event), "2026-03-04 14:02:11  agent> hi\n");
         printer.look = Look::Raw;

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
-
 use super::Context;
-use crate::answers::{Event, Session};
+use crate::answers::{ReceivedEvent, Session};
+use crate::domain::Event;
+use crate::domain::event::AgentUpdate;
 use crate::text::{clean, cut_words, quoted, short};
 
 /// Sessions that are remembered; others go by their ids.
@@ -49,25 +49,26 @@ impl SessionNames {
     }
 
     /// Takes a name or a title from an event: the start of a session, its first prompt, its agent's title.
-    pub(super) fn hear(&mut self, event: &Event) {
-        let text = |pointer: &str| {
-            let text = event.data.pointer(pointer).and_then(Value::as_str);
-            text.filter(|text| !text.trim().is_empty())
-        };
-        match event.kind.as_str() {
-            "session.created" => {
-                if let Some(name) = text("/name") {
-                    self.set_name(&event.session, name);
+    pub(super) fn hear(&mut self, received: &ReceivedEvent) {
+        let id = &received.session;
+        let is_written = |text: &String| !text.trim().is_empty();
+        match &received.event {
+            Event::SessionCreated(created) => {
+                if let Some(name) = created.name.as_ref().filter(|name| is_written(name)) {
+                    self.set_name(id, name);
                 }
             }
-            "prompt.queued" => {
-                if let (Some(title), Some(known)) = (text("/text"), self.known(&event.session)) {
-                    known.title.get_or_insert_with(|| title.to_owned());
+            Event::PromptQueued(queued) if is_written(&queued.text) => {
+                if let Some(known) = self.known(id) {
+                    known.title.get_or_insert_with(|| queued.text.clone());
                 }
             }
-            "update" if text("/update/sessionUpdate") == Some("session_info_update") => {
-                if let (Some(title), Some(known)) = (text("/update/title"), self.known(&event.session)) {
-                    known.title = Some(title.to_owned());
+            Event::Update(message) => {
+                if let Some(AgentUpdate::Title(Some(title))) = message.update()
+                    && is_written(&title)
+                    && let Some(known) = self.known(id)
+                {
+                    known.title = Some(title);
                 }
             }
             _ => {}
@@ -104,29 +105,27 @@ impl SessionNames {
 mod tests {
     use serde_json::json;
 
+    use super::super::render::tests::received;
     use super::*;
+    use crate::domain::EventKind;
 
     #[test]
     fn a_session_goes_by_its_name_or_by_its_id_and_title() {
-        let event = |session: &str, kind: &str, data: Value| {
-            let raw = json!({ "seq": 1, "session": session, "at": "", "kind": kind, "data": data });
-            Event::parse(&raw.to_string()).unwrap()
-        };
         let mut names = SessionNames::default();
-        names.hear(&event("ses_0123456789", "session.created", json!({ "name": "shop" })));
-        names.hear(&event("ses_0123456789", "prompt.queued", json!({ "text": "Fix it" })));
+        names.hear(&received("ses_0123456789", EventKind::SessionCreated, &json!({ "name": "shop" })));
+        names.hear(&received("ses_0123456789", EventKind::PromptQueued, &json!({ "text": "Fix it" })));
         assert_eq!(names.label_with_title("ses_0123456789"), "shop");
-        names.hear(&event("ses_abcdefghij", "session.created", json!({ "name": null })));
+        names.hear(&received("ses_abcdefghij", EventKind::SessionCreated, &json!({ "name": null })));
         assert_eq!(names.label_with_title("ses_abcdefghij"), "ses_abcdefgh");
-        names.hear(&event(
+        names.hear(&received(
             "ses_abcdefghij",
-            "prompt.queued",
-            json!({ "text": "Fix the \"rounding\" of prices\nnow" }),
+            EventKind::PromptQueued,
+            &json!({ "text": "Fix the \"rounding\" of prices\nnow" }),
         ));
-        names.hear(&event("ses_abcdefghij", "prompt.queued", json!({ "text": "And then?" })));
+        names.hear(&received("ses_abcdefghij", EventKind::PromptQueued, &json!({ "text": "And then?" })));
         assert_eq!(names.label_with_title("ses_abcdefghij"), "ses_abcdefgh “Fix the 'rounding' of…”");
         let title = json!({ "update": { "sessionUpdate": "session_info_update", "title": "Prices\u{1b}" } });
-        names.hear(&event("ses_abcdefghij", "update", title));
+        names.hear(&received("ses_abcdefghij", EventKind::Update, &title));
         assert_eq!(names.label_with_title("ses_abcdefghij"), "ses_abcdefgh “Prices<U+001B>”");
         assert_eq!(names.label("ses_abcdefghij"), "ses_abcdefgh");
     }

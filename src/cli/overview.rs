@@ -6,14 +6,16 @@ use jiff::Timestamp;
 
 use super::ls::why;
 use super::names::SessionNames;
-use super::render::{self, Shown};
+use super::render;
 use super::story::Story;
 use super::style::{phase_style, risk_style};
 use super::table::{Cell, Fit, Table};
 use super::terminal::{Paint, Size, Style};
 use super::time::{age, clock, clock_zone};
-use crate::answers::{Clearance, Event, Question, Session};
-use crate::fold::{Fold, OpenMessage, Piece, fold};
+use crate::answers::{Clearance, Question, ReceivedEvent, Session};
+use crate::domain::event::MessageChunk;
+use crate::fold::{Fold, OpenMessage, fold};
+use crate::summary::Summary;
 use crate::text::{clean_block, columns, cut, cut_words, plural, quoted, short};
 
 /// So many entries are remembered; more do not fit on any screen.
@@ -40,7 +42,7 @@ pub(super) struct Overview {
 struct Entry {
     session: String,
     at: String,
-    shown: Shown,
+    summary: Summary,
     message: Option<OpenMessage>,
 }
 
@@ -49,30 +51,31 @@ impl Overview {
         Self { names, ..Self::default() }
     }
 
-    pub(super) fn push(&mut self, event: Event) {
+    pub(super) fn push(&mut self, event: ReceivedEvent) {
         self.names.hear(&event);
-        let fold = fold(&event.kind, &event.data);
+        let fold = fold(&event.event);
         let open = self
             .latest
             .iter_mut()
             .rev()
             .find(|entry| entry.session == event.session && entry.message.is_some());
-        let (shown, message) = match fold {
-            Fold::Piece(piece) => {
-                if open.is_some_and(|open| open.take(&piece, &event.at)) {
+        let (summary, message) = match fold {
+            Fold::Chunk(chunk) => {
+                if open.is_some_and(|open| open.take(&chunk, &event.at)) {
                     return;
                 }
-                let Some(message) = OpenMessage::begin(&piece) else { return };
-                let (mark, style) = render::voice(piece.speaker);
-                let head = clean_block(&piece.text);
-                (Shown { style, mark, head, below: String::new() }, Some(message))
+                let Some(message) = OpenMessage::begin(&chunk) else { return };
+                let (speaker, tone) = (Some(chunk.speaker), chunk.speaker.tone());
+                // Not trimmed: the next piece may go on in the middle of a line.
+                let text = clean_block(&chunk.text);
+                (Summary { tone, speaker, text, detail: String::new() }, Some(message))
             }
             fold => {
                 if let (Fold::End, Some(open)) = (fold, open) {
                     open.message = None;
                 }
-                let Some(shown) = self.story.entry(&event) else { return };
-                (shown, None)
+                let Some(summary) = self.story.entry(&event) else { return };
+                (summary, None)
             }
         };
         if message.is_some() {
@@ -81,8 +84,8 @@ impl Overview {
         if self.latest.len() == LATEST {
             self.latest.pop_front();
         }
-        let Event { session, at, .. } = event;
-        self.latest.push_back(Entry { session, at, shown, message });
+        let ReceivedEvent { session, at, .. } = event;
+        self.latest.push_back(Entry { session, at, summary, message });
     }
 
     fn end_message(&mut self, session: &str) {
@@ -197,20 +200,20 @@ impl Overview {
     fn latest_line(&self, entry: &Entry, width: usize, paint: Paint) -> String {
         let label = self.names.label(&entry.session);
         let lead = cut(&format!("{}  {label}  ", clock(&entry.at)), width);
-        let head = cut_words(&entry.shown.last_line(), width - columns(&lead).min(width));
-        format!("{}{}", paint.style(Style::Dim, &lead), paint.style(entry.shown.style, &head))
+        let head = cut_words(&render::last_line(&entry.summary), width - columns(&lead).min(width));
+        format!("{}{}", paint.style(Style::Dim, &lead), paint.style(render::style(entry.summary.tone), &head))
     }
 }
 
 impl Entry {
     /// Tells whether the piece is of this message, which then ends with it.
-    fn take(&mut self, piece: &Piece<'_>, at: &str) -> bool {
-        if !self.message.as_mut().is_some_and(|message| message.take(piece)) {
+    fn take(&mut self, chunk: &MessageChunk, at: &str) -> bool {
+        if !self.message.as_mut().is_some_and(|message| message.take(chunk)) {
             return false;
         }
-        let text = format!("{}{}", self.shown.head, clean_block(&piece.text));
+        let text = format!("{}{}", self.summary.text, clean_block(&chunk.text));
         let from = text.char_indices().rev().nth(MAX_MESSAGE - 1).map_or(0, |(at, _)| at);
-        text[from..].clone_into(&mut self.shown.head);
+        text[from..].clone_into(&mut self.summary.text);
         at.clone_into(&mut self.at);
         true
     }
@@ -238,6 +241,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::domain::event::Speaker;
     use crate::fold::tests::fold_cases;
 
     fn overview() -> Overview {
@@ -265,7 +269,7 @@ mod tests {
             let raw = format!(
                 r#"{{"seq":{seq},"session":"ses_0123456789","at":"2026-03-04T11:59:{seq:02}.000Z","kind":"status","data":{{"message":"step {seq}"}}}}"#
             );
-            view.push(Event::parse(&raw).unwrap());
+            view.push(ReceivedEvent::parse(&raw).unwrap());
         }
         view
     }
@@ -296,10 +300,10 @@ mod tests {
         ");
     }
 
-    fn event(seq: u64, session: &str, kind: &str, data: &Value) -> Event {
+    fn event(seq: u64, session: &str, kind: &str, data: &Value) -> ReceivedEvent {
         let raw = json!({ "seq": seq, "session": session, "at": format!("2026-03-04T11:59:{seq:02}.000Z"),
                           "kind": kind, "data": data });
-        Event::parse(&raw.to_string()).unwrap()
+        ReceivedEvent::parse(&raw.to_string()).unwrap()
     }
 
     #[test]
@@ -314,15 +318,16 @@ mod tests {
             }
             let told_about = ["update ", "offers ", "title"];
             let entries = view.latest.iter().filter(|entry| {
-                [render::AGENT, render::THOUGHT, render::USER].contains(&entry.shown.mark)
-                    && !told_about.iter().any(|start| entry.shown.head.starts_with(start))
+                entry.summary.speaker.is_some_and(|speaker| {
+                    [Speaker::Agent, Speaker::Thought, Speaker::User].contains(&speaker)
+                }) && !told_about.iter().any(|start| entry.summary.text.starts_with(start))
             });
             let (own, other): (Vec<&Entry>, Vec<&Entry>) =
                 entries.partition(|entry| entry.session == "ses_1");
-            let own: Vec<&str> = own.iter().map(|entry| entry.shown.head.as_str()).collect();
+            let own: Vec<&str> = own.iter().map(|entry| entry.summary.text.as_str()).collect();
             let expected: Vec<&str> = case.messages.iter().map(|(_, text)| text.as_str()).collect();
             assert_eq!(own, expected, "{}", case.name);
-            let other: Vec<&str> = other.iter().map(|entry| entry.shown.head.as_str()).collect();
+            let other: Vec<&str> = other.iter().map(|entry| entry.summary.text.as_str()).collect();
             assert_eq!(other, ["x".repeat(case.events.len())], "{}", case.name);
         }
     }
@@ -330,7 +335,7 @@ mod tests {
     #[test]
     fn ended_sessions_keep_their_names_and_tools_their_titles() {
         let mut view = Overview::default();
-        view.push(event(1, "ses_0123456789", "session.created", &json!({ "name": "shop", "agent": "demo" })));
+        view.push(event(1, "ses_0123456789", "session.created", &json!({ "name": "shop", "agent": "demo", "protocol": "intercom", "workspace": "/w", "command": "demo", "by": "ana" })));
         let tool =
             |more: &str| serde_json::from_str::<Value>(&format!(r#"{{"update": {{{more}}}}}"#)).unwrap();
         view.push(event(
@@ -347,7 +352,7 @@ mod tests {
         ));
         let lines = view.lines(Size { columns: 80, rows: 15 }, Paint::OFF, now());
         insta::assert_snapshot!(lines[lines.len() - 3..].join("\n"), @r"
-        11:59:01  shop  session shop created: demo
+        11:59:01  shop  session shop created: demo in /w, by ana
         11:59:02  shop  tool>  make test (pending)
         11:59:03  shop  tool>  make test (completed)
         ");

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::failure::{self, Failure};
 use super::url::url;
-use super::{Context, out, render};
+use super::{Context, json_text, out};
 use crate::text::{clean, plural};
 
 /// Stop sessions gently: ask first, use force only if that does not help
@@ -85,7 +85,8 @@ struct Ended {
 }
 
 fn tell(ended: &Ended) -> String {
-    let steps = render::list(ended.steps.as_ref()).map(|steps| format!(" after {steps}")).unwrap_or_default();
+    let steps =
+        json_text::list(ended.steps.as_ref()).map(|steps| format!(" after {steps}")).unwrap_or_default();
     let killed = match &ended.killed {
         Some(Value::Bool(true)) => ", killed".to_owned(),
         Some(Value::Number(count)) if count.as_u64() != Some(0) => format!(", {count} killed"),

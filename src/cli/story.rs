@@ -2,13 +2,19 @@
 
 use std::collections::VecDeque;
 
-use super::render::{self, Shown};
-use crate::answers::Event;
+use super::time::show_time;
+use crate::answers::ReceivedEvent;
+use crate::domain::Event;
+use crate::domain::event::AgentUpdate;
+use crate::summary::Summary;
+use crate::text::cut;
 
 /// Tool calls that are remembered for their titles.
 const MAX_CALLS: usize = 1000;
 /// Topics whose last entry is remembered; an older one is told again.
 const MAX_TOPICS: usize = 1000;
+/// Columns of a topic: agents invent names of any length.
+const MAX_TOPIC: usize = 100;
 
 #[derive(Debug, Default)]
 pub(super) struct Story {
@@ -29,36 +35,45 @@ struct Call {
 struct Topic {
     session: String,
     name: String,
-    shown: Shown,
+    summary: Summary,
 }
 
 impl Story {
     /// `None` where an event says nothing that was not said before.
-    pub(super) fn entry(&mut self, event: &Event) -> Option<Shown> {
-        if let Some((id, title, status)) = render::call(event) {
-            return self.call(&event.session, id, title, status);
-        }
-        if render::is_quiet(event) {
-            return None;
-        }
-        let shown = render::event(event);
-        match render::topic(event) {
-            Some(name) => self.is_news(&event.session, name, &shown).then_some(shown),
-            None => Some(shown),
+    pub(super) fn entry(&mut self, received: &ReceivedEvent) -> Option<Summary> {
+        let ReceivedEvent { session, event, .. } = received;
+        let update = match event {
+            Event::Update(message) => message.update(),
+            _ => None,
+        };
+        let topic = match (event, update) {
+            (_, Some(AgentUpdate::ToolCall { id, title, status, .. })) if !id.is_empty() => {
+                return self.call(session, id, title, status);
+            }
+            // Counters that change with every word; `show` has them.
+            (_, Some(AgentUpdate::Usage { .. })) => return None,
+            (_, Some(update)) => topic_of(update),
+            (Event::UnknownMessage(unknown), None) => Some(unknown.name_in_words()),
+            _ => None,
+        };
+        let summary = event.summary(show_time);
+        match topic {
+            Some(name) => self.is_news(session, cut(&name, MAX_TOPIC), &summary).then_some(summary),
+            None => Some(summary),
         }
     }
 
-    fn is_news(&mut self, session: &str, name: String, shown: &Shown) -> bool {
+    fn is_news(&mut self, session: &str, name: String, summary: &Summary) -> bool {
         let known = self.topics.iter_mut().find(|topic| topic.session == session && topic.name == name);
         if let Some(known) = known {
-            let news = known.shown != *shown;
-            known.shown = shown.clone();
+            let news = known.summary != *summary;
+            known.summary = summary.clone();
             return news;
         }
         if self.topics.len() >= MAX_TOPICS {
             self.topics.pop_front();
         }
-        self.topics.push_back(Topic { session: session.to_owned(), name, shown: shown.clone() });
+        self.topics.push_back(Topic { session: session.to_owned(), name, summary: summary.clone() });
         true
     }
 
@@ -68,7 +83,7 @@ impl Story {
         id: String,
         title: Option<String>,
         status: Option<String>,
-    ) -> Option<Shown> {
+    ) -> Option<Summary> {
         let known = self.calls.iter_mut().find(|call| call.session == session && call.id == id);
         let call = if let Some(known) = known {
             let before = (known.title.clone(), known.status.clone());
@@ -87,6 +102,22 @@ impl Story {
             self.calls.push_back(Call { session: session.to_owned(), id, title, status });
             self.calls.back_mut()?
         };
-        Some(render::call_line(&call.title, &call.status))
+        Some(Summary::of_tool_call(&call.title, &call.status))
     }
+}
+
+/// The subject of an update that repeats what the agent told before, if it has one: its plan, its mode.
+fn topic_of(update: AgentUpdate) -> Option<String> {
+    Some(match update {
+        AgentUpdate::Plan(_) => "plan".to_owned(),
+        AgentUpdate::Mode(_) => "mode".to_owned(),
+        AgentUpdate::Title(_) => "title".to_owned(),
+        AgentUpdate::Commands(_) => "commands".to_owned(),
+        AgentUpdate::Options => "options".to_owned(),
+        AgentUpdate::Other(name) => name,
+        AgentUpdate::Chunk(_)
+        | AgentUpdate::ToolCall { .. }
+        | AgentUpdate::Tool { .. }
+        | AgentUpdate::Usage { .. } => return None,
+    })
 }

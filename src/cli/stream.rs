@@ -18,7 +18,7 @@ use super::client::{Client, Reply};
 use super::failure::{Failure, Refusal};
 use super::sse;
 use super::url::url;
-use crate::answers::Event;
+use crate::answers::ReceivedEvent;
 
 /// The daemon sends a comment every 15 s; after three missed ones we look whether it is still there.
 const SILENCE: Duration = Duration::from_secs(50);
@@ -27,7 +27,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(super) enum Item {
-    Event(Event),
+    Event(Box<ReceivedEvent>),
     /// The daemon is away; we keep trying.
     Lost,
     /// It is there again, and nothing was missed.
@@ -82,14 +82,14 @@ impl Stream {
     pub(super) async fn next(&mut self) -> anyhow::Result<Item> {
         loop {
             while let Some(message) = self.ready.pop_front() {
-                let event = Event::parse(&message.data).map_err(|error| {
+                let event = ReceivedEvent::parse(&message.data).map_err(|error| {
                     Failure::failed(format!("the daemon sent an event we cannot read: {error}"))
                 })?;
                 let seen = self.seen.entry(event.session.clone()).or_insert(self.start);
                 if event.seq > *seen {
                     *seen = event.seq;
                     self.last = message.id.and_then(|id| id.parse().ok()).unwrap_or(event.seq);
-                    return Ok(Item::Event(event));
+                    return Ok(Item::Event(Box::new(event)));
                 }
             }
             match &mut self.state {

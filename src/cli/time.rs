@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
+use crate::domain::Time;
+
 /// Every time of one command is in the same zone, which is chosen before the first is shown.
 static ZONE: OnceLock<TimeZone> = OnceLock::new();
 
@@ -67,6 +69,11 @@ pub(super) fn date_time(at: &str) -> String {
 /// `2026-03-04 15:02:11 CET`: for a time that stands alone, or that is read elsewhere.
 pub(super) fn date_time_zone(at: &str) -> String {
     format(at, "%Y-%m-%d %H:%M:%S %Z", &zone())
+}
+
+/// The same of a time in a sentence about an event.
+pub(super) fn show_time(at: Time) -> String {
+    date_time_zone(&at.to_string())
 }
 
 /// `15:02:11`.

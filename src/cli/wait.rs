@@ -13,7 +13,8 @@ use super::stream::{Item, Stream};
 use super::time::parse_duration;
 use super::url::url;
 use super::{Context, client::Client, interrupted};
-use crate::answers::{Event, Session};
+use crate::answers::{ReceivedEvent, Session};
+use crate::domain::{Event, EventKind};
 use crate::text::clean;
 
 /// Wait until a session is idle, waits for somebody, or has ended
@@ -112,7 +113,7 @@ async fn follow(
     let path = url(&["sessions", &session.id], &[]);
     loop {
         let event = match stream.next().await? {
-            Item::Event(event) if !changes_no_phase(&event.kind) => Some(event),
+            Item::Event(event) if changes_phase(&event.event) => Some(event),
             Item::Event(_) => continue,
             item => {
                 tell(&item);
@@ -121,7 +122,7 @@ async fn follow(
         };
         match client.get(&path).await {
             Ok(answer) => {
-                if let Some(answer) = settle(goal, event.as_ref(), young, answer)? {
+                if let Some(answer) = settle(goal, event.as_deref(), young, answer)? {
                     return Ok(answer);
                 }
             }
@@ -131,12 +132,18 @@ async fn follow(
     }
 }
 
-fn settle(goal: Goal, event: Option<&Event>, young: bool, answer: Answer) -> anyhow::Result<Option<Answer>> {
+fn settle(
+    goal: Goal,
+    event: Option<&ReceivedEvent>,
+    young: bool,
+    answer: Answer,
+) -> anyhow::Result<Option<Answer>> {
+    let event = event.map(|received| &received.event);
     let session: Session = answer.parse()?;
     if let Some(reason) = failure(&session, event).filter(|_| goal != Goal::Ended) {
         return Err(Failure::of_agent(&session, &reason).into());
     }
-    match judge(goal, &session, event.map_or("", |event| &event.kind), young) {
+    match judge(goal, &session, event.and_then(Event::kind), young) {
         Verdict::Reached => Ok(Some(answer)),
         Verdict::NotYet => Ok(None),
         Verdict::OutOfReach => Err(out_of_reach(&session).into()),
@@ -167,19 +174,24 @@ fn out_of_reach(session: &Session) -> Failure {
 /// The reason of a failed turn: the one that has just ended, or the last one of an agent that does nothing since.
 pub(super) fn failure(session: &Session, event: Option<&Event>) -> Option<String> {
     let idle = session.failed.as_ref().filter(|_| session.phase == "idle");
-    let ended = event.filter(|event| event.kind == "turn.ended" && event.data["failed"] == true);
-    let said = ended.and_then(|event| event.data["stop_reason"].as_str());
-    // A cancelled turn may be answered with an error, and has not failed.
-    let said = said.filter(|reason| *reason != "cancelled");
-    idle.map(|failed| failed.reason.clone()).or_else(|| said.map(str::to_owned))
+    let ended = event.and_then(|event| match event {
+        // A cancelled turn may be answered with an error, and has not failed.
+        Event::TurnEnded(ended) if ended.failed && ended.stop_reason != "cancelled" => {
+            Some(ended.stop_reason.clone())
+        }
+        _ => None,
+    });
+    idle.map(|failed| failed.reason.clone()).or(ended)
 }
 
 /// An end that was logged counts for those who wait for it, even if the session was resumed right away. An idle agent with
 /// nothing in its queue asks for nothing by itself.
-fn judge(goal: Goal, session: &Session, kind: &str, young: bool) -> Verdict {
+fn judge(goal: Goal, session: &Session, kind: Option<EventKind>, young: bool) -> Verdict {
     match (goal, session.phase.as_str()) {
-        (Goal::Idle | Goal::Waiting, "idle") if young && kind != "turn.ended" => Verdict::NotYet,
-        (Goal::Ended, _) if kind == "session.ended" => Verdict::Reached,
+        (Goal::Idle | Goal::Waiting, "idle") if young && kind != Some(EventKind::TurnEnded) => {
+            Verdict::NotYet
+        }
+        (Goal::Ended, _) if kind == Some(EventKind::SessionEnded) => Verdict::Reached,
         (Goal::Idle, "idle") | (Goal::Waiting, "waiting") | (Goal::Ended, "ended") => Verdict::Reached,
         (Goal::Waiting, "idle") if session.queued() > 0 && !holds_prompts(session) => Verdict::NotYet,
         (Goal::Idle | Goal::Waiting, "created") | (Goal::Waiting, "idle") | (_, "ended" | "parked") => {
@@ -196,9 +208,17 @@ fn holds_prompts(session: &Session) -> bool {
     is_capped || session.protocol.as_deref() == Some("acp")
 }
 
-/// The many events that need no look at the session.
-fn changes_no_phase(kind: &str) -> bool {
-    matches!(kind, "status" | "update" | "heartbeat" | "line.rejected" | "unknown" | "nudge")
+/// Tells whether the session is worth a look. Most events need none.
+fn changes_phase(event: &Event) -> bool {
+    !matches!(
+        event,
+        Event::Status(_)
+            | Event::Update(_)
+            | Event::Heartbeat(_)
+            | Event::LineRejected(_)
+            | Event::UnknownMessage(_)
+            | Event::Nudged(_)
+    )
 }
 
 /// Where the log ends now. A daemon that does not say so makes us read from the beginning.
@@ -223,6 +243,7 @@ async fn too_late(typed: &str, limit: Duration, cx: &Context) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::event::tests::sample;
 
     fn session(phase: &str, failed: &serde_json::Value) -> Session {
         let session = serde_json::json!({ "id": "ses_1", "phase": phase, "failed": failed });
@@ -232,23 +253,23 @@ mod tests {
     #[test]
     fn a_failed_turn_is_told_by_the_session_or_by_the_end_of_the_turn() {
         let unseen = serde_json::json!({ "reason": "no log-in", "at": "" });
-        let ended = |data: &str| {
-            let raw = format!(r#"{{"seq":1,"session":"ses_1","at":"","kind":"turn.ended","data":{data}}}"#);
-            Event::parse(&raw).unwrap()
+        let ended = |stop_reason: &str, failed: bool| {
+            let fields = serde_json::json!({ "stop_reason": stop_reason, "failed": failed });
+            sample(EventKind::TurnEnded, &fields).event()
         };
         assert_eq!(failure(&session("idle", &unseen), None).as_deref(), Some("no log-in"));
         assert_eq!(failure(&session("working", &unseen), None), None, "it tries again");
         let seen = session("idle", &serde_json::Value::Null);
-        let error = ended(r#"{"stop_reason":"error: no","failed":true}"#);
+        let error = ended("error: no", true);
         assert_eq!(failure(&seen, Some(&error)).as_deref(), Some("error: no"), "somebody else saw it first");
-        assert_eq!(failure(&seen, Some(&ended(r#"{"stop_reason":"cancelled","failed":true}"#))), None);
-        assert_eq!(failure(&seen, Some(&ended(r#"{"stop_reason":"end_turn"}"#))), None);
+        assert_eq!(failure(&seen, Some(&ended("cancelled", true))), None);
+        assert_eq!(failure(&seen, Some(&ended("end_turn", false))), None);
     }
 
     #[test]
     fn a_goal_is_reached_missed_or_still_ahead() {
         let judge = |goal, phase: &str, kind: &str, young| {
-            judge(goal, &session(phase, &serde_json::Value::Null), kind, young)
+            judge(goal, &session(phase, &serde_json::Value::Null), EventKind::parse(kind), young)
         };
         assert_eq!(judge(Goal::Idle, "idle", "", false), Verdict::Reached);
         assert_eq!(judge(Goal::Idle, "idle", "agent.ready", true), Verdict::NotYet);

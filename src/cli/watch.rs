@@ -17,7 +17,7 @@ use super::terminal::stdout_size;
 use super::time::date_time;
 use super::wait::last_seq;
 use super::{Context, out};
-use crate::answers::{Clearance, Event, Question, Session};
+use crate::answers::{Clearance, Question, ReceivedEvent, Session};
 
 /// Watch what all agents do, live
 #[derive(Debug, clap::Args)]
@@ -76,7 +76,7 @@ async fn lines(mut stream: Stream, cx: &Context) -> anyhow::Result<()> {
     }
 }
 
-fn lead(event: &Event, names: &SessionNames) -> String {
+fn lead(event: &ReceivedEvent, names: &SessionNames) -> String {
     format!("{}  {}  ", date_time(&event.at), names.label_with_title(&event.session))
 }
 
@@ -94,7 +94,7 @@ async fn live(mut stream: Stream, only: Option<&str>, cx: &Context) -> anyhow::R
         tokio::select! {
             item = stream.next() => {
                 match item? {
-                    Item::Event(event) => view.push(event),
+                    Item::Event(event) => view.push(*event),
                     Item::Lost => view.away = true,
                     Item::Back => view.away = false,
                 }

@@ -18,6 +18,7 @@ mod stall;
 #[cfg(test)]
 pub(crate) mod tests;
 mod turn;
+mod update;
 
 pub use agent::{
     AgentExited, AgentReady, AgentRestarting, AgentSetting, AgentSpawned, LineRejected, OutputIncomplete,
@@ -45,6 +46,7 @@ pub use stall::{
     StallStepFailed, StallStepTaken,
 };
 pub use turn::{Interrupted, MessageUndelivered, Nudged, TurnEnded, TurnStarted};
+pub use update::{AgentUpdate, MessageChunk, PlanStep, Speaker};
 
 /// Declares every kind of event: its variant, its payload, and its name in the log.
 macro_rules! events {
@@ -249,6 +251,22 @@ impl EventKind {
                 | Self::ClearanceDecided
                 | Self::ClearanceClosed
                 | Self::QuestionAnswered
+        )
+    }
+
+    /// Tells whether it is about a stall: its ladder, its recovery, or a limit of the agent's service.
+    pub const fn is_of_stall(self) -> bool {
+        matches!(
+            self,
+            Self::StallStepTaken
+                | Self::StallStepFailed
+                | Self::StallRecovered
+                | Self::StallReset
+                | Self::StallSnoozed
+                | Self::LadderChanged
+                | Self::StallReminder
+                | Self::LimitReached
+                | Self::LimitOver
         )
     }
 

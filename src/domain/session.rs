@@ -77,6 +77,15 @@ pub enum StopMode {
     Kill,
 }
 
+impl StopMode {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Kill => "kill",
+        }
+    }
+}
+
 /// How a process ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {

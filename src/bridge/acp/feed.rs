@@ -282,6 +282,7 @@ impl Feed {
 
     /// What waits for somebody by now.
     async fn find_open(&mut self) {
+        const KINDS: &[EventKind] = &[EventKind::ClearanceRequested, EventKind::QuestionAsked];
         let Ok(seen) = self.client.seat().session(&self.session.to_string()).await else { return };
         if seen.pending.clearances == 0 && seen.pending.questions == 0 {
             return;
@@ -294,7 +295,6 @@ impl Feed {
             let items = page["items"].as_array().cloned().unwrap_or_default();
             open.extend(items.iter().filter_map(|item| item["id"].as_str().map(str::to_owned)));
         }
-        const KINDS: &[EventKind] = &[EventKind::ClearanceRequested, EventKind::QuestionAsked];
         for event in store.events_of(self.session, KINDS, self.after, MANY).await.unwrap_or_default() {
             let event = self.fit(event);
             if let Some(ask) = self.asks_for(&event.event()).filter(|ask| open.contains(&ask.id)) {

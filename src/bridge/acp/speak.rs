@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::domain::event::{ClearanceClosed, ClearanceDecided, ClearanceOutcome, RawMessage, UnknownMessage};
+use crate::domain::event::{
+    ClearanceClosed, ClearanceDecided, ClearanceOutcome, PlanStep, RawMessage, UnknownMessage,
+};
 use crate::domain::{ClearanceId, ClearanceStatus, Event, Json, LoggedEvent};
 use crate::wire::acp::{method, tell};
 
@@ -25,25 +27,6 @@ pub(super) struct Voice {
     hosted: bool,
     calls: VecDeque<String>,
     turn: TurnFilter,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    message: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Heartbeat {
-    progress: Vec<ProgressItem>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ProgressItem {
-    label: Option<String>,
-    status: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -93,8 +76,7 @@ impl Voice {
             }
             Event::Update(message) => self.tool(seq, message),
             Event::Status(message) => {
-                let Status { message } = read(message);
-                vec![self.says(&format!("{message}\n"))]
+                vec![self.says(&format!("{}\n", message.status_text().unwrap_or_default()))]
             }
             Event::Heartbeat(message) => self.heartbeat(message),
             Event::UnknownMessage(unknown) if self.hosted => self.extension(unknown).into_iter().collect(),
@@ -182,11 +164,11 @@ impl Voice {
     }
 
     fn heartbeat(&self, message: &RawMessage) -> Vec<String> {
-        let Heartbeat { progress } = read(message);
+        let progress = message.progress();
         if progress.is_empty() {
             return Vec::new();
         }
-        let entry = |item: &ProgressItem| {
+        let entry = |item: &PlanStep| {
             let known = item.status.as_deref().filter(|status| ["in_progress", "completed"].contains(status));
             let status = known.unwrap_or("pending");
             let content = item.label.as_deref().unwrap_or_default();

@@ -10,7 +10,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +21,8 @@ use self::turn::{Talk, Turn};
 use super::seat::Seat;
 use crate::bridge::viewer_log::ViewerLog;
 use crate::bus::Bell;
-use crate::domain::{LoggedEvent, SessionId};
+use crate::domain::event::{SessionEnded, SessionParked};
+use crate::domain::{ClearanceId, Event, LoggedEvent, QuestionId, SessionId};
 use crate::store::{Cut, SlackWant, SlackWish, Store, StoreError};
 
 const CURSOR: &str = "slack";
@@ -54,8 +54,7 @@ enum News {
     Stall {
         session: SessionId,
         seq: u64,
-        kind: String,
-        data: Value,
+        change: StallChange,
     },
     Ended(SessionId),
     /// It runs again.
@@ -82,6 +81,13 @@ enum News {
         id: String,
         arrived: bool,
     },
+}
+
+/// A change of the card about a stall.
+#[derive(Debug)]
+enum StallChange {
+    Event(Box<Event>),
+    SessionEnded,
 }
 
 /// What is worth a line.
@@ -317,58 +323,76 @@ impl Mind {
             .max(Duration::from_millis(20))
     }
 
-    fn hear(&mut self, event: &LoggedEvent, news: &mut Vec<News>) {
-        let LoggedEvent { session, seq, kind, .. } = event;
-        let (session, seq) = (*session, *seq);
+    fn hear(&mut self, logged: &LoggedEvent, news: &mut Vec<News>) {
+        let LoggedEvent { session, seq, .. } = *logged;
         self.stale.insert(session);
-        let kind = kind.as_str();
-        if matches!(kind, "heartbeat" | "agent.ready" | "line.rejected" | "unknown") {
+        let event = logged.event();
+        let is_noise = matches!(
+            event,
+            Event::Heartbeat(_) | Event::AgentReady(_) | Event::LineRejected(_) | Event::UnknownMessage(_)
+        );
+        if is_noise {
             return;
         }
-        let data: Value = serde_json::from_str(event.data.as_str()).unwrap_or(Value::Null);
-        let text = |name: &str| data[name].as_str().map(str::to_owned);
-        if matches!(kind, "turn.started") {
+        if matches!(event, Event::TurnStarted(_)) {
             self.turns.insert(session, Turn::default());
         }
         let mut full = Vec::new();
-        self.turns.entry(session).or_default().hear(seq, kind, &data, &mut full);
+        self.turns.entry(session).or_default().hear(seq, &event, &mut full);
         news.extend(full.into_iter().map(|talk| News::Talk { session, talk }));
-        self.homes_stale |= !matches!(kind, "update" | "status");
+        self.homes_stale |= !matches!(event, Event::Update(_) | Event::Status(_));
         let note = |what: Note| News::Note { session, seq, what };
-        match kind {
-            _ if kind.starts_with("clearance.") => {
-                news.extend(text("clearance").map(|id| News::Clearance(session, id)));
+        let clearance = |id: ClearanceId| News::Clearance(session, id.to_string());
+        let question = |id: QuestionId| News::Question(session, id.to_string());
+        match event {
+            Event::ClearanceRequested(requested) => news.push(clearance(requested.clearance)),
+            Event::ClearanceApproved(approved) => news.push(clearance(approved.clearance)),
+            Event::ClearanceDecided(decided) => news.push(clearance(decided.clearance)),
+            Event::ClearanceDelivered(delivered) => news.push(clearance(delivered.clearance)),
+            Event::ClearanceUndelivered(undelivered) => news.push(clearance(undelivered.clearance)),
+            Event::ClearanceOutcome(outcome) => news.extend(outcome.clearance.map(clearance)),
+            Event::ClearanceClosed(closed) => news.push(clearance(closed.clearance)),
+            Event::QuestionAsked(asked) => news.push(question(asked.question)),
+            Event::QuestionAnswered(answered) => news.push(question(answered.question)),
+            Event::QuestionDelivered(delivered) => news.push(question(delivered.question)),
+            Event::QuestionUndelivered(undelivered) => news.push(question(undelivered.question)),
+            Event::QuestionClosed(closed) => news.push(question(closed.question)),
+            Event::PromptDelivered(delivered) => {
+                news.push(News::Prompt { id: delivered.prompt.to_string(), arrived: true });
             }
-            _ if kind.starts_with("question.") => {
-                news.extend(text("question").map(|id| News::Question(session, id)));
+            Event::PromptUndelivered(undelivered) => {
+                news.push(News::Prompt { id: undelivered.prompt.to_string(), arrived: false });
             }
-            "prompt.delivered" | "prompt.undelivered" | "prompt.withdrawn" => {
-                let arrived = kind == "prompt.delivered";
-                news.extend(text("prompt").map(|id| News::Prompt { id, arrived }));
+            Event::PromptWithdrawn(withdrawn) => {
+                news.push(News::Prompt { id: withdrawn.prompt.to_string(), arrived: false });
             }
-            "turn.ended" => {
+            Event::TurnEnded(ended) => {
                 let mut turn = self.turns.remove(&session).unwrap_or_default();
                 news.extend(turn.talk.take().map(|talk| News::Talk { session, talk }));
-                news.push(News::TurnOver { session, seq, turn, reason: text("stop_reason") });
+                news.push(News::TurnOver { session, seq, turn, reason: Some(ended.stop_reason) });
             }
-            "stall.limited" => news.push(note(Note::Limited(text("limit").unwrap_or_default()))),
-            "stall.limit_over" => news.push(note(Note::LimitOver)),
-            "stall.reminder" | "stall.ladder" => {}
-            _ if kind.starts_with("stall.") => {
-                news.push(News::Stall { session, seq, kind: kind.to_owned(), data });
+            Event::LimitReached(reached) => news.push(note(Note::Limited(reached.limit))),
+            Event::LimitOver(_) => news.push(note(Note::LimitOver)),
+            Event::StallStepTaken(_)
+            | Event::StallStepFailed(_)
+            | Event::StallSnoozed(_)
+            | Event::StallRecovered(_)
+            | Event::StallReset(_) => {
+                news.push(News::Stall { session, seq, change: StallChange::Event(Box::new(event)) });
             }
-            "agent.restarting" => news.push(note(Note::Restarting(text("reason").unwrap_or_default()))),
-            "session.unenforced" => news.push(note(Note::Unenforced)),
-            "spend.capped" => news.push(note(Note::Capped(text("why").unwrap_or_default()))),
-            "session.resumed" => news.push(News::Back { session, by: text("by") }),
-            "session.ended" | "session.parked" => {
+            Event::AgentRestarting(restarting) => news.push(note(Note::Restarting(restarting.reason))),
+            Event::SessionUnenforced(_) => news.push(note(Note::Unenforced)),
+            Event::SpendCapped(capped) => news.push(note(Note::Capped(capped.why))),
+            Event::SessionResumed(resumed) => news.push(News::Back { session, by: Some(resumed.by) }),
+            Event::SessionEnded(SessionEnded { reason, .. })
+            | Event::SessionParked(SessionParked { reason, .. }) => {
                 self.turns.remove(&session);
-                match text("reason").filter(|reason| by_request(reason)) {
-                    Some(reason) => news.push(note(Note::StoppedBy(reason))),
-                    None => news.push(News::Ended(session)),
-                }
-                let over = Value::Null;
-                news.push(News::Stall { session, seq, kind: "stall.ended".to_owned(), data: over });
+                news.push(if by_request(&reason) {
+                    note(Note::StoppedBy(reason))
+                } else {
+                    News::Ended(session)
+                });
+                news.push(News::Stall { session, seq, change: StallChange::SessionEnded });
             }
             _ => {}
         }

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use crate::cli::render::list;
+use crate::cli::json_text::list;
 use crate::cli::time::date_time_zone;
+use crate::domain::EventKind;
 use crate::text::{clean, cut, short};
 
 /// A command or a reason beyond this is in `--json`.
@@ -12,29 +13,37 @@ const LONGEST: usize = 200;
 /// `None` if the action says it all.
 pub(super) fn about(action: &str, data: &Value) -> Option<String> {
     let data = Data(data);
-    let parts = match action {
-        "clearance.decided" | "clearance.closed" => {
+    let parts = match EventKind::parse(action) {
+        Some(EventKind::ClearanceDecided | EventKind::ClearanceClosed) => {
             vec![data.get("status"), data.part("option ", "option"), data.get("reason"), data.subject()]
         }
-        "clearance.approved" => {
+        Some(EventKind::ClearanceApproved) => {
             let given = data.get("approvals").zip(data.get("needed"));
             let given = given.map(|(given, needed)| format!("{given} of {needed} approvals"));
             vec![given, data.get("reason"), data.subject()]
         }
-        "question.answered" => vec![data.get("decision"), data.get("instruction")],
-        "session.created" | "session.agent" | "session.deleted" => {
-            vec![
-                data.get("agent").or_else(|| data.get("command")),
-                data.part("in ", "workspace"),
-                data.get("preset"),
-            ]
+        Some(EventKind::QuestionAnswered) => vec![data.get("decision"), data.get("instruction")],
+        Some(EventKind::SessionCreated | EventKind::SessionAgentChanged) => data.session(),
+        Some(EventKind::SessionPresetChanged) => vec![data.get("preset")],
+        Some(EventKind::SessionResumed) => vec![data.part("generation ", "generation")],
+        Some(EventKind::SessionStopping) => vec![data.get("how"), data.get("why")],
+        Some(EventKind::SessionEnded | EventKind::SessionParked) => {
+            vec![data.get("why").or_else(|| data.get("reason"))]
         }
-        "session.preset" => vec![data.get("preset")],
-        "session.resumed" => vec![data.part("generation ", "generation")],
-        "session.stopping" => vec![data.get("how"), data.get("why")],
-        "session.ended" | "session.parked" => vec![data.get("why").or_else(|| data.get("reason"))],
-        "stall.snoozed" => vec![Some(data.time("until ", "until").unwrap_or_else(|| "no longer".to_owned()))],
-        "stall.ladder" => vec![data.get("ladder")],
+        Some(EventKind::StallSnoozed) => {
+            vec![Some(data.time("until ", "until").unwrap_or_else(|| "no longer".to_owned()))]
+        }
+        Some(EventKind::LadderChanged) => vec![data.get("ladder")],
+        _ => about_daemon(action, &data),
+    };
+    let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// Actions that are no events of a session.
+fn about_daemon(action: &str, data: &Data) -> Vec<Option<String>> {
+    match action {
+        "session.deleted" => data.session(),
         "token.created" | "web.signed_in" => {
             vec![data.get("name"), data.get("role"), data.time("until ", "expires_at")]
         }
@@ -51,9 +60,7 @@ pub(super) fn about(action: &str, data: &Value) -> Option<String> {
         "access.refused" => vec![data.part("from ", "from"), data.get("what"), data.get("why")],
         "access.from_agent" => vec![data.get("via")],
         _ => data.everything(),
-    };
-    let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
-    (!parts.is_empty()).then(|| parts.join(", "))
+    }
 }
 
 struct Data<'a>(&'a Value);
@@ -69,6 +76,11 @@ impl Data<'_> {
 
     fn time(&self, before: &str, key: &str) -> Option<String> {
         self.0.get(key)?.as_str().map(|at| format!("{before}{}", date_time_zone(at)))
+    }
+
+    fn session(&self) -> Vec<Option<String>> {
+        let agent = self.get("agent").or_else(|| self.get("command"));
+        vec![agent, self.part("in ", "workspace"), self.get("preset")]
     }
 
     /// The command or the files of a clearance, then the agent's title in quotes.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use super::*;
 
-fn golden(kind: EventKind) -> Vec<String> {
+/// The recorded payloads of a kind.
+pub(crate) fn golden(kind: EventKind) -> Vec<String> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("src/domain/event/golden")
         .join(format!("{}.jsonl", kind.as_str()));
@@ -23,10 +24,10 @@ pub(crate) fn sample(kind: EventKind, fields: &serde_json::Value) -> LoggedEvent
     }
     let event = Event::parse(kind.as_str(), &Json::of(&data));
     assert_eq!(event.kind(), Some(kind), "not understood: {} {data}", kind.as_str());
-    logged(event)
+    logged(&event)
 }
 
-pub(crate) fn logged(event: Event) -> LoggedEvent {
+pub(crate) fn logged(event: &Event) -> LoggedEvent {
     LoggedEvent {
         seq: 1,
         session: SessionId::from_seed([1; 10]),
@@ -104,5 +105,27 @@ fn payloads_of_earlier_releases_without_the_newer_fields_are_understood() {
         ),
     ] {
         assert_eq!(Event::parse(kind.as_str(), &Json::trusted(payload)).kind(), Some(kind));
+    }
+}
+
+#[test]
+fn an_odd_field_of_an_update_hides_no_other() {
+    let update = |json: &str| RawMessage(Json::trusted(json)).update();
+    let odd = r#"{"update":{"sessionUpdate":"tool_call","toolCallId":"t1","title":7,"status":"completed","x":1e999}}"#;
+    let call = AgentUpdate::ToolCall {
+        id: "t1".to_owned(),
+        title: None,
+        status: Some("completed".to_owned()),
+        begins: true,
+    };
+    assert_eq!(update(odd), Some(call));
+    assert_eq!(update(r#"{"update":7,"title":""}"#), None);
+    assert_eq!(update(r#"{"update":{}}"#), Some(AgentUpdate::Other("update".to_owned())));
+}
+
+#[test]
+fn the_kinds_about_a_stall_are_those_that_are_named_so() {
+    for kind in EventKind::ALL {
+        assert_eq!(kind.is_of_stall(), kind.as_str().starts_with("stall."), "{}", kind.as_str());
     }
 }

@@ -1,10 +1,10 @@
 //! From news to messages.
 
 use futures_util::future::join_all;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::turn::Turn;
-use super::{Mind, News, Note, Teller};
+use super::{Mind, News, Note, StallChange, Teller};
 use crate::answers::{Clearance, Session};
 use crate::bridge::slack::act;
 use crate::bridge::slack::calls::{self, Waits};
@@ -12,7 +12,7 @@ use crate::bridge::slack::card::{self, Did};
 use crate::bridge::slack::kit::{Message, Words};
 use crate::bridge::slack::sender::Wanted;
 use crate::config::{SlackHere, Verbosity};
-use crate::domain::{Role, SessionId, Time};
+use crate::domain::{Event, Role, Rung, SessionId, Time};
 use crate::redact::redact;
 use crate::store::{SlackMessage, SlackWant, SlackWish, StoreError};
 
@@ -133,7 +133,7 @@ impl Teller {
             let shown = match one {
                 News::Clearance(_, id) => self.clearance(id, &scene).await?,
                 News::Question(_, id) => self.question(id, &scene).await?,
-                News::Stall { seq, kind, data, .. } => self.stall(&scene, *seq, kind, data, &wants).await?,
+                News::Stall { seq, change, .. } => self.stall(&scene, *seq, change, &wants).await?,
                 News::Ended(_) => vec![self.ended(&scene)],
                 News::Back { by, .. } => self.back(&scene, by.as_deref(), &wants).await?,
                 News::TurnOver { seq, turn, reason, .. } => {
@@ -290,12 +290,15 @@ impl Teller {
         &self,
         scene: &Scene,
         seq: u64,
-        kind: &str,
-        data: &Value,
+        change: &StallChange,
         before: &[SlackWant],
     ) -> Result<Vec<SlackWant>, StoreError> {
         let known = self.cards(scene.id, "stall ", before).await?.into_iter().rev().find(|card| card.open);
-        let begins = kind == "stall.step";
+        let event = match change {
+            StallChange::Event(event) => Some(&**event),
+            StallChange::SessionEnded => None,
+        };
+        let begins = matches!(event, Some(Event::StallStepTaken(_)));
         let (key, mut memo) = match known {
             Some(known) => (known.key, Memo::read(&known.memo)),
             None if begins => {
@@ -304,30 +307,30 @@ impl Teller {
             }
             None => return Ok(Vec::new()),
         };
-        let text = |name: &str| redact(data[name].as_str().unwrap_or_default()).text.into_owned();
-        let over = match kind {
-            "stall.step" => {
-                let step = format!("{}: {}", text("name"), text("why"));
-                memo.steps.push(step);
+        let shown = |text: &str| redact(text).text.into_owned();
+        let mut escalates = false;
+        let over = match event {
+            Some(Event::StallStepTaken(taken)) => {
+                escalates = taken.step == Rung::Escalate;
+                memo.steps.push(format!("{}: {}", shown(&taken.name), shown(&taken.why)));
                 None
             }
-            "stall.failed" => {
-                memo.steps.push(format!("{} did not help", text("name")));
+            Some(Event::StallStepFailed(failed)) => {
+                memo.steps.push(format!("{} did not help", shown(&failed.name)));
                 None
             }
-            "stall.snoozed" => {
-                let until = data["until"].as_str().map(|until| format!("left in peace until {}", utc(until)));
-                memo.steps.push(format!(
-                    "{} by {}",
-                    until.unwrap_or_else(|| "watched again".to_owned()),
-                    text("by")
-                ));
+            Some(Event::StallSnoozed(snoozed)) => {
+                let what = match snoozed.until {
+                    Some(until) => format!("left in peace until {}", utc(until)),
+                    None => "watched again".to_owned(),
+                };
+                memo.steps.push(format!("{what} by {}", shown(&snoozed.by)));
                 None
             }
-            "stall.recovered" => Some(text("summary")),
-            "stall.reset" => Some(format!("{} took over", text("by"))),
-            "stall.ended" => Some("the session has ended".to_owned()),
-            _ => return Ok(Vec::new()),
+            Some(Event::StallRecovered(recovered)) => Some(shown(&recovered.summary)),
+            Some(Event::StallReset(reset)) => Some(format!("{} took over", shown(&reset.by))),
+            None => Some("the session has ended".to_owned()),
+            Some(_) => return Ok(Vec::new()),
         };
         if memo.steps.len() > MAX_STEPS {
             memo.steps.remove(1);
@@ -336,7 +339,7 @@ impl Teller {
         let card = card::stall(&key, &scene.session, &memo.steps, over.as_deref(), &people, &memo.ping);
         let mut wants = vec![scene.want(&key, &card, over.is_none(), memo.text())];
         // Nobody is told of an edit.
-        if text("step") == "escalate" {
+        if escalates {
             let key = format!("note {} {seq}", scene.id);
             let config = self.seat.config();
             let none = config.slack.escalate_to.is_empty();
@@ -478,8 +481,7 @@ impl Memo {
 }
 
 /// `2026-03-04 14:02 UTC`: in a list of plain lines, which Slack does not turn into local times.
-fn utc(at: &str) -> String {
-    let Some(time) = Time::parse(at) else { return redact(at).text.into_owned() };
+fn utc(time: Time) -> String {
     let time = time.to_string();
     format!("{} UTC", time.get(..16).unwrap_or(&time).replace('T', " "))
 }

@@ -1,8 +1,8 @@
 //! What a turn came to, gathered while its events pass by: pure. Kept short, whatever an agent says.
 
-use serde_json::Value;
-
-use crate::fold::{Fold, OpenMessage, Speaker, fold};
+use crate::domain::event::{AgentUpdate, Speaker};
+use crate::domain::{ClearanceStatus, Event, VIA_POLICY};
+use crate::fold::{Fold, OpenMessage, fold};
 use crate::redact::redact;
 
 /// Of one message.
@@ -83,38 +83,42 @@ impl Turn {
     }
 
     /// Takes note of an event. `full` are the messages that have become full with it.
-    pub(super) fn hear(&mut self, seq: u64, kind: &str, data: &Value, full: &mut Vec<Talk>) {
-        match fold(kind, data) {
+    pub(super) fn hear(&mut self, seq: u64, event: &Event, full: &mut Vec<Talk>) {
+        match fold(event) {
             Fold::Aside => {}
             Fold::End => self.end_message(),
-            Fold::Piece(piece) if self.open.as_mut().is_some_and(|open| open.take(&piece)) => {
-                if piece.speaker == Speaker::Agent {
-                    self.say(seq, &piece.text, full);
+            Fold::Chunk(chunk) if self.open.as_mut().is_some_and(|open| open.take(&chunk)) => {
+                if chunk.speaker == Speaker::Agent {
+                    self.say(seq, &chunk.text, full);
                 }
             }
-            Fold::Piece(piece) => {
-                let Some(begun) = OpenMessage::begin(&piece) else { return };
+            Fold::Chunk(chunk) => {
+                let Some(begun) = OpenMessage::begin(&chunk) else { return };
                 self.end_message();
                 self.open = Some(begun);
-                if piece.speaker == Speaker::Agent {
-                    self.say(seq, &piece.text, full);
+                if chunk.speaker == Speaker::Agent {
+                    self.say(seq, &chunk.text, full);
                 }
             }
         }
-        match kind {
-            "status" => {
-                self.say(seq, data["message"].as_str().unwrap_or_default(), full);
+        match event {
+            Event::Status(message) => {
+                self.say(seq, &message.status_text().unwrap_or_default(), full);
                 self.speaking = false;
             }
-            "update" => match data.pointer("/update/sessionUpdate").and_then(Value::as_str) {
-                Some("tool_call") => self.tools += 1,
+            Event::Update(message) => match message.update() {
+                Some(AgentUpdate::ToolCall { begins: true, .. }) => self.tools += 1,
                 // Our own protocol tells of a tool when it begins and when it is done.
-                None if !matches!(data["status"].as_str(), Some("pending" | "in_progress")) => {
+                Some(AgentUpdate::Tool { status, .. })
+                    if !matches!(status.as_deref(), Some("pending" | "in_progress")) =>
+                {
                     self.tools += 1;
                 }
                 _ => {}
             },
-            "clearance.decided" if data["via"] == "policy" && data["status"] == "approved" => {
+            Event::ClearanceDecided(decided)
+                if decided.via == VIA_POLICY && decided.status == ClearanceStatus::Approved =>
+            {
                 self.allowed += 1;
             }
             _ => {}
@@ -172,28 +176,44 @@ fn push(text: &mut String, more: &mut std::str::Chars<'_>, room: usize) -> usize
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::EventKind;
+    use crate::domain::event::tests::sample;
     use crate::fold::tests::fold_cases;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    fn chunk(text: &str) -> Value {
-        json!({ "update": { "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } } })
+    fn update(update: &Value) -> Event {
+        sample(EventKind::Update, &json!({ "update": update })).event()
+    }
+
+    fn chunk(text: &str) -> Event {
+        update(
+            &json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } }),
+        )
+    }
+
+    fn status(message: &str) -> Event {
+        sample(EventKind::Status, &json!({ "message": message })).event()
+    }
+
+    fn approved(via: &str) -> Event {
+        sample(EventKind::ClearanceDecided, &json!({ "via": via, "status": "approved" })).event()
     }
 
     #[test]
     fn the_last_message_is_what_counts() {
         let (mut turn, mut full) = (Turn::default(), Vec::new());
-        turn.hear(1, "update", &chunk("I will "), &mut full);
-        turn.hear(2, "update", &chunk("look."), &mut full);
-        turn.hear(3, "update", &json!({ "update": { "sessionUpdate": "tool_call" } }), &mut full);
-        turn.hear(4, "update", &json!({ "update": { "sessionUpdate": "tool_call_update" } }), &mut full);
-        turn.hear(5, "update", &chunk("It is "), &mut full);
-        turn.hear(6, "update", &chunk("done."), &mut full);
+        turn.hear(1, &chunk("I will "), &mut full);
+        turn.hear(2, &chunk("look."), &mut full);
+        turn.hear(3, &update(&json!({ "sessionUpdate": "tool_call" })), &mut full);
+        turn.hear(4, &update(&json!({ "sessionUpdate": "tool_call_update" })), &mut full);
+        turn.hear(5, &chunk("It is "), &mut full);
+        turn.hear(6, &chunk("done."), &mut full);
         assert_eq!((turn.said().as_str(), turn.tools), ("It is done.", 1));
         assert_eq!(turn.talk.as_ref().unwrap().text(), "I will look.\nIt is done.");
-        turn.hear(7, "status", &json!({ "message": "bye" }), &mut full);
+        turn.hear(7, &status("bye"), &mut full);
         assert_eq!(turn.said(), "bye");
-        turn.hear(8, "clearance.decided", &json!({ "via": "policy", "status": "approved" }), &mut full);
-        turn.hear(9, "clearance.decided", &json!({ "via": "slack", "status": "approved" }), &mut full);
+        turn.hear(8, &approved("policy"), &mut full);
+        turn.hear(9, &approved("slack"), &mut full);
         assert_eq!(turn.allowed, 1);
         assert!(full.is_empty());
     }
@@ -202,8 +222,8 @@ mod tests {
     fn a_turn_is_folded_like_every_other_view() {
         for case in fold_cases() {
             let (mut turn, mut full) = (Turn::default(), Vec::new());
-            for (seq, (kind, data)) in (1..).zip(&case.events) {
-                turn.hear(seq, kind, data, &mut full);
+            for (seq, event) in (1..).zip(case.events()) {
+                turn.hear(seq, &event, &mut full);
             }
             let said =
                 case.messages.iter().filter(|(speaker, _)| speaker == "agent").map(|(_, text)| text.as_str());
@@ -221,12 +241,12 @@ mod tests {
     #[test]
     fn a_long_speech_is_told_in_pieces_and_kept_short() {
         let (mut turn, mut full) = (Turn::default(), Vec::new());
-        turn.hear(1, "update", &chunk(&"ä".repeat(MAX_TALK * 2 + 10)), &mut full);
+        turn.hear(1, &chunk(&"ä".repeat(MAX_TALK * 2 + 10)), &mut full);
         assert_eq!(full.len(), 2);
         assert_eq!(turn.talk.as_ref().unwrap().text().chars().count(), 10);
         assert_eq!(turn.said().chars().count(), MAX_TALK * 2 + 10);
         for _ in 0..1000 {
-            turn.hear(2, "update", &chunk(&"x".repeat(1000)), &mut full);
+            turn.hear(2, &chunk(&"x".repeat(1000)), &mut full);
             full.clear();
         }
         assert!(turn.said().chars().count() <= MAX_SAID);
@@ -236,7 +256,7 @@ mod tests {
     fn pieces_of_one_message_have_names_of_their_own_and_tear_no_word() {
         let (mut turn, mut full) = (Turn::default(), Vec::new());
         let speech = (0..2000).map(|n| format!("word{n} ")).collect::<Vec<_>>().concat();
-        turn.hear(7, "status", &json!({ "message": speech }), &mut full);
+        turn.hear(7, &status(&speech), &mut full);
         full.extend(turn.talk.take());
         let names: Vec<String> = full.iter().map(Talk::name).collect();
         assert_eq!(names, ["7", "7.1", "7.2", "7.3", "7.4", "7.5", "7.6"]);
@@ -248,7 +268,7 @@ mod tests {
     fn secrets_are_hidden() {
         let (mut turn, mut full) = (Turn::default(), Vec::new());
         let secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
-        turn.hear(1, "status", &json!({ "message": format!("token {secret}") }), &mut full);
+        turn.hear(1, &status(&format!("token {secret}")), &mut full);
         assert!(!turn.said().contains(secret) && !turn.talk.unwrap().text().contains(secret));
     }
 }
