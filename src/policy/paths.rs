@@ -5,10 +5,12 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::fs::DirEntry;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-use super::shell::{self, Script};
+use super::programs::file_name;
+use super::shell::{self, Script, Simple};
 use super::{Operands, Place, Resolved, Subject, diff, words};
 
 /// As many links as the kernel follows.
@@ -17,6 +19,10 @@ const MAX_LINKS: usize = 40;
 const MAX_OPERANDS: usize = 1000;
 /// Letters of an option behind which its value may begin, at most.
 const MAX_GLUED: usize = 16;
+/// Directories among the words of a command below which links are looked for, and entries of one of them, at most. A
+/// command with more may lead anywhere.
+const MAX_DIRECTORIES: usize = 64;
+const MAX_ENTRIES: usize = 10_000;
 
 /// Finds out where everything is. Blocks for a few file system calls per path.
 pub fn resolve(subject: Subject) -> Resolved {
@@ -70,6 +76,7 @@ fn operands(workspace: &Path, as_given: &Path, script: &Script) -> Option<Operan
                 }
             }
         }
+        found.led_out.extend(led_out_below(workspace, simple));
         if let [program, folder] = simple.words.as_slice()
             && program.text == "cd"
             && !folder.wild
@@ -94,6 +101,38 @@ fn leads_out(workspace: &Path, word: &str) -> bool {
         let exists = path.is_relative() && workspace.join(first).symlink_metadata().is_ok();
         exists && locate(&workspace.join(path)).is_none_or(|real| !real.starts_with(workspace))
     })
+}
+
+/// The first directory among the words below which a link would be followed out of the workspace, although no word names
+/// that link: `cp a dir` writes `dir/a`, `diff a dir` reads it, and `diff dir other` reads the files of both.
+fn led_out_below(workspace: &Path, simple: &Simple) -> Option<String> {
+    let (program, arguments) = simple.words.split_first()?;
+    let words = || arguments.iter().take(MAX_OPERANDS).map(|word| word.text.as_str());
+    let is_directory = |word: &&str| !word.starts_with('-') && workspace.join(word).is_dir();
+    let directories: Vec<&str> = words().filter(is_directory).take(MAX_DIRECTORIES + 1).collect();
+    if directories.len() > MAX_DIRECTORIES {
+        return directories.first().map(|word| (*word).to_owned());
+    }
+    let compares = file_name(&program.text) == "diff" && directories.len() > 1;
+    let leads_out_below = |directory: &&&str| {
+        let mut names = words().filter_map(|word| Path::new(word).file_name());
+        let has_name = names.any(|name| is_link_out(workspace, &workspace.join(directory).join(name)));
+        has_name || (compares && has_link_out(workspace, &workspace.join(directory)))
+    };
+    directories.iter().find(leads_out_below).map(|word| (*word).to_owned())
+}
+
+fn is_link_out(workspace: &Path, path: &Path) -> bool {
+    path.is_symlink() && locate(path).is_none_or(|real| !real.starts_with(workspace))
+}
+
+/// Tells whether a directory may hold a link that leads out of the workspace.
+fn has_link_out(workspace: &Path, directory: &Path) -> bool {
+    let Ok(entries) = directory.read_dir() else { return true };
+    let is_out = |(at, entry): (usize, std::io::Result<DirEntry>)| {
+        at >= MAX_ENTRIES || entry.is_ok_and(|entry| is_link_out(workspace, &entry.path()))
+    };
+    entries.enumerate().any(is_out)
 }
 
 fn place(workspace: &Path, as_given: &Path, written: &str) -> Place {

@@ -1,17 +1,22 @@
 //! How far allow rules reach, seen with real tools: commands that a rule allows run in a disposable directory, and
-//! nothing outside of the workspace is read, written or run.
+//! nothing outside of the workspace is opened, written or run.
+//!
+//! `INTERCOM_REACH_CASES` and `INTERCOM_REACH_TEXTS` set how much is tried, `INTERCOM_SHELL_SEED` the seed of the texts.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::cell::Cell;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::test_runner::TestRunner;
 
+use super::differential::generator::Generator;
+use super::differential::number;
 use super::*;
 
-const CANARY: &str = "the-content-of-a-file-outside";
+mod stage;
+
+use stage::{CANARY, Stage};
 
 /// Rules whose programs are installed wherever this is developed, and a command that each allows.
 const ALLOWED: &[(&str, &str)] = &[
@@ -40,9 +45,40 @@ const ALLOWED: &[(&str, &str)] = &[
     ("cp", "cp a.txt c.txt"),
     ("ln", "ln a.txt d.txt"),
     ("tee", "tee c.txt"),
+    ("cp", "cp a.txt src/b.txt"),
+    ("mv", "mv b.txt c.txt"),
+    ("touch", "touch c.txt"),
+    ("rm", "rm b.txt"),
+    ("chmod", "chmod 644 a.txt"),
+    ("dd", "dd if=a.txt of=c.txt"),
+    ("shred", "shred b.txt"),
+    ("unlink", "unlink b.txt"),
+    ("realpath", "realpath a.txt"),
+    ("tail", "tail -n 1 a.txt"),
+    ("du", "du -sh ."),
+    ("stat", "stat -c %s a.txt"),
+    ("test", "test a.txt"),
+    ("git blame", "git blame a.txt"),
+    ("git checkout", "git checkout -q"),
+    ("git restore", "git restore a.txt"),
+    ("git ls-files", "git ls-files -s"),
+    ("git commit", "git commit -m x"),
+    ("git stash", "git stash -q"),
+    ("git branch", "git branch -a"),
+    ("git tag", "git tag -l"),
+    ("git merge", "git merge --ff-only"),
+    ("git mv", "git mv b.txt c.txt"),
+    ("git rm", "git rm b.txt"),
+    ("git reset", "git reset"),
+    ("git clone", "git clone -q . copy"),
+    ("git fetch", "git fetch -q ."),
+    ("git pull", "git pull -q ."),
+    ("git push", "git push -q"),
+    ("git remote", "git remote -v"),
 ];
 
-/// Words that lead out of the workspace or run the program `evil` in one tool or another.
+/// Words that lead out of the workspace or run the program `evil` in one tool or another. `{root}` is the directory above
+/// the workspace.
 const WORDS: &[&str] = &[
     "out/secret",
     "link",
@@ -141,94 +177,80 @@ const WORDS: &[&str] = &[
     "-s",
     "--reference=link",
     "hard",
+    "src",
+    "src/.",
+    "src/link",
+    "if=link",
+    "of=out/new",
+    "HEAD",
+    "HEAD~0",
+    "-p",
+    "-u",
+    "-N",
+    "-q",
+    "-l",
+    "-m",
+    "-e",
+    "one",
+    "-v",
+    "new",
+    "pop",
+    "add",
+    "-newer",
+    "-name",
+    "-printf",
+    "--oneline",
+    "{root}/beside/secret",
+    "--file={root}/beside/secret",
+    "-f{root}/beside/secret",
 ];
-
-/// `ws` with links to `beside`, which holds what must stay untouched, and `evil`, which tells when it was run.
-fn stage() -> (tempfile::TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let root = dir.path().canonicalize().unwrap();
-    let (ws, beside) = (root.join("ws"), root.join("beside"));
-    std::fs::create_dir_all(ws.join("src")).unwrap();
-    std::fs::create_dir(&beside).unwrap();
-    std::fs::write(beside.join("secret"), format!("{CANARY}\n")).unwrap();
-    std::fs::write(beside.join("secret.json"), format!("\"{CANARY}\"\n")).unwrap();
-    std::fs::write(ws.join("a.txt"), "one\none\ntwo\n").unwrap();
-    std::fs::write(ws.join("b.txt"), "one\ntwo\n").unwrap();
-    std::fs::write(ws.join("a.json"), "{\"a\": 1}\n").unwrap();
-    std::fs::write(ws.join("evil"), format!("#!/bin/sh\ntouch {}/ran\n", beside.display())).unwrap();
-    std::fs::set_permissions(ws.join("evil"), std::fs::Permissions::from_mode(0o755)).unwrap();
-    symlink("../beside", ws.join("out")).unwrap();
-    symlink("../beside/secret", ws.join("link")).unwrap();
-    symlink("../../beside", ws.join("src/up")).unwrap();
-    run(&ws, &["git", "init", "-q"]);
-    run(&ws, &["git", "add", "-A"]);
-    run(&ws, &["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]);
-    // An archive that writes through the link.
-    std::fs::create_dir_all(root.join("made/out")).unwrap();
-    std::fs::write(root.join("made/out/new"), "x").unwrap();
-    run(&root.join("made"), &["tar", "-cf", "../ws/links.tar", "out/new"]);
-    (dir, ws)
-}
-
-/// Runs it without a network, a home or anybody's settings; what it says.
-fn run(ws: &Path, words: &[&str]) -> String {
-    let output = Command::new("timeout")
-        .args(["10", "unshare", "-rn", "--"])
-        .args(words)
-        .current_dir(ws)
-        .env_clear()
-        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-        .env("HOME", ws.parent().unwrap().join("home"))
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
 
 /// Tells whether the command is allowed in this workspace.
 fn is_allowed(rule: &str, command: &str, ws: &Path) -> bool {
-    let request = resolve(Subject { workspace: ws.to_owned(), ..running(command).subject().clone() });
-    outcome(&one(&format!("allow: command = '{rule}'; risk = 'critical'")), &request) == "allow"
+    is_allowed_by(&one(&format!("allow: command = '{rule}'; risk = 'critical'")), command, ws)
 }
 
-fn check(rule: &str, words: &[String]) -> Result<(), TestCaseError> {
-    static JUDGED: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(stage);
-    let command = words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
-    if !is_allowed(rule, &command, &JUDGED.1) {
-        return Ok(());
-    }
-    let (_dir, ws) = stage();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let said = run(&ws, &words);
+fn is_allowed_by(rules: &Rules, command: &str, ws: &Path) -> bool {
+    let request = resolve(Subject { workspace: ws.to_owned(), ..running(command).subject().clone() });
+    outcome(rules, &request) == "allow"
+}
+
+/// Runs an allowed command in a fresh stage and tells whether nothing outside was opened, written or run.
+fn check_run(command: &str, words: &[&str]) -> Result<(), TestCaseError> {
+    let stage = Stage::fresh();
+    let watch = stage.watch_outside();
+    let words: Vec<String> = words.iter().map(|word| stage.at(word)).collect();
+    let said = stage.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let touched = watch.touched();
+    prop_assert!(touched.is_empty(), "{command} reaches outside: {touched:?}\n{said}");
     prop_assert!(!said.contains(CANARY), "{command} reads outside: {said}");
-    let beside = ws.parent().unwrap().join("beside");
-    let mut left: Vec<_> =
-        std::fs::read_dir(&beside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    left.sort();
-    prop_assert_eq!(left, ["secret", "secret.json"], "{} writes or runs", command);
-    prop_assert_eq!(
-        std::fs::read_to_string(beside.join("secret")).unwrap(),
-        format!("{CANARY}\n"),
-        "{}",
-        command
-    );
+    prop_assert_eq!(stage.beside(), ["secret", "secret.json"], "{} writes or runs", command);
     Ok(())
 }
 
 #[test]
 fn each_rule_allows_its_ordinary_command_and_the_stage_can_fail() {
-    let (_dir, ws) = stage();
+    let stage = Stage::fresh();
     for (rule, command) in ALLOWED {
-        assert!(is_allowed(rule, command, &ws), "{rule}: {command}");
+        assert!(is_allowed(rule, command, &stage.workspace), "{rule}: {command}");
+        check_run(command, &command.split(' ').collect::<Vec<_>>()).unwrap();
     }
-    assert!(run(&ws, &["cat", "link"]).contains(CANARY));
-    assert!(run(&ws, &["jq", "-n", "import \"out/secret\" as $x; $x", "-L", "."]).contains(CANARY));
-    run(&ws, &["tar", "-xf", "links.tar"]);
-    run(&ws, &["find", "a.txt", "-exec", "./evil", ";"]);
-    for file in ["ran", "new"] {
-        assert!(ws.join("out").join(file).exists(), "{file}");
-    }
+    let touched_by = |words: &[&str]| {
+        let watch = stage.watch_outside();
+        stage.run(words);
+        watch.touched()
+    };
+    assert!(stage.run(&["cat", "link"]).contains(CANARY));
+    assert!(stage.run(&["jq", "-n", "import \"out/secret\" as $x; $x", "-L", "."]).contains(CANARY));
+    // Also if nothing is said or left.
+    assert!(!touched_by(&["wc", "-l", "link"]).is_empty());
+    assert!(!touched_by(&["grep", "-q", "x", "out/secret.json"]).is_empty());
+    assert!(!touched_by(&["find", "-L", ".", "-name", "x"]).is_empty());
+    assert!(!touched_by(&["ls", ".."]).is_empty());
+    assert!(touched_by(&["ls", "-l", "."]).is_empty());
+    stage.run(&["tar", "-xf", "links.tar"]);
+    stage.run(&["find", "a.txt", "-exec", "./evil", ";"]);
+    assert_eq!(stage.beside(), ["new", "ran", "secret", "secret.json"]);
 }
 
 /// rule, command; none may be allowed in the stage.
@@ -247,6 +269,11 @@ const OUT: &[(&str, &str)] = &[
     ("sort", "sort link"),
     ("uniq", "uniq a.txt b.txt"),
     ("diff", "diff -r src ."),
+    ("diff", "diff . src"),
+    ("diff", "diff a.txt src"),
+    ("diff", "diff src a.txt"),
+    ("cp", "cp a.txt src"),
+    ("cp", "cp a.json ./a.txt src/."),
     ("git", "git merge-index ./evil -a"),
     ("git", "git x"),
     ("git", "git bisect start"),
@@ -281,8 +308,9 @@ const OUT: &[(&str, &str)] = &[
 
 #[test]
 fn what_leads_out_is_not_allowed() {
-    let (_dir, ws) = stage();
-    let allowed: Vec<_> = OUT.iter().filter(|(rule, command)| is_allowed(rule, command, &ws)).collect();
+    let stage = Stage::fresh();
+    let ws = &stage.workspace;
+    let allowed: Vec<_> = OUT.iter().filter(|(rule, command)| is_allowed(rule, command, ws)).collect();
     assert!(allowed.is_empty(), "{allowed:?}");
     // What the rule spells is the rule's own business.
     for (rule, command) in [
@@ -290,13 +318,14 @@ fn what_leads_out_is_not_allowed() {
         ("mvn", "mvn clean verify"),
         ("git merge-index evil", "git merge-index evil"),
     ] {
-        assert!(is_allowed(rule, command, &ws), "{rule}");
+        assert!(is_allowed(rule, command, ws), "{rule}");
     }
 }
 
 #[test]
 fn an_allowed_path_says_how_long_it_holds() {
-    let (_dir, ws) = stage();
+    let stage = Stage::fresh();
+    let ws = &stage.workspace;
     let why = |command: &str| {
         let request = resolve(Subject { workspace: ws.clone(), ..running(command).subject().clone() });
         decide(&one("allow: command = 'cat'; name = 'reading'"), &request, &assess(&request), NOW).why
@@ -305,22 +334,88 @@ fn an_allowed_path_says_how_long_it_holds() {
     assert_eq!(why("cat"), "reading allows it");
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+/// Words behind a command that a rule allows: behind all of it, behind the rule's words, or in between.
+fn with_more_words(rule: &str, command: &str, more: &[&'static str], keep: usize) -> Vec<String> {
+    let own: Vec<&str> = command.split(' ').collect();
+    let spelled = rule.split(' ').count();
+    let (front, back) = match keep {
+        0 => (own.len(), own.len()),
+        1 => (spelled, own.len()),
+        _ => (spelled, spelled),
+    };
+    own[..front].iter().chain(more).chain(&own[back..]).map(|word| (*word).to_owned()).collect()
+}
 
-    #[test]
-    fn no_word_behind_an_allowed_command_leaves_the_workspace(
-        (rule, command) in select(ALLOWED), words in prop::collection::vec(select(WORDS), 1..4), keep in 0usize..3,
-    ) {
-        let own: Vec<&str> = command.split(' ').collect();
-        let spelled = rule.split(' ').count();
-        // With all of the command, with the rule alone, or with the words in between.
-        let (front, back) = match keep {
-            0 => (own.len(), own.len()),
-            1 => (spelled, own.len()),
-            _ => (spelled, spelled),
-        };
-        let words = own[..front].iter().chain(words.iter()).chain(&own[back..]);
-        check(rule, &words.map(|word| (*word).to_owned()).collect::<Vec<_>>())?;
+#[test]
+#[expect(clippy::print_stdout, reason = "the number of commands that were run is a result")]
+fn no_word_behind_an_allowed_command_leaves_the_workspace() {
+    let judged = Stage::fresh();
+    let (cases, run) = (number("INTERCOM_REACH_CASES", 400), Cell::new(0));
+    let cases = u32::try_from(cases).unwrap();
+    let strategy = (select(ALLOWED), prop::collection::vec(select(WORDS), 1..4), 0usize..3);
+    let mut runner =
+        TestRunner::new(ProptestConfig { cases, source_file: Some(file!()), ..ProptestConfig::default() });
+    let outcome = runner.run(&strategy, |((rule, command), more, keep)| {
+        let words = with_more_words(rule, command, &more, keep);
+        let command = words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
+        if !is_allowed(rule, &judged.at(&command), &judged.workspace) {
+            return Ok(());
+        }
+        run.set(run.get() + 1);
+        check_run(&command, &words.iter().map(String::as_str).collect::<Vec<_>>())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    println!("{cases} cases, {} allowed and run", run.get());
+    assert!(run.get() * 10 >= cases, "only {} of {cases} were allowed", run.get());
+}
+
+/// Programs of generated texts, and words that stand for theirs. The last program is allowed by no rule.
+const REAL: &[(&str, &str)] = &[
+    ("s0", "cat"),
+    ("s1", "grep"),
+    ("s2", "ls"),
+    ("s3", "head"),
+    ("s4", "wc"),
+    ("s5", "sort"),
+    ("s6", "find"),
+    ("s7", "tee"),
+    ("s8", "diff"),
+    ("s9", "./evil"),
+    ("'a b'", "'link'"),
+    ("a#b", "out/secret"),
+    ("$'a\\tb'", "a.txt"),
+    ("\\#", "src/up/\\secret"),
+    ("\\'", "o\"u\"t"),
+    ("\\\"", "../beside/secret"),
+];
+
+#[test]
+#[expect(clippy::print_stdout, reason = "the number of texts that were run is a result")]
+fn no_generated_text_that_is_allowed_leaves_the_workspace() {
+    let judged = Stage::fresh();
+    let count = number("INTERCOM_REACH_TEXTS", 600);
+    let mut generator = Generator::new(number("INTERCOM_SHELL_SEED", 1) as u64);
+    let programs: Vec<String> = REAL[..9].iter().map(|(_, program)| format!("[\"{program}\"]")).collect();
+    let rule = one(&format!("allow: command = [{}]; risk = 'critical'", programs.join(", ")));
+    let (mut allowed, mut failed) = (0, Vec::new());
+    for _ in 0..count {
+        let text = REAL.iter().fold(generator.simple_text(), |text, (stub, real)| text.replace(stub, real));
+        if !is_allowed_by(&rule, &text, &judged.workspace) {
+            continue;
+        }
+        allowed += 1;
+        for shell in ["bash", "dash"] {
+            failed.extend(
+                check_run(&text, &[shell, "-c", &text]).err().map(|error| format!("{shell}: {error}")),
+            );
+        }
     }
+    println!("{count} texts, {allowed} allowed and run");
+    assert!(
+        failed.is_empty(),
+        "{} of {allowed}\n{}",
+        failed.len(),
+        failed[..failed.len().min(10)].join("\n\n")
+    );
+    assert!(allowed * 10 >= count, "only {allowed} of {count} were allowed");
 }

@@ -119,12 +119,12 @@ struct Piece {
     bodies: String,
 }
 
-pub(super) struct Generator {
+pub(in crate::policy::tests) struct Generator {
     state: u64,
 }
 
 impl Generator {
-    pub(super) const fn new(seed: u64) -> Self {
+    pub(in crate::policy::tests) const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
@@ -164,7 +164,7 @@ impl Generator {
     }
 
     /// One text of a few lines, often with characters inserted, removed or swapped.
-    pub(super) fn text(&mut self) -> String {
+    pub(in crate::policy::tests) fn text(&mut self) -> String {
         let mut text = String::new();
         for _ in 0..=self.below(2) {
             let depth = 1 + self.below(3);
@@ -176,6 +176,12 @@ impl Generator {
             }
         }
         text
+    }
+
+    /// One simple command, sometimes with characters inserted, removed or swapped.
+    pub(in crate::policy::tests) fn simple_text(&mut self) -> String {
+        let text = self.simple(0).head;
+        if self.chance(30) { self.mutated(&text) } else { text }
     }
 
     fn mutated(&mut self, text: &str) -> String {
