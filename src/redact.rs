@@ -167,6 +167,8 @@ fn spans(text: &str) -> Vec<Span> {
 
 /// Spans that touch the same text become one, named after the first.
 fn apart(mut spans: Vec<Span>) -> Vec<Span> {
+    // An empty value is no secret.
+    spans.retain(|span| span.start < span.end);
     spans.sort_by_key(|span| span.start);
     let mut out: Vec<Span> = Vec::with_capacity(spans.len());
     for span in spans {

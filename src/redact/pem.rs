@@ -1,12 +1,16 @@
 //! Private keys in armour: whole, cut off at either end, in diffs, with line numbers, or on one line with `\n`.
 
-use super::{Span, is_quote, skip};
+use std::collections::HashMap;
+
+use super::{MARK, Span, is_quote, skip};
 
 const SORT: &str = "private key";
 const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
 /// No key is longer than this.
 const LONGEST: usize = 64 * 1024;
+/// No line of armour is longer than this.
+const LONGEST_ARMOUR: usize = 96;
 /// A run of letters this long is a line of a key, not a word.
 const LINE: usize = 16;
 /// Between a begin and an end, one run this long makes it a key.
@@ -16,6 +20,10 @@ const RUN: usize = 32;
 pub(super) struct Finder {
     /// Up to here, everything belongs to keys that were looked at.
     done: usize,
+    /// The blocks of the text, once one was asked for.
+    blocks: Option<HashMap<usize, usize>>,
+    /// Up to here, no block holds a key.
+    barren: usize,
 }
 
 impl Finder {
@@ -25,7 +33,7 @@ impl Finder {
         let before = self.done;
         if let Some(body) = armour(bytes, at, BEGIN) {
             self.done = body;
-            let end = read(bytes, body).or_else(|| between(bytes, body))?;
+            let end = read(bytes, body).or_else(|| self.between(bytes, at, body))?;
             self.done = end;
             return Some(Span { start: at, end, sort: SORT });
         }
@@ -34,20 +42,78 @@ impl Finder {
         let start = back(bytes, before, at)?;
         Some(Span { start, end, sort: SORT })
     }
+
+    /// The end that belongs to the begin at `at`, whatever the lines between carry in front, if one of them is a key's.
+    fn between(&mut self, bytes: &[u8], at: usize, body: usize) -> Option<usize> {
+        let blocks = self.blocks.get_or_insert_with(|| blocks(bytes).closed);
+        let end = *blocks.get(&at)?;
+        // A block inside of one that holds no key holds none either; it is not looked at again.
+        if end <= self.barren {
+            return None;
+        }
+        let mut runs = bytes[body..end].split(|byte| !is_base64(*byte));
+        if !runs.any(|run| run.len() >= RUN) {
+            self.barren = end;
+            return None;
+        }
+        Some(end)
+    }
+}
+
+/// The blocks of a text: what stands between a begin of a private key and its own end, with other blocks inside.
+#[derive(Default)]
+struct Blocks {
+    /// Where each begins, and where it ends.
+    closed: HashMap<usize, usize>,
+    /// The begins whose end may still come, in order.
+    open: Vec<usize>,
+}
+
+/// Goes over the text once. The armour of anything but a private key, and a mark of something hidden, ends all blocks: what
+/// is hidden must not bring together what it stood between.
+fn blocks(bytes: &[u8]) -> Blocks {
+    let mut blocks = Blocks::default();
+    let mut at = 0;
+    while let Some(next) = memchr::memchr2(b'-', b'[', &bytes[at..]).map(|length| at + length) {
+        let rest = &bytes[next..];
+        at = next + 1;
+        if rest.starts_with(BEGIN) {
+            match armour(bytes, next, BEGIN) {
+                None if !is_cut_off(rest) => blocks.open.clear(),
+                _ => blocks.open.push(next),
+            }
+        } else if rest.starts_with(END) {
+            match armour(bytes, next, END) {
+                None if !is_cut_off(rest) => blocks.open.clear(),
+                None => {}
+                Some(end) => {
+                    let begin = blocks.open.pop().filter(|begin| next < begin + LONGEST);
+                    blocks.closed.extend(begin.map(|begin| (begin, end)));
+                }
+            }
+        } else if rest.starts_with(MARK.as_bytes()) {
+            blocks.open.clear();
+        }
+    }
+    blocks
+}
+
+/// Tells whether the text ends before the armour does that begins here.
+fn is_cut_off(rest: &[u8]) -> bool {
+    rest.len() < LONGEST_ARMOUR && skip(rest, 0, |byte| byte.is_ascii_graphic() || byte == b' ') == rest.len()
 }
 
 /// Where a key begins that may go on behind the end of the text, if that is before `border`: one without its end, or lines
 /// that would turn out to be one with an end.
 pub(super) fn unfinished(bytes: &[u8], border: usize) -> usize {
-    let near = bytes.len().saturating_sub(2 * LONGEST);
-    let last = |kind: &[u8]| memchr::memmem::rfind(&bytes[near..], kind).map(|at| near + at);
+    let near = bytes.len().saturating_sub(LONGEST + 2 * LONGEST_ARMOUR);
+    let Blocks { closed, open } = blocks(&bytes[near..]);
     // The end of a key is a line like any other until it is whole.
-    let is_whole = |end: &usize| bytes[*end..].contains(&b'\n');
-    // The first of several begins: an end that is still to come may belong to any of them.
-    let ended = last(END).filter(is_whole).map_or(near, |end| end + 1);
-    let from = ended.max((bytes.len() + 1).saturating_sub(LONGEST + 4096));
-    let begun = memchr::memmem::find(&bytes[from..], BEGIN).map(|at| from + at);
-    let line = last(END).filter(|end| !is_whole(end));
+    let last_line = memchr::memrchr(b'\n', &bytes[near..]).unwrap_or_default();
+    let ending = closed.iter().filter(|(_, end)| **end > last_line).map(|(begin, _)| begin);
+    let begun = ending.chain(open.first()).min().map(|at| near + at);
+    let last = memchr::memmem::rfind(&bytes[near..], END).map(|at| near + at);
+    let line = last.filter(|end| !bytes[*end..].contains(&b'\n'));
     let lines = back(bytes, 0, border.min(line.unwrap_or(border)));
     [begun, lines].into_iter().flatten().fold(border, usize::min)
 }
@@ -131,24 +197,6 @@ fn is_last(bytes: &[u8], mut at: usize) -> bool {
         at += length;
     }
     false
-}
-
-/// The end that belongs to a begin, whatever the lines between carry in front, if one of them is a key's.
-fn between(bytes: &[u8], body: usize) -> Option<usize> {
-    let near = &bytes[..bytes.len().min(body + LONGEST)];
-    let (mut at, mut run, mut longest) = (body, 0, 0);
-    while at < near.len() {
-        if near[at..].starts_with(BEGIN) {
-            return None;
-        }
-        if near[at..].starts_with(END) {
-            return armour(bytes, at, END).filter(|_| longest >= RUN);
-        }
-        run = if is_base64(near[at]) { run + 1 } else { 0 };
-        longest = longest.max(run);
-        at += 1;
-    }
-    None
 }
 
 /// Where a key begins of which only the end is left.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::access::{token, with_port};
 use crate::harness::{Daemon, Events, QUICK, http};
+use crate::seats::{self, Place, Seat, fixture};
 
 const SECRET: &str = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
 const KEY: &str = "-----BEGIN RSA PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj\nAgEAAoIBAQC7VJTUt9Us8cKj\n-----END RSA PRIVATE KEY-----";
@@ -56,22 +57,30 @@ fn page(port: &Path, viewer: &str, query: &str) -> Vec<Value> {
     serde_json::from_value(page["items"].take()).unwrap()
 }
 
-#[test]
-fn a_secret_that_is_streamed_in_pieces_reaches_no_viewer() {
-    let (daemon, viewer, port) = with_viewer();
+/// The text with all secrets as viewers read it.
+const SHOWN: &str = "Here it is: [hidden: GitHub token], and\n[hidden: private key]\nas you see.\n\
+                     curl -u ana:[hidden: password] x\nAll of it";
+
+/// A script for the ACP agent that says a text with all secrets, seven bytes at a time.
+fn streaming() -> String {
     let text =
         format!("Here it is: {SECRET}, and\n{KEY}\nas you see.\ncurl -u ana:hunter2hunter2 x\nAll of it");
-    let pieces: Vec<&str> =
-        text.as_bytes().chunks(7).map(|piece| std::str::from_utf8(piece).unwrap()).collect();
+    let pieces = text.as_bytes().chunks(7).map(|piece| std::str::from_utf8(piece).unwrap());
     let mut steps: Vec<String> = Vec::new();
-    for piece in &pieces {
+    for piece in pieces {
         let update =
             json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": piece } });
         steps.push(format!("update:{update}"));
         // Neither a part of the message nor its end.
         steps.push("usage:1:2".to_owned());
     }
-    let session = daemon.run_acp(&[&format!("script:{}", serde_json::to_string(&steps).unwrap())]);
+    format!("script:{}", serde_json::to_string(&steps).unwrap())
+}
+
+#[test]
+fn a_secret_that_is_streamed_in_pieces_reaches_no_viewer() {
+    let (daemon, viewer, port) = with_viewer();
+    let session = daemon.run_acp(&[&streaming()]);
     daemon.prompt(&session, "go");
     daemon.wait_kind(&session, "turn.ended");
 
@@ -95,11 +104,7 @@ fn a_secret_that_is_streamed_in_pieces_reaches_no_viewer() {
         assert_eq!(seen.len(), turn + 1, "nothing is left out");
         assert_eq!(resume, all[turn]["seq"].as_u64().unwrap());
         let shown = words(&seen);
-        assert_eq!(
-            shown,
-            "Here it is: [hidden: GitHub token], and\n[hidden: private key]\nas you see.\n\
-             curl -u ana:[hidden: password] x\nAll of it",
-        );
+        assert_eq!(shown, SHOWN);
     }
 
     // Page by page, wherever pages begin and end.
@@ -171,4 +176,35 @@ fn half_of_a_secret_is_held_while_the_others_go_on() {
         }
     }
     assert_eq!(words(&seen), "The token: [hidden: GitHub token]");
+}
+
+#[test]
+fn a_secret_that_is_streamed_in_pieces_reaches_no_viewer_over_acp() {
+    let mut daemon = Daemon::quick(&format!("{}{}", fixture(&[&streaming()]), seats::PORT));
+    let session = daemon.run_agent("fixture");
+    let place = Place::port(&mut daemon, "viewer");
+    let mut seats = [Seat::websocket(&place), Seat::http(&place)];
+    for seat in &mut seats {
+        seat.ok("initialize", json!({ "protocolVersion": 1 }));
+        seat.load(&daemon, &session);
+    }
+    daemon.prompt(&session, "go");
+    daemon.wait_kind(&session, "turn.ended");
+    // Those who came before, as it is streamed, then one who comes later.
+    for seat in &mut seats {
+        seat.until("the last words", |message| message.to_string().contains("it\""));
+    }
+    let mut late = Seat::websocket(&place);
+    late.ok("initialize", json!({ "protocolVersion": 1 }));
+    late.load(&daemon, &session);
+    for seat in seats.iter_mut().chain([&mut late]) {
+        seat.settle();
+        assert_eq!(seat.words(&session).concat(), SHOWN);
+        assert!(seat.log.iter().all(|message| !leaks(&message.to_string())), "{seat:?}");
+    }
+    let mut operator = Seat::websocket(&Place::socket(&daemon));
+    operator.ok("initialize", json!({ "protocolVersion": 1 }));
+    operator.load(&daemon, &session);
+    operator.settle();
+    assert!(leaks(&operator.words(&session).concat()), "operators read it");
 }
