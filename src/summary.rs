@@ -144,7 +144,11 @@ impl Event {
                 let life = life(spawned.generation);
                 Summary::new(Tone::Plain, format!("agent started, pid {}{life}", spawned.pid))
             }
-            Self::AgentReady(_) => Summary::new(Tone::Plain, "agent is ready"),
+            Self::AgentReady(ready) => {
+                let mode =
+                    ready.profile_mode().map(|mode| word(", in mode ", &mode) + " as its profile says");
+                Summary::new(Tone::Plain, format!("agent is ready{}", mode.unwrap_or_default()))
+            }
             Self::TurnStarted(started) => {
                 Summary::new(Tone::Plain, format!("turn started{}", part(": ", &started.cause)))
             }
@@ -155,8 +159,10 @@ impl Event {
                 Tone::Warning,
                 format!("stopping ({}){}", stopping.how.as_str(), part(", by ", &stopping.by)),
             ),
-            Self::SessionUnenforced(_) => {
-                Summary::new(Tone::Bad, "unenforced: it acts without ever having asked for a clearance")
+            Self::SessionUnenforced(unenforced) => {
+                let why = unenforced.why.as_deref();
+                let why = why.unwrap_or("it acts without ever having asked for a clearance");
+                Summary::new(Tone::Bad, format!("unenforced: {}", clean(why)))
             }
             Self::SessionResumed(resumed) => Summary::new(
                 Tone::Strong,

@@ -57,7 +57,7 @@ function create() {
     why: h("span", { class: "why" }),
     waits: h("span", { class: "badge wait" }),
     stall: h("span", { class: "badge stall" }),
-    unenforced: h("span", { class: "badge unenforced", title: "This agent acts without asking" }, "unenforced"),
+    unenforced: h("span", { class: "badge unenforced" }, "unenforced"),
     bar: h("progress", { max: "1", value: 0 }),
     step: h("span", { class: "step faint" }),
     list: h("div", {}),
@@ -95,6 +95,7 @@ function update({ element, link, plan, parts }, row) {
   parts.stall.hidden = !stall;
   text(parts.stall, stall ? clean(stall) : "");
   parts.unenforced.hidden = !session.unenforced;
+  attribute(parts.unenforced, "title", session.unenforced ? clean(session.unenforced) : "");
   const made = progress(session);
   plan.hidden = !made;
   attribute(element, "class", made ? "planned" : null);

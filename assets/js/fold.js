@@ -261,7 +261,7 @@ export function sentence(event) {
     "session.ended": () => `Session ended${of("why", ": ") || of("reason", ": ")}`,
     "session.parked": () => `Parked${of("why", ": ") || of("reason", ": ")}`,
     "session.seen": () => `Its failure was seen${by}`,
-    "session.unenforced": () => "Unenforced: it acts without ever having asked",
+    "session.unenforced": () => `Unenforced${of("why", ": ") || ": it acts without ever having asked"}`,
     "agent.exited": () => `Agent exited${data.code != null ? ` with code ${data.code}` : of("signal", " by signal ")}`,
     "agent.restarting": () =>
       `To be started again${of("attempt", " (attempt ", "")}${of("of", " of ", ")")}${of("why", ": ") || of("reason", ": ")}`,

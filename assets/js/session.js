@@ -250,7 +250,7 @@ export function view(id, { write = false } = {}) {
     const parts = [
       localTimes(session.why),
       session.why.includes(done) ? null : done,
-      session.unenforced ? "unenforced" : null,
+      session.unenforced ? `unenforced: ${session.unenforced}` : null,
     ];
     const used = usage(session.spent);
     text(why, [project(session.workspace), ...parts.filter(Boolean).map(clean), used].filter(Boolean).join(" · "));

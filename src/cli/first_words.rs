@@ -16,7 +16,7 @@ use super::{Context, interrupted, out, wait};
 use crate::answers::{Clearance, Question, Session};
 use crate::config;
 use crate::domain::Event;
-use crate::domain::event::{AgentUpdate, RawMessage, Speaker};
+use crate::domain::event::{AgentUpdate, RawMessage, SettingRefused, Speaker};
 use crate::text::{clean, quoted, short};
 use crate::wire::acp::trouble::may_want_login;
 
@@ -64,6 +64,7 @@ impl Started {
             let now = cx.client.get(&url(&["sessions", &session.id], &[])).await;
             out::print_json(&now.map_or(answer.body, |now| now.body))?;
         }
+        now.iter().for_each(wait::say_unenforced);
         waited.map_err(Failure::answered)?;
         if !limit.is_zero() && now.is_some_and(|now| now.phase == "starting") {
             let name = clean(&session.label());
@@ -194,6 +195,10 @@ async fn follow(
     let mut stream = Stream::open(client, Some(&session.id), after).await?;
     loop {
         let Item::Event(event) = stream.next().await? else { continue };
+        if let Event::SettingRefused(SettingRefused { set: None, reason, .. }) = &event.event {
+            // A setting of the profile is not in force. A setting that a person asked for has a number.
+            out::talk(&format!("warning: {}", clean(reason)));
+        }
         match listener.hear(&event.event) {
             Sign::Nothing => {}
             Sign::Works => return Ok(None),

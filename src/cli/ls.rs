@@ -73,8 +73,8 @@ fn below_home(workspace: &str, home: Option<&str>) -> String {
 
 /// The reason of a phase, where the other columns do not say it.
 pub(super) fn why(session: &Session) -> Cell {
-    if session.unenforced.is_some() {
-        return Cell::styled(Style::Red, "unenforced: it acts and never asks");
+    if let Some(why) = &session.unenforced {
+        return Cell::styled(Style::Red, &format!("unenforced: {why}"));
     }
     if let Some(failed) = session.failure() {
         return Cell::styled(Style::Red, &local_times(&failed.reason));

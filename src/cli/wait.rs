@@ -12,7 +12,7 @@ use super::logs::tell;
 use super::stream::{Item, Stream};
 use super::time::parse_duration;
 use super::url::url;
-use super::{Context, client::Client, interrupted};
+use super::{Context, client::Client, interrupted, out};
 use crate::answers::{ReceivedEvent, Session};
 use crate::domain::{Event, EventKind};
 use crate::text::clean;
@@ -72,7 +72,15 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             Err(_) => return Err(too_late(&args.session, limit, cx).await),
         },
     };
+    say_unenforced(&answer.parse()?);
     cx.answer(&answer, || Ok(clean(&answer.parse::<Session>()?.phase)))
+}
+
+/// Says that an agent acts without asking, and what to do.
+pub(super) fn say_unenforced(session: &Session) {
+    if let Some(why) = &session.unenforced {
+        out::talk(&format!("warning: {} is unenforced: {}", clean(&session.label()), clean(why)));
+    }
 }
 
 /// The session's state is read after the place in the log, so that no change can fall between them.

@@ -93,7 +93,7 @@ mod tests {
             "[agents.a]\ncmd = 'x'\n[agents.a.stop]\n'we`ird' = 1",
             concat!(
                 "c.toml:2: agents.a.cmd: unknown key, known keys are description, command, args, env, pass_env, protocol, ",
-                "prompt_delivery, framing, max_line_length, startup_timeout_seconds, interrupt_quiet_seconds, stop, limits, stall, restart, spend, auth_method, offer_files, offer_terminals, run_as, resume_after_reboot",
+                "prompt_delivery, framing, max_line_length, startup_timeout_seconds, interrupt_quiet_seconds, stop, limits, stall, restart, spend, auth_method, mode, offer_files, offer_terminals, run_as, resume_after_reboot",
             ),
         );
         check(

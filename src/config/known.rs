@@ -1,6 +1,8 @@
 //! The agents that everybody knows: profiles that need no configuration. A profile of the same name in the file
 //! takes the place of the one here. `docs/AGENTS.md` says where each of these facts is from.
 
+use std::collections::BTreeMap;
+
 use super::choices::Protocol;
 use super::fetcher::FETCHED_WITHIN_SECONDS;
 use super::model::{AgentProfile, StopOverrides};
@@ -21,6 +23,17 @@ const PROXIES: &[&str] = &[
     "NODE_EXTRA_CA_CERTS",
     "SSL_CERT_FILE",
 ];
+
+/// The way to have an agent ask before it acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskingSetup {
+    /// The agent asks without being told to.
+    Default,
+    /// The agent asks in this mode, and starts in another one. People choose its first mode themselves with the variable.
+    Mode { mode: &'static str, chosen_by: &'static str },
+    /// The agent asks if this variable has this value.
+    Variable { name: &'static str, value: &'static str },
+}
 
 /// One of them.
 #[derive(Debug)]
@@ -44,6 +57,8 @@ pub struct Known {
     pub credentials: &'static [&'static str],
     /// What it is told over ACP when it wants a log-in and has a key.
     pub auth_method: Option<&'static str>,
+    /// The way to have it ask before it acts.
+    pub asking: AskingSetup,
     /// Passed on to it as well.
     pub settings: &'static [&'static str],
 }
@@ -62,6 +77,7 @@ pub const KNOWN: &[Known] = &[
         keys: &[&["ANTHROPIC_API_KEY"], &["ANTHROPIC_AUTH_TOKEN"], &["CLAUDE_CODE_OAUTH_TOKEN"]],
         credentials: &[".claude/.credentials.json"],
         auth_method: None,
+        asking: AskingSetup::Default,
         settings: &["ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_EXECUTABLE"],
     },
     Known {
@@ -76,7 +92,8 @@ pub const KNOWN: &[Known] = &[
         keys: &[&["CODEX_API_KEY"], &["OPENAI_API_KEY"]],
         credentials: &[".codex/auth.json"],
         auth_method: Some("api-key"),
-        settings: &["CODEX_HOME", "CODEX_PATH", "CODEX_CONFIG", "MODEL_PROVIDER", "INITIAL_AGENT_MODE"],
+        asking: AskingSetup::Mode { mode: "read-only", chosen_by: "INITIAL_AGENT_MODE" },
+        settings: &["CODEX_HOME", "CODEX_PATH", "CODEX_CONFIG", "MODEL_PROVIDER"],
     },
     Known {
         name: "copilot",
@@ -90,6 +107,7 @@ pub const KNOWN: &[Known] = &[
         keys: &[&["COPILOT_GITHUB_TOKEN"], &["COPILOT_PROVIDER_BASE_URL", "COPILOT_MODEL"]],
         credentials: &[".copilot/config.json"],
         auth_method: None,
+        asking: AskingSetup::Default,
         settings: &[
             "COPILOT_HOME",
             "COPILOT_GH_HOST",
@@ -120,6 +138,7 @@ pub const KNOWN: &[Known] = &[
         keys: &[&["CURSOR_API_KEY"], &["CURSOR_AUTH_TOKEN"]],
         credentials: &[],
         auth_method: Some("cursor_login"),
+        asking: AskingSetup::Default,
         settings: &[],
     },
     Known {
@@ -134,6 +153,7 @@ pub const KNOWN: &[Known] = &[
         keys: &[&["GEMINI_API_KEY"]],
         credentials: &[".gemini/oauth_creds.json", ".gemini/gemini-credentials.json"],
         auth_method: Some("gemini-api-key"),
+        asking: AskingSetup::Default,
         settings: &[
             "GOOGLE_GEMINI_BASE_URL",
             "GOOGLE_CLOUD_PROJECT",
@@ -153,6 +173,7 @@ pub const KNOWN: &[Known] = &[
         keys: &[&["GOOSE_PROVIDER"]],
         credentials: &[".config/goose/config.yaml"],
         auth_method: None,
+        asking: AskingSetup::Variable { name: "GOOSE_MODE", value: "approve" },
         settings: &["GOOSE_MODEL", "OPENAI_API_KEY", "OPENAI_HOST", "ANTHROPIC_API_KEY"],
     },
     Known {
@@ -167,6 +188,7 @@ pub const KNOWN: &[Known] = &[
         keys: &[&["KIMI_MODEL_NAME", "KIMI_MODEL_API_KEY"]],
         credentials: &[".kimi-code/credentials"],
         auth_method: None,
+        asking: AskingSetup::Default,
         settings: &[
             "KIMI_CODE_HOME",
             "KIMI_MODEL_BASE_URL",
@@ -186,6 +208,10 @@ pub const KNOWN: &[Known] = &[
         keys: &[&["ANTHROPIC_API_KEY"], &["OPENAI_API_KEY"]],
         credentials: &[".local/share/opencode/auth.json"],
         auth_method: None,
+        asking: AskingSetup::Variable {
+            name: "OPENCODE_PERMISSION",
+            value: r#"{"edit":"ask","bash":"ask"}"#,
+        },
         settings: &["OPENCODE_CONFIG"],
     },
     Known {
@@ -200,6 +226,7 @@ pub const KNOWN: &[Known] = &[
         keys: &[&["OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"]],
         credentials: &[".qwen/oauth_creds.json", ".qwen/.env"],
         auth_method: None,
+        asking: AskingSetup::Default,
         settings: &[],
     },
     Known {
@@ -214,6 +241,7 @@ pub const KNOWN: &[Known] = &[
         keys: &[&["MISTRAL_API_KEY"]],
         credentials: &[".vibe/.env"],
         auth_method: None,
+        asking: AskingSetup::Default,
         settings: &[],
     },
 ];
@@ -244,6 +272,20 @@ impl Known {
         }
     }
 
+    /// Returns the advice for a session of it that acts without asking, where none of its modes is known to ask.
+    pub fn asking_advice(&self) -> Option<String> {
+        match self.asking {
+            AskingSetup::Default => None,
+            AskingSetup::Mode { mode, .. } => {
+                Some(format!("to be asked, set `mode = \"{mode}\"` in its profile and restart the agent"))
+            }
+            AskingSetup::Variable { name, value } => Some(format!(
+                "to be asked, set {name}='{value}' for the agent (`env` of its profile, or the daemon's variable of that name) and \
+                 restart it"
+            )),
+        }
+    }
+
     /// How it is started here. `installed` says whether a program is there, `set` whether a variable is.
     pub fn profile(&self, installed: impl Fn(&str) -> bool, set: impl Fn(&str) -> bool) -> AgentProfile {
         let own = self.args.iter().copied();
@@ -254,12 +296,27 @@ impl Known {
             }
             None => (self.command, own.collect(), READY_WITHIN_SECONDS),
         };
-        let passed = self.keys.iter().copied().flatten().chain(self.settings).chain(PROXIES);
+        let mut passed: Vec<&str> =
+            self.keys.iter().copied().flatten().chain(self.settings).chain(PROXIES).copied().collect();
+        let (mut mode, mut env) = (None, BTreeMap::new());
+        // A person who sets the agent's own variable has chosen.
+        match self.asking {
+            AskingSetup::Mode { chosen_by: variable, .. } | AskingSetup::Variable { name: variable, .. }
+                if set(variable) =>
+            {
+                passed.push(variable);
+            }
+            AskingSetup::Mode { mode: asking, .. } => mode = Some(asking.to_owned()),
+            AskingSetup::Variable { name, value } => drop(env.insert(name.to_owned(), value.to_owned())),
+            AskingSetup::Default => {}
+        }
         AgentProfile {
             description: Some(self.description.to_owned()),
             command: command.to_owned(),
             args: args.into_iter().map(str::to_owned).collect(),
-            pass_env: passed.map(|name| (*name).to_owned()).collect(),
+            env,
+            pass_env: passed.into_iter().map(str::to_owned).collect(),
+            mode,
             protocol: Protocol::Acp,
             startup_timeout_seconds: Some(seconds),
             // They end within a few seconds of end of input, if at all; the rest of the ladder is for those that do not.
@@ -318,6 +375,25 @@ mod tests {
             let (name, version) = package.rsplit_once('@').expect("a version");
             assert!(!name.is_empty() && version.split('.').count() == 3, "{package}");
         }
+    }
+
+    #[test]
+    fn an_agent_that_would_not_ask_is_told_to_unless_a_person_has_chosen() {
+        let profile = |name: &str, variable: Option<&str>| {
+            known(name).unwrap().profile(|_| true, |asked| Some(asked) == variable)
+        };
+        let passes = |profile: &AgentProfile, name: &str| profile.pass_env.iter().any(|own| own == name);
+        let codex = profile("codex", None);
+        assert_eq!(codex.mode.as_deref(), Some("read-only"));
+        let chosen = profile("codex", Some("INITIAL_AGENT_MODE"));
+        assert!(chosen.mode.is_none() && passes(&chosen, "INITIAL_AGENT_MODE"));
+        for (name, variable) in [("goose", "GOOSE_MODE"), ("opencode", "OPENCODE_PERMISSION")] {
+            let asks = profile(name, None);
+            assert!(asks.env.contains_key(variable) && !passes(&asks, variable), "{name}");
+            let chosen = profile(name, Some(variable));
+            assert!(chosen.env.is_empty() && passes(&chosen, variable), "{name}");
+        }
+        assert_eq!(profile("claude", None).mode, None);
     }
 
     #[test]

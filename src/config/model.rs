@@ -255,6 +255,8 @@ pub struct AgentProfile {
     pub spend: SpendOverrides,
     /// How an ACP agent logs in, where that takes no person.
     pub auth_method: Option<String>,
+    /// The mode that an ACP agent is set to whenever its process starts.
+    pub mode: Option<String>,
     /// Whether an ACP agent may have us read and write files for it.
     pub offer_files: bool,
     /// Whether it may have us run commands for it.
@@ -286,6 +288,7 @@ impl Default for AgentProfile {
             restart: RestartOverrides::default(),
             spend: SpendOverrides::default(),
             auth_method: None,
+            mode: None,
             offer_files: false,
             offer_terminals: false,
             run_as: None,

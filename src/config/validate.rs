@@ -176,6 +176,17 @@ fn agent(at: &KeyPath, name: &str, profile: &AgentProfile) -> Checked {
             return problem(at.key(key), "takes `protocol = \"acp\"`");
         }
     }
+    if let Some(mode) = &profile.mode {
+        if profile.protocol != Protocol::Acp {
+            return problem(at.key("mode"), "takes `protocol = \"acp\"`");
+        }
+        if mode.trim().is_empty() {
+            return problem(
+                at.key("mode"),
+                "the id of a mode is needed; `intercom mode SES` lists those of a running agent",
+            );
+        }
+    }
     if profile.offer_files && profile.run_as.is_some() {
         let why = "does not go with `run_as`: files would be read and written as the daemon's user";
         return problem(at.key("offer_files"), why);

@@ -15,6 +15,49 @@ pub struct Controls {
     pub options: Option<Json>,
 }
 
+/// The modes in which agents are known to ask before they act, by their ids; the plainest comes first. A mode that only plans is
+/// none of them.
+const ASKING_MODES: &[&str] = &["ask", "always-ask", "manual", "read-only", "default"];
+
+impl Controls {
+    /// Returns the ids of the modes that the agent offers, in its own order. Newer agents offer them as an option.
+    pub fn offered_modes(&self) -> Vec<String> {
+        if !self.modes.is_empty() {
+            return self.modes.iter().map(|mode| mode.id.clone()).collect();
+        }
+        let Some(option) = self.mode_option() else { return Vec::new() };
+        let mut modes = Vec::new();
+        for value in option["options"].as_array().into_iter().flatten() {
+            // Values may come in groups.
+            let group = value["options"].as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+            modes.extend(group.iter().filter_map(|value| value["value"].as_str().map(str::to_owned)));
+        }
+        modes
+    }
+
+    /// Returns the id of the mode that the agent is in, if it tells.
+    pub fn current_mode(&self) -> Option<String> {
+        let option = || self.mode_option()?["currentValue"].as_str().map(str::to_owned);
+        self.mode.clone().or_else(option)
+    }
+
+    /// Returns an offered mode in which the agent is known to ask, other than its current one.
+    pub fn asking_mode(&self) -> Option<String> {
+        let (offered, current) = (self.offered_modes(), self.current_mode());
+        let is_offered = |known: &&str| {
+            let mut fitting = offered.iter().filter(|mode| mode.eq_ignore_ascii_case(known));
+            fitting.find(|mode| current.as_ref() != Some(mode)).cloned()
+        };
+        ASKING_MODES.iter().find_map(is_offered)
+    }
+
+    fn mode_option(&self) -> Option<serde_json::Value> {
+        let options = serde_json::from_str(self.options.as_ref()?.as_str()).ok()?;
+        let serde_json::Value::Array(options) = options else { return None };
+        options.into_iter().find(|option| option["category"] == "mode")
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {
     pub id: String,
@@ -167,6 +210,27 @@ pub struct Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mode_that_asks_is_one_of_the_offered_modes_and_not_the_current_one() {
+        let named = |id: &&str| Named { id: (*id).to_owned(), name: (*id).to_owned() };
+        let check = |current: &str, modes: &[&str], expected: Option<&str>| {
+            let modes = modes.iter().map(named).collect();
+            let controls = Controls { mode: Some(current.to_owned()), modes, ..Controls::default() };
+            assert_eq!(controls.asking_mode().as_deref(), expected, "{current} {controls:?}");
+        };
+        check("agent", &["read-only", "workspace-write", "agent"], Some("read-only"));
+        check("acceptEdits", &["default", "acceptEdits", "plan"], Some("default"));
+        check("default", &["default", "plan", "yolo"], None);
+        check("build", &["build", "plan"], None);
+        let options = r#"[{"id":"m","category":"mode","currentValue":"auto","options":
+            [{"group":"g","options":[{"value":"auto"},{"value":"Ask"}]}]}]"#;
+        let controls = Controls { options: Some(Json::trusted(options)), ..Controls::default() };
+        assert_eq!(controls.offered_modes(), ["auto", "Ask"]);
+        assert_eq!(controls.asking_mode().as_deref(), Some("Ask"));
+        let odd = Controls { options: Some(Json::trusted(r#"{"a":1}"#)), ..Controls::default() };
+        assert_eq!((odd.offered_modes().len(), odd.asking_mode()), (0, None));
+    }
 
     #[test]
     fn a_first_line_is_cut_between_characters() {

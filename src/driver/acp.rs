@@ -66,6 +66,8 @@ pub struct Setup {
     pub offer: Offer,
     /// How to log in, where that can be done without a person.
     pub auth_method: Option<String>,
+    /// The mode to set whenever the agent's process starts.
+    pub mode: Option<String>,
     /// How people log in, where that is known; else the agent's own words are used.
     pub login: Option<String>,
     /// A session of the agent's own to go on with.
@@ -115,6 +117,8 @@ struct Mind {
     listed: Vec<Json>,
     /// Somebody has asked for that session, and for no other.
     explicit: bool,
+    /// The session that is open, while the agent is asked for the mode of its profile.
+    opening: Option<opening::OpenSession>,
 }
 
 /// What we have asked.

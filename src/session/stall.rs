@@ -89,6 +89,8 @@ pub struct Vigil {
     pub spend: Caps,
     /// The reason of a denial is told as a prompt where the protocol has no place for it.
     pub reason_as_prompt: bool,
+    /// The advice for an agent that acts without asking, where none of its modes is known to ask.
+    pub asking_advice: Option<String>,
 }
 
 /// What may be spent before no new turn begins, in millionths.
@@ -118,6 +120,7 @@ impl Vigil {
             restart: super::restart::Terms::never(),
             spend: Caps::default(),
             reason_as_prompt: false,
+            asking_advice: None,
         }
     }
 

@@ -411,6 +411,7 @@ impl Supervisor {
                     elicitation: true,
                 },
                 auth_method: profile.auth_method.clone(),
+                mode: profile.mode.clone(),
                 login: launch
                     .agent
                     .as_deref()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::config::{AgentProfile, Config, RestartPolicy};
+use crate::config::{AgentProfile, Config, KNOWN, Known, RestartPolicy, known};
 use crate::session::restart::{Policy, Terms};
 use crate::session::{Caps, Vigil};
 
@@ -16,11 +16,14 @@ pub(super) struct Vigils {
 
 impl Vigils {
     pub(super) fn new(config: &Config) -> Self {
-        let of = |profile: &AgentProfile| Arc::new(vigil(config, profile));
-        Self {
-            profiles: config.agents.iter().map(|(name, profile)| (name.clone(), of(profile))).collect(),
-            general: of(&AgentProfile::default()),
-        }
+        let general = AgentProfile::default();
+        let of = |name: &str, profile: &AgentProfile| {
+            let asking_advice = known(name).and_then(Known::asking_advice);
+            (name.to_owned(), Arc::new(Vigil { asking_advice, ..vigil(config, profile) }))
+        };
+        let built_in = KNOWN.iter().map(|known| of(known.name, &general));
+        let configured = config.agents.iter().map(|(name, profile)| of(name, profile));
+        Self { profiles: built_in.chain(configured).collect(), general: Arc::new(vigil(config, &general)) }
     }
 
     pub(super) fn of(&self, agent: Option<&str>) -> Arc<Vigil> {
@@ -57,6 +60,7 @@ fn vigil(config: &Config, profile: &AgentProfile) -> Vigil {
         resume_text: stall.resume_text,
         spend: Caps { per_session: micros(spend.per_session), per_day: micros(spend.per_day) },
         reason_as_prompt: config.clearances.reason_as_prompt,
+        asking_advice: None,
         restart: Terms {
             policy: match restart.policy {
                 RestartPolicy::Never => Policy::Never,

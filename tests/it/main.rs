@@ -17,6 +17,7 @@ mod acp_seed_002;
 mod acp_seed_004;
 mod acp_together;
 mod agents;
+mod asking;
 mod audit_cut;
 mod backup;
 mod callers_table;

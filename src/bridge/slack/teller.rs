@@ -93,7 +93,8 @@ enum StallChange {
 /// What is worth a line.
 #[derive(Debug)]
 enum Note {
-    Unenforced,
+    /// The reason and what to do, unless the log is old.
+    Unenforced(Option<String>),
     Restarting(String),
     Limited(String),
     LimitOver,
@@ -381,7 +382,7 @@ impl Mind {
                 news.push(News::Stall { session, seq, change: StallChange::Event(Box::new(event)) });
             }
             Event::AgentRestarting(restarting) => news.push(note(Note::Restarting(restarting.reason))),
-            Event::SessionUnenforced(_) => news.push(note(Note::Unenforced)),
+            Event::SessionUnenforced(unenforced) => news.push(note(Note::Unenforced(unenforced.why))),
             Event::SpendCapped(capped) => news.push(note(Note::Capped(capped.why))),
             Event::SessionResumed(resumed) => news.push(News::Back { session, by: Some(resumed.by) }),
             Event::SessionEnded(SessionEnded { reason, .. })

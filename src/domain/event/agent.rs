@@ -20,6 +20,17 @@ pub struct AgentReady {
     pub agent: Option<Json>,
 }
 
+impl AgentReady {
+    /// The mode that the agent was put into because its profile says so.
+    pub fn profile_mode(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Agent {
+            mode: Option<String>,
+        }
+        serde_json::from_str::<Agent>(self.agent.as_ref()?.as_str()).ok()?.mode
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputIncomplete {
     /// The bytes that were read from the pipe after all.

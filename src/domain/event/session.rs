@@ -59,6 +59,9 @@ pub struct SessionAdopted {
 pub struct SessionUnenforced {
     /// The agent's report of what it did.
     pub tool: Json,
+    /// The reason and what to do about it, in a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -13,6 +13,9 @@ use crate::wire::acp::update::Cost;
 /// Of a list of sessions; more are not asked for.
 const MAX_PAGES: usize = 20;
 
+/// The number of a setting that no person asked for.
+pub(super) const NO_NUMBER: u64 = 0;
+
 /// What waits for the agent's answer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Setting {
@@ -71,9 +74,10 @@ impl Acp {
         said: &mut Vec<Said>,
     ) {
         let setting = ours.and_then(|id| self.mind.setting.remove(&id));
-        let set = setting.as_ref().map(|setting| setting.number);
-        match result {
-            Ok(result) => {
+        let set = setting.as_ref().map(|setting| setting.number).filter(|number| *number != NO_NUMBER);
+        let open = self.mind.opening.take_if(|open| open.waits_for(ours));
+        match (result, open) {
+            (Ok(result), open) => {
                 let before = self.mind.controls.clone();
                 let controls = &mut self.mind.controls;
                 let options = SessionStarted::read(result).config_options.map(Json::raw);
@@ -85,9 +89,13 @@ impl Acp {
                 if *controls != before {
                     said.push(self.controls());
                 }
-                said.push(Said::IsSet { set, result: Json::raw(result) });
+                match open {
+                    Some(open) => self.opening_mode_answered(open, Ok(result), said),
+                    None => said.push(Said::IsSet { set, result: Json::raw(result) }),
+                }
             }
-            Err(error) => {
+            (Err(error), Some(open)) => self.opening_mode_answered(open, Err(error), said),
+            (Err(error), None) => {
                 let reason = Failure::read(error).advice(&self.setup.agent, &self.how_to_log_in());
                 said.push(Said::NotSet { set, reason, error: Json::raw(error) });
             }

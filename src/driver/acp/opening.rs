@@ -1,14 +1,31 @@
 //! The handshake: who we are, whether somebody has to log in, and the session to work in.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::controls::NO_NUMBER;
 use super::{Acp, Pending};
-use crate::domain::{Json, Said, Takes};
+use crate::domain::{Json, Said, Set, Takes};
 use crate::wire::acp::answer::{Can, Initialized, SessionStarted};
 use crate::wire::acp::send;
 use crate::wire::acp::trouble::{Failure, Trouble, wants_login, ways_in};
 use crate::wire::acp::{VERSION, method};
+
+/// A session that the agent has opened, before it is told to be ready.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct OpenSession {
+    resumed: bool,
+    /// The agent's answer.
+    answer: Json,
+    /// Our request to set the mode.
+    request: Option<u64>,
+}
+
+impl OpenSession {
+    pub(super) fn waits_for(&self, request: Option<u64>) -> bool {
+        self.request.is_some() && self.request == request
+    }
+}
 
 impl Acp {
     pub(super) fn initialized(&mut self, result: &RawValue, said: &mut Vec<Said>) {
@@ -44,13 +61,6 @@ impl Acp {
     }
 
     pub(super) fn opened(&mut self, result: &RawValue, resumed: bool, said: &mut Vec<Said>) {
-        #[derive(Serialize)]
-        struct Info<'a> {
-            agent_session: &'a str,
-            resumed: bool,
-            initialize: &'a Option<Json>,
-            session: &'a RawValue,
-        }
         let started = SessionStarted::read(result);
         let earlier = self.mind.earlier.take().filter(|_| resumed);
         let Some(session) = started.session.clone().map(Into::into).or(earlier) else {
@@ -60,8 +70,79 @@ impl Acp {
         // Some answer before they have told all of it: it goes on until they are asked something.
         self.learn(&started);
         said.push(self.controls());
+        self.mind.session = Some(session);
+        let open = OpenSession { resumed, answer: Json::raw(result), request: None };
+        match self.mode_to_set() {
+            None => self.ready(open, None, said),
+            Some(Err(reason)) => {
+                said.push(Said::NotSet { set: None, reason, error: Json::trusted("null") });
+                self.ready(open, None, said);
+            }
+            // Not ready before the answer: the first prompt must not meet the agent in another mode.
+            Some(Ok(mode)) => {
+                let request = Some(self.mind.next_id);
+                let text = self.set(&Set::Mode(mode), NO_NUMBER);
+                self.mind.opening = Some(OpenSession { request, ..open });
+                said.extend(text.map(|text| Said::Tell { text }));
+            }
+        }
+    }
+
+    /// Returns the mode of the profile unless the agent is in it, or the reason why it cannot be set.
+    fn mode_to_set(&self) -> Option<Result<String, String>> {
+        let controls = &self.mind.controls;
+        let mode = self.setup.mode.clone().filter(|mode| controls.current_mode().as_ref() != Some(mode))?;
+        let (agent, offered) = (&self.setup.agent, controls.offered_modes());
+        if offered.is_empty() {
+            return Some(Err(format!(
+                "the profile of {agent} wants mode `{mode}`, and the agent offers no modes"
+            )));
+        }
+        let is_offered = offered.contains(&mode);
+        let modes = offered.join(", ");
+        Some(if is_offered {
+            Ok(mode)
+        } else {
+            Err(format!("the profile of {agent} wants mode `{mode}`, and the agent offers only {modes}"))
+        })
+    }
+
+    /// The agent has answered whether it takes the mode of its profile. It is ready in either case.
+    pub(super) fn opening_mode_answered(
+        &mut self,
+        open: OpenSession,
+        result: Result<&RawValue, &RawValue>,
+        said: &mut Vec<Said>,
+    ) {
+        let wanted = self.setup.mode.clone().unwrap_or_default();
+        match result {
+            Ok(_) => self.ready(open, Some(&wanted), said),
+            Err(error) => {
+                let why = Failure::read(error).message;
+                let agent = &self.setup.agent;
+                let reason =
+                    format!("the profile of {agent} wants mode `{wanted}`, and the agent refuses it: {why}");
+                said.push(Said::NotSet { set: None, reason, error: Json::raw(error) });
+                self.ready(open, None, said);
+            }
+        }
+    }
+
+    fn ready(&mut self, open: OpenSession, mode: Option<&str>, said: &mut Vec<Said>) {
+        #[derive(Serialize)]
+        struct Info<'a> {
+            agent_session: &'a str,
+            resumed: bool,
+            initialize: &'a Option<Json>,
+            session: &'a Json,
+            /// The mode that was set because the profile says so.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            mode: Option<&'a str>,
+        }
+        let OpenSession { resumed, answer, request: _ } = open;
+        let agent_session = self.mind.session.as_deref().unwrap_or_default();
+        let info = Info { agent_session, resumed, initialize: &self.mind.about, session: &answer, mode };
         let Can { image, audio, embedded_context, .. } = self.mind.can;
-        let info = Info { agent_session: &session, resumed, initialize: &self.mind.about, session: result };
         said.push(Said::Ready {
             steers: self.mind.can.steer,
             lists: self.mind.can.list,
@@ -69,7 +150,6 @@ impl Acp {
             takes: Takes { image, audio, embedded_context },
             info: Json::of(&info),
         });
-        self.mind.session = Some(session);
     }
 
     /// What cannot be resumed may be loaded; what cannot be loaded begins anew, unless somebody asked for just that.

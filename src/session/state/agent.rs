@@ -12,6 +12,7 @@ use crate::domain::{
     RequestId, Risk, Ruling, Said, VIA_POLICY, Verdict,
 };
 use crate::session::errand::{Looked, Trouble};
+use crate::text::short;
 
 pub(super) fn unknown(message: Json) -> Event {
     Event::UnknownMessage(UnknownMessage { message, why: None })
@@ -187,12 +188,27 @@ impl State {
     /// Policy cannot be shown to bind an agent that acts and never asks.
     fn tool(&mut self, acts: bool, params: Json, out: &mut Out<'_, '_>) {
         if acts && !self.asked && self.unenforced.is_none() {
-            let why = "it acts without ever having asked for a clearance";
-            out.record(Event::SessionUnenforced(SessionUnenforced { tool: params.clone() }));
-            self.unenforced = Some(why.to_owned());
+            let why = self.unenforced_because(out.vigil().asking_advice.as_deref());
+            let event = SessionUnenforced { tool: params.clone(), why: Some(why.clone()) };
+            out.record(Event::SessionUnenforced(event));
+            self.unenforced = Some(why);
             self.dirty = true;
         }
         out.record(Event::Update(RawMessage(params)));
+    }
+
+    /// The reason, and what makes this agent ask.
+    fn unenforced_because(&self, asking_advice: Option<&str>) -> String {
+        let name = self.about.name.clone().unwrap_or_else(|| short(&self.about.id.to_string()));
+        let advice = match (self.told.controls.asking_mode(), asking_advice) {
+            (Some(mode), _) => format!("to be asked, run `intercom mode {name} {mode}`"),
+            (None, Some(advice)) => advice.to_owned(),
+            (None, None) if self.about.strict => {
+                "to be asked, set the agent up to ask before it acts, as its documentation says".to_owned()
+            }
+            (None, None) => "to be asked, have the agent send `clearance/request` before it acts".to_owned(),
+        };
+        format!("it acts without ever having asked for a clearance; {advice}")
     }
 
     fn outcome(&mut self, request: &RequestId, outcome: String, params: Json, out: &mut Out<'_, '_>) {

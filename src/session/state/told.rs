@@ -6,6 +6,10 @@ use crate::domain::{Controls, Event, Outbound, Set, Step, Told, agent};
 
 impl State {
     pub(super) fn controls(&mut self, controls: Controls) {
+        // In another mode the agent may ask: it is judged anew.
+        if controls.current_mode() != self.told.controls.current_mode() {
+            self.unenforced = None;
+        }
         self.told.controls = controls;
         self.dirty = true;
     }

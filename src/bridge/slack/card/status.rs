@@ -68,7 +68,7 @@ fn queue(session: &Session) -> Words {
 
 fn unenforced(session: &Session) -> Words {
     let why = session.unenforced.as_deref();
-    why.map(|why| Words::new("⚠ unenforced: ").and(Words::said(why).cut(200))).unwrap_or_default()
+    why.map(|why| Words::new("⚠ unenforced: ").and(Words::said(why).cut(300))).unwrap_or_default()
 }
 
 fn spent(spent: &Spent) -> Words {

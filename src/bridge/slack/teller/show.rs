@@ -496,9 +496,12 @@ pub(super) fn waits_for(clearance: &Clearance) -> Waits<'_> {
 fn note(scene: &Scene, seq: u64, what: &Note) -> Option<SlackWant> {
     let said = |text: &str| Words::said(&redact(text).text).cut(300);
     let words = match what {
-        Note::Unenforced => Words::new(
-            "⚠ *Unenforced*: this agent acts without ever having asked. Rules cannot bind what does not ask.",
-        ),
+        Note::Unenforced(why) => {
+            let why = why.as_deref().unwrap_or("it acts without ever having asked for a clearance");
+            Words::new("⚠ *Unenforced*: ")
+                .and(said(why))
+                .and(". Rules cannot bind an agent that does not ask.")
+        }
         Note::Restarting(why) => {
             Words::new("The agent has ended (").and(said(why)).and(") and is started again.")
         }
@@ -509,7 +512,7 @@ fn note(scene: &Scene, seq: u64, what: &Note) -> Option<SlackWant> {
         Note::Capped(why) => Words::new("No new turn begins: ").and(said(why)).and("."),
         Note::StoppedBy(why) => Words::new("⚫ The session was ").and(said(why)).and("."),
     };
-    let loud = matches!(what, Note::Unenforced | Note::Capped(_) | Note::StoppedBy(_));
+    let loud = matches!(what, Note::Unenforced(_) | Note::Capped(_) | Note::StoppedBy(_));
     if scene.here.verbosity == Verbosity::Quiet && !loud {
         return None;
     }

@@ -1,7 +1,7 @@
 //! Rules, quorums, the clock, and what comes of it.
 
 use super::*;
-use crate::domain::{ClearanceStatus, Delivery, StopMode};
+use crate::domain::{ClearanceStatus, Controls, Delivery, Named, StopMode};
 
 pub(super) fn ruled(outcome: Outcome) -> Assessed {
     let ruling = Ruling { outcome, rule: Some("rule 1".into()), why: "because".into(), whom: vec![] };
@@ -153,12 +153,36 @@ fn an_agent_that_acts_and_never_asks_is_marked_until_it_does() {
     assert_eq!(world.state.record().unenforced, None);
     let effects = world.say(tool(true));
     assert!(effects.iter().filter_map(kind).any(|kind| kind == "session.unenforced"));
-    assert!(world.state.record().unenforced.is_some());
+    let why = world.state.record().unenforced.unwrap();
+    assert!(why.ends_with("; to be asked, have the agent send `clearance/request` before it acts"), "{why}");
     assert_eq!(world.say(tool(true)).iter().filter_map(kind).collect::<Vec<_>>(), ["update"], "once");
     world.ask("7");
     assert_eq!(world.state.record().unenforced, None);
     world.say(tool(true));
     assert_eq!(world.state.record().unenforced, None);
+}
+
+#[test]
+fn an_agent_that_never_asks_is_to_be_set_to_a_mode_that_asks_and_is_judged_anew_then() {
+    let tool = || Said::Tool { acts: true, call: None, params: Json::trusted("{}") };
+    let named = |id: &str| Named { id: id.to_owned(), name: id.to_owned() };
+    let controls = |mode: &str| Controls {
+        mode: Some(mode.to_owned()),
+        modes: ["read-only", "agent"].map(named).into(),
+        ..Controls::default()
+    };
+    let mut world = World::running();
+    world.say(Said::Controls(Box::new(controls("agent"))));
+    world.say(tool());
+    let why = world.state.record().unenforced.unwrap();
+    let name = crate::text::short(&world.state.about.id.to_string());
+    assert!(why.ends_with(&format!("; to be asked, run `intercom mode {name} read-only`")), "{why}");
+    world.say(Said::Controls(Box::new(controls("agent"))));
+    assert!(world.state.record().unenforced.is_some(), "nothing has changed");
+    world.say(Said::Controls(Box::new(controls("read-only"))));
+    assert_eq!(world.state.record().unenforced, None);
+    let effects = world.say(tool());
+    assert!(effects.iter().filter_map(kind).any(|kind| kind == "session.unenforced"), "it acts again");
 }
 
 #[test]
