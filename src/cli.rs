@@ -30,6 +30,7 @@ mod json_text;
 mod kill;
 mod ladder;
 mod logs;
+mod lost_daemon;
 mod ls;
 mod mode;
 mod names;
@@ -266,7 +267,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
             ca_file: variable("INTERCOM_CA_FILE").map(PathBuf::from),
         },
     )?;
-    let client = Client::new(transport);
+    let client = Client::new(transport, &call);
     let cx = Context { paths, explicit_paths, json: cli.json, paint: Paint::for_stdout(), client, call };
     match cli.verb {
         Verb::Serve(args) => serve::run(&args, cx.paths),

@@ -1,5 +1,6 @@
 //! Talks to the daemon: HTTP/1.1, one connection per request.
 
+use std::fmt;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -17,6 +18,7 @@ use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 
 use super::failure::{Failure, Refusal};
+use super::lost_daemon;
 use super::transport::Transport;
 use super::url::url;
 
@@ -27,6 +29,8 @@ const PAGE: &str = "1000";
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     transport: Transport,
+    /// `intercom` with the flags that lead to this daemon, for advice.
+    call: String,
 }
 
 /// What the daemon answered, unchanged.
@@ -73,8 +77,12 @@ pub(super) struct Reply {
 }
 
 impl Client {
-    pub(super) fn new(transport: Transport) -> Self {
-        Self { transport }
+    pub(super) fn new(transport: Transport, call: &str) -> Self {
+        Self { transport, call: call.to_owned() }
+    }
+
+    pub(super) fn call_prefix(&self) -> &str {
+        &self.call
     }
 
     pub(super) fn transport(&self) -> &Transport {
@@ -84,6 +92,7 @@ impl Client {
     pub(super) async fn get(&self, url: &str) -> anyhow::Result<Answer> {
         tokio::time::timeout(READ_LIMIT, self.call(Method::GET, url, None)).await.map_err(|_| {
             Failure::failed(format!("the daemon did not answer within {}s", READ_LIMIT.as_secs()))
+                .hint(format!("see what is wrong with it: `{} doctor`", self.call))
         })?
     }
 
@@ -114,18 +123,34 @@ impl Client {
 
     /// Sends, and reads the whole answer; a refusal is an error.
     async fn call(&self, method: Method, url: &str, body: Option<&Value>) -> anyhow::Result<Answer> {
+        let changes = method != Method::GET;
         let mut request = Request::builder().method(method).uri(url).header(ACCEPT, "application/json");
         if body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
-        let reply = self.send(request, body).await?;
-        let answer = reply.read().await?;
+        let reply = self.send(request, body).await.map_err(|error| self.explain(error, changes, url))?;
+        let answer = reply.read().await.map_err(|error| self.explain(error, changes, url))?;
         if (200..300).contains(&answer.status) {
             Ok(answer)
         } else {
             Err(Refusal::new(answer.status, answer.body).into())
         }
+    }
+
+    /// Adds to a broken connection the way back to the daemon and, after a command, the place that shows whether it was done.
+    fn explain(&self, error: anyhow::Error, changes: bool, url: &str) -> anyhow::Error {
+        if !error.is::<BrokenConnection>() {
+            return error;
+        }
+        let back = lost_daemon::way_back(self);
+        let failure = Failure::failed(error.to_string());
+        let hint = match lost_daemon::place_to_check(url) {
+            _ if !changes => back,
+            Some(place) => format!("{back}, then see whether it was done: `{} {place}`", self.call),
+            None => format!("{back}, and see whether it was done before you try again"),
+        };
+        failure.hint(hint).into()
     }
 
     /// Sends, and returns as soon as the head of the answer is here.
@@ -135,7 +160,8 @@ impl Client {
         body: Bytes,
     ) -> anyhow::Result<Reply> {
         let stream = self.transport.connect().await?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|_| gone())?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|_| BrokenConnection)?;
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             connection.await.ok(); // the request fails too, and says so
@@ -143,7 +169,8 @@ impl Client {
         let token = self.transport.token().map(|token| format!("Bearer {token}"));
         let request = token.into_iter().fold(request, |request, token| request.header(AUTHORIZATION, token));
         let request = request.header(HOST, self.transport.host()).body(Full::new(body))?;
-        let response: Response<Incoming> = sender.send_request(request).await.map_err(|_| gone())?;
+        let response: Response<Incoming> =
+            sender.send_request(request).await.map_err(|_| BrokenConnection)?;
         let status = response.status().as_u16();
         Ok(Reply { status, body: response.into_body(), _connection: tasks })
     }
@@ -155,17 +182,22 @@ impl Reply {
     }
 
     pub(super) async fn read(self) -> anyhow::Result<Answer> {
-        let body = self.body.collect().await.map_err(|_| gone())?.to_bytes();
+        let body = self.body.collect().await.map_err(|_| BrokenConnection)?.to_bytes();
         Ok(Answer { status: self.status, body: String::from_utf8_lossy(&body).into_owned() })
     }
 }
 
 /// The connection broke between the request and the end of the answer.
-fn gone() -> anyhow::Error {
-    Failure::failed("the daemon closed the connection before it had answered")
-        .hint("what you asked for may or may not have been done; look before you ask again")
-        .into()
+#[derive(Debug)]
+struct BrokenConnection;
+
+impl fmt::Display for BrokenConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the daemon went away before it answered")
+    }
 }
+
+impl std::error::Error for BrokenConnection {}
 
 fn cursor(next: Option<Value>) -> Option<String> {
     match next? {
@@ -190,7 +222,7 @@ mod tests {
     ) -> (tempfile::TempDir, Client, mpsc::Receiver<String>, JoinSet<()>) {
         let dir = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(dir.path().join("sock")).unwrap();
-        let client = Client::new(Transport::Unix(dir.path().join("sock")));
+        let client = Client::new(Transport::Unix(dir.path().join("sock")), "intercom");
         let (sender, asked) = mpsc::channel();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
@@ -244,11 +276,11 @@ mod tests {
     #[tokio::test]
     async fn a_missing_daemon_and_a_dying_one_are_told_apart() {
         let dir = tempfile::tempdir().unwrap();
-        let error =
-            Client::new(Transport::Unix(dir.path().join("none"))).get("/api/v1/health").await.unwrap_err();
+        let client = Client::new(Transport::Unix(dir.path().join("none")), "intercom");
+        let error = client.get("/api/v1/health").await.unwrap_err();
         assert_eq!(error.to_string(), "no daemon is running; start one with `intercom serve`");
         let (_dir, client, _asked, _tasks) = fake(&[""]);
         let error = client.get("/api/v1/health").await.unwrap_err();
-        assert_eq!(error.to_string(), "the daemon closed the connection before it had answered");
+        assert_eq!(error.to_string(), "the daemon went away before it answered");
     }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::client::{Answer, Client};
-use super::failure::Failure;
+use super::failure::{Failure, Refusal};
 use super::stream::{Item, Stream};
 use super::time::parse_duration;
 use super::url::url;
-use super::{Context, interrupted, out, wait};
+use super::{Context, interrupted, lost_daemon, out, wait};
 use crate::answers::{Clearance, Question, Session};
 use crate::config;
 use crate::domain::Event;
@@ -59,19 +59,19 @@ impl Started {
         let Self { answer, session, prompted, after } = self;
         interrupted::note_session(&session.label(), cx);
         let waited = wait_for(&session, prompted, after, limit, &cx.client).await;
-        let now = look(&session, &cx.client).await;
         if cx.json {
             let now = cx.client.get(&url(&["sessions", &session.id], &[])).await;
             out::print_json(&now.map_or(answer.body, |now| now.body))?;
+            return waited.map(drop).map_err(|failure| failure.answered().into());
         }
-        now.iter().for_each(wait::say_unenforced);
-        waited.map_err(Failure::answered)?;
-        if !limit.is_zero() && now.is_some_and(|now| now.phase == "starting") {
+        let waited = waited?;
+        waited.iter().for_each(wait::say_unenforced);
+        if waited.is_some_and(|now| now.phase == "starting") {
             let name = clean(&session.label());
             out::talk(&format!("{name} is still starting; {} wait {name} --for idle", cx.call));
         }
         // For people only: a script finds what waits in the lists.
-        if cx.json || !std::io::stderr().is_terminal() {
+        if !std::io::stderr().is_terminal() {
             return Ok(());
         }
         if !say_requests(&session.id, cx).await {
@@ -107,12 +107,18 @@ async fn say_requests(session: &str, cx: &Context) -> bool {
 /// How long an agent without a handshake may take to say something by itself.
 const TO_BEGIN: Duration = Duration::from_secs(2);
 
+/// The time for a request that follows the first words. Many agents announce a tool call and ask for clearance a moment later:
+/// whoever has just started one should hear of it.
+const TO_ASK: Duration = Duration::from_secs(1);
+
 /// The meaning of an event for the wait.
 #[derive(Debug, PartialEq, Eq)]
 enum Sign {
     Nothing,
-    /// The agent works.
+    /// The agent works, and may ask for something next.
     Works,
+    /// The agent is ready and has nothing to do, or asks for something.
+    Waits,
     /// Something has ended: the session tells whether it failed.
     Ended,
 }
@@ -129,11 +135,9 @@ struct Listener {
 impl Listener {
     fn hear(&mut self, event: &Event) -> Sign {
         match event {
-            Event::AgentReady(_) if self.handshake && !self.prompted => Sign::Works,
-            Event::Status(_)
-            | Event::Heartbeat(_)
-            | Event::ClearanceRequested(_)
-            | Event::QuestionAsked(_) => Sign::Works,
+            Event::AgentReady(_) if self.handshake && !self.prompted => Sign::Waits,
+            Event::ClearanceRequested(_) | Event::QuestionAsked(_) => Sign::Waits,
+            Event::Status(_) | Event::Heartbeat(_) => Sign::Works,
             Event::Update(message) => self.hear_update(message),
             Event::TurnEnded(_) | Event::SessionEnded(_) | Event::SessionParked(_) => Sign::Ended,
             _ => Sign::Nothing,
@@ -161,29 +165,42 @@ impl Listener {
     }
 }
 
-/// Fails if the agent does within the limit. An agent that takes longer is not waited for, and has not failed.
+/// The session after the wait; `None` without a wait. Fails if the agent does within the limit, or if the daemon goes away: nobody
+/// knows then. An agent that takes longer is not waited for, and has not failed.
 async fn wait_for(
     session: &Session,
     prompted: bool,
     after: u64,
     limit: Duration,
     client: &Client,
-) -> Result<(), Failure> {
+) -> Result<Option<Session>, Failure> {
     let handshake = session.protocol.as_deref() == Some("acp");
     let limit = if handshake || prompted { limit } else { limit.min(TO_BEGIN) };
     if limit.is_zero() {
-        return Ok(());
+        return Ok(None);
     }
     let listener = Listener { prompted, handshake, ..Listener::default() };
-    match timeout_at(Instant::now() + limit, follow(session, listener, after, client)).await {
-        Ok(Ok(Some(failure))) => Err(failure),
-        Ok(Ok(None)) => Ok(()),
-        // Out of time, or without a daemon: whatever is known by now.
-        Ok(Err(_)) | Err(_) => match look(session, client).await {
-            Some(now) => failure(&now, None).map_or(Ok(()), Err),
-            None => Ok(()),
-        },
-    }
+    let followed = timeout_at(Instant::now() + limit, follow(session, listener, after, client)).await;
+    let end = match followed {
+        Ok(Ok(end)) => end,
+        Ok(Err(error)) => return Err(lost(session, &error, client)),
+        Err(_) => End::OutOfTime,
+    };
+    let now = look(session, client).await.map_err(|error| lost(session, &error, client))?;
+    let failed = match &end {
+        End::Works => None,
+        End::Ended(event) => failure(&now, Some(event)),
+        End::OutOfTime => failure(&now, None),
+    };
+    failed.map_or(Ok(Some(now)), Err)
+}
+
+/// The end of the wait.
+enum End {
+    Works,
+    /// This event ended the turn or the session.
+    Ended(Box<Event>),
+    OutOfTime,
 }
 
 async fn follow(
@@ -191,27 +208,47 @@ async fn follow(
     mut listener: Listener,
     after: u64,
     client: &Client,
-) -> anyhow::Result<Option<Failure>> {
+) -> anyhow::Result<End> {
     let mut stream = Stream::open(client, Some(&session.id), after).await?;
+    let mut asks_until = None;
     loop {
-        let Item::Event(event) = stream.next().await? else { continue };
+        let item = match asks_until {
+            None => stream.next().await?,
+            Some(until) => match timeout_at(until, stream.next()).await {
+                Ok(item) => item?,
+                Err(_) => return Ok(End::Works),
+            },
+        };
+        let event = match item {
+            Item::Event(event) => event,
+            Item::Lost => return Err(lost_daemon::while_following(session, client).into()),
+            Item::Back => continue,
+        };
         if let Event::SettingRefused(SettingRefused { set: None, reason, .. }) = &event.event {
             // A setting of the profile is not in force. A setting that a person asked for has a number.
             out::talk(&format!("warning: {}", clean(reason)));
         }
         match listener.hear(&event.event) {
             Sign::Nothing => {}
-            Sign::Works => return Ok(None),
-            Sign::Ended => {
-                let now = look(session, client).await;
-                return Ok(now.and_then(|now| failure(&now, Some(&event.event))));
+            Sign::Works => {
+                asks_until.get_or_insert_with(|| Instant::now() + TO_ASK);
             }
+            Sign::Waits => return Ok(End::Works),
+            Sign::Ended => return Ok(End::Ended(Box::new(event.event))),
         }
     }
 }
 
-async fn look(session: &Session, client: &Client) -> Option<Session> {
-    client.get(&url(&["sessions", &session.id], &[])).await.ok()?.parse().ok()
+async fn look(session: &Session, client: &Client) -> anyhow::Result<Session> {
+    client.get(&url(&["sessions", &session.id], &[])).await?.parse()
+}
+
+/// A daemon that refuses has its own words; one that is away has none.
+fn lost(session: &Session, error: &anyhow::Error, client: &Client) -> Failure {
+    if error.is::<Refusal>() {
+        return Failure::failed(format!("{error:#}"));
+    }
+    lost_daemon::while_following(session, client)
 }
 
 /// The failure of a session that does not work any more.
@@ -244,7 +281,7 @@ mod tests {
     fn being_ready_is_enough_without_a_prompt_and_words_are_with_one() {
         let ready = event(EventKind::AgentReady, &json!({}));
         let listener = |prompted, handshake| Listener { prompted, handshake, ..Listener::default() };
-        assert_eq!(listener(false, true).hear(&ready), Sign::Works);
+        assert_eq!(listener(false, true).hear(&ready), Sign::Waits);
         assert_eq!(listener(true, true).hear(&ready), Sign::Nothing);
         assert_eq!(listener(false, false).hear(&ready), Sign::Nothing, "there is no handshake");
         let commands = json!({ "update": { "sessionUpdate": "available_commands_update" } });

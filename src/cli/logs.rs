@@ -227,7 +227,10 @@ async fn follow(session: &str, after: u64, printer: &mut Printer, cx: &Context) 
                     _ => {}
                 }
             }
-            Item::Lost | Item::Back => tell(&item),
+            Item::Lost | Item::Back => {
+                printer.make_room()?;
+                stream.tell(&item);
+            }
         }
     }
 }
@@ -239,14 +242,6 @@ async fn has_ended(id: &str, cx: &Context) -> bool {
 
 pub(super) async fn session(id: &str, cx: &Context) -> anyhow::Result<Session> {
     cx.client.get(&url(&["sessions", id], &[])).await?.parse()
-}
-
-pub(super) fn tell(item: &Item) {
-    match item {
-        Item::Lost => out::talk("the daemon is away; waiting for it to come back"),
-        Item::Back => out::talk("the daemon is back"),
-        Item::Event(_) => {}
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -277,6 +272,11 @@ impl Printer {
 
     fn pause(&mut self) -> anyhow::Result<()> {
         out::draw(&self.flow.pause())
+    }
+
+    /// Ends the line on a terminal, where a note on stderr would land in the middle of it. A file gets the message whole.
+    fn make_room(&mut self) -> anyhow::Result<()> {
+        if stdout_size().is_some() { self.end() } else { Ok(()) }
     }
 
     fn end(&mut self) -> anyhow::Result<()> {

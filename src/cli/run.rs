@@ -19,7 +19,7 @@ use crate::text::clean;
 #[command(after_help = "\
 The id is printed at once. Then the agent is waited for, 30 seconds at most (`wait_seconds` below [run] in the configuration), \
 until it is ready and, with a prompt, until its first words or the end of its turn. An agent that fails meanwhile is exit code 1, \
-with the reason and what to do. With --json the session is printed once, when the wait is over; a failure is in `failed`.
+with the reason and what to do. So is a daemon that goes away: the agent runs on without it. With --json the session is printed once, when the wait is over; a failure is in `failed`.
 
 Examples:
   intercom run --agent demo \"Tidy up the error handling\"

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   Up ──closed, silent──► Down ──wait, connect──► Up
-//!                           └──refused by the daemon──► error
+//!                           ├──refused by the daemon──► error
+//!                           └──away for too long──────► error
 //! ```
 
 use std::collections::{HashMap, VecDeque};
@@ -16,14 +17,16 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::client::{Client, Reply};
 use super::failure::{Failure, Refusal};
-use super::sse;
 use super::url::url;
+use super::{lost_daemon, out, sse};
 use crate::answers::ReceivedEvent;
 
 /// The daemon sends a comment every 15 s; after three missed ones we look whether it is still there.
 const SILENCE: Duration = Duration::from_secs(50);
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
+/// A daemon that is away for longer is not being restarted: somebody has to look.
+const LONGEST_ABSENCE: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
 pub(super) enum Item {
@@ -48,6 +51,8 @@ pub(super) struct Stream {
     state: State,
     /// How often in a row a connection brought nothing.
     failures: u32,
+    /// The moment when the daemon went away.
+    away_since: Option<Instant>,
     told: bool,
     parser: sse::Parser,
     ready: VecDeque<sse::Message>,
@@ -70,6 +75,7 @@ impl Stream {
             seen: HashMap::new(),
             state: State::Down { until: Instant::now() },
             failures: 0,
+            away_since: None,
             told: false,
             parser: sse::Parser::default(),
             ready: VecDeque::new(),
@@ -122,6 +128,7 @@ impl Stream {
             n => LONGEST_WAIT.min(FIRST_WAIT * 2_u32.pow(n.min(10) - 1)),
         };
         self.failures += 1;
+        self.away_since.get_or_insert_with(Instant::now);
         self.parser = sse::Parser::default();
         self.state = State::Down { until: Instant::now() + wait };
     }
@@ -131,6 +138,7 @@ impl Stream {
         match self.connect().await {
             Ok(reply) => {
                 self.state = State::Up { reply, heard: Instant::now() };
+                self.away_since = None;
                 Ok(std::mem::take(&mut self.told).then_some(Item::Back))
             }
             Err(error) if error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status < 500) => {
@@ -138,8 +146,31 @@ impl Stream {
             }
             Err(_) => {
                 self.fall();
+                if self.away_since.is_some_and(|since| since.elapsed() >= LONGEST_ABSENCE) {
+                    return Err(self.gave_up());
+                }
                 Ok((!std::mem::replace(&mut self.told, true)).then_some(Item::Lost))
             }
+        }
+    }
+
+    fn gave_up(&self) -> anyhow::Error {
+        let minutes = LONGEST_ABSENCE.as_secs() / 60;
+        Failure::failed(format!("the daemon has not come back within {minutes} minutes"))
+            .hint(format!("{}, then run this command again", lost_daemon::way_back(&self.client)))
+            .into()
+    }
+
+    /// Says that the daemon is away or back. The note goes to stderr: what follows on stdout is as if nothing had happened.
+    pub(super) fn tell(&self, item: &Item) {
+        match item {
+            Item::Lost => {
+                let minutes = LONGEST_ABSENCE.as_secs() / 60;
+                let back = lost_daemon::way_back(&self.client);
+                out::talk(&format!("the daemon is away; waiting {minutes} minutes for it at most; {back}"));
+            }
+            Item::Back => out::talk("the daemon is back"),
+            Item::Event(_) => {}
         }
     }
 
@@ -174,6 +205,10 @@ mod tests {
         format!("id: {seq}\ndata: {data}\n\n")
     }
 
+    fn client(socket: std::path::PathBuf) -> Client {
+        Client::new(Transport::Unix(socket), "intercom")
+    }
+
     async fn next_seq(stream: &mut Stream) -> u64 {
         match stream.next().await.unwrap() {
             Item::Event(event) => event.seq,
@@ -202,8 +237,7 @@ mod tests {
             assert!(asked[0].starts_with("GET /api/v1/events?after=4&session=ses_1 HTTP"), "{}", asked[0]);
             assert!(asked[1].contains("last-event-id: 6\r\n"), "{}", asked[1]);
         });
-        let mut stream =
-            Stream::open(&Client::new(Transport::Unix(socket.clone())), Some("ses_1"), 4).await.unwrap();
+        let mut stream = Stream::open(&client(socket.clone()), Some("ses_1"), 4).await.unwrap();
         assert_eq!(next_seq(&mut stream).await, 5);
         assert_eq!(next_seq(&mut stream).await, 6);
         assert_eq!(next_seq(&mut stream).await, 7);
@@ -211,11 +245,33 @@ mod tests {
         assert!(matches!(stream.next().await.unwrap(), Item::Lost), "the fake daemon is gone now");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_daemon_that_stays_away_ends_the_wait_with_the_way_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert_ne!(stream.read(&mut [0; 4096]).await.unwrap(), 0);
+            let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream\r\n\r\n";
+            stream.write_all(head.as_bytes()).await.unwrap();
+        });
+        let mut stream = Stream::open(&client(socket), None, 0).await.unwrap();
+        let start = Instant::now();
+        assert!(matches!(stream.next().await.unwrap(), Item::Lost));
+        let error = stream.next().await.unwrap_err();
+        assert_eq!(error.to_string(), "the daemon has not come back within 5 minutes");
+        let hint = super::super::failure::as_json(&error);
+        assert!(hint.contains("get the daemon back with `intercom daemon restart`"), "{hint}");
+        let waited = start.elapsed();
+        assert!(waited >= LONGEST_ABSENCE && waited < LONGEST_ABSENCE + 2 * LONGEST_WAIT, "{waited:?}");
+    }
+
     #[tokio::test]
     async fn without_a_daemon_it_fails_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        let error =
-            Stream::open(&Client::new(Transport::Unix(dir.path().join("none"))), None, 0).await.unwrap_err();
+        let error = Stream::open(&client(dir.path().join("none")), None, 0).await.unwrap_err();
         assert!(error.to_string().starts_with("no daemon is running"));
     }
 }

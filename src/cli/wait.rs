@@ -5,14 +5,14 @@ use std::time::Duration;
 use clap::ValueEnum;
 use jiff::Timestamp;
 use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
 
 use super::client::Answer;
 use super::failure::{Failure, Refusal};
-use super::logs::tell;
 use super::stream::{Item, Stream};
 use super::time::parse_duration;
 use super::url::url;
-use super::{Context, client::Client, interrupted, out};
+use super::{Context, client::Client, interrupted, lost_daemon, out};
 use crate::answers::{ReceivedEvent, Session};
 use crate::domain::{Event, EventKind};
 use crate::text::clean;
@@ -22,6 +22,8 @@ use crate::text::clean;
 #[command(after_help = "\
 An agent that has just been started has two seconds to begin by itself before it counts as idle; one that has ended a turn \
 is idle at once.
+
+A daemon that goes away is waited for, 5 minutes at most, and the wait goes on where it was; so do `logs -f` and `watch`.
 
 Exit code 1 means that the time was up, that a turn failed, or that the session cannot get there by itself any more: it has ended or is \
 parked, or `waiting` was waited for and the turn has ended without a request.
@@ -85,21 +87,52 @@ pub(super) fn say_unenforced(session: &Session) {
 
 /// The session's state is read after the place in the log, so that no change can fall between them.
 async fn wait(typed: &str, goal: Goal, client: &Client) -> anyhow::Result<Answer> {
+    let after = last_seq(client).await?;
+    let mut answer = client.get(&url(&["sessions", typed], &[])).await?;
+    let session: Session = answer.parse()?;
+    let mut begins_until = begins_until(&session, goal);
+    if let Some(reached) = settle(goal, None, begins_until.is_some(), answer)? {
+        return Ok(reached);
+    }
+    // One stream for the whole wait: it outlasts the daemon's restarts, and a new one would not open without a daemon.
+    let mut stream = Stream::open(client, Some(&session.id), after).await?;
+    let path = url(&["sessions", &session.id], &[]);
     loop {
-        let after = last_seq(client).await?;
-        let answer = client.get(&url(&["sessions", typed], &[])).await?;
-        let session: Session = answer.parse()?;
-        let Some(left) = still_young(&session).filter(|_| goal != Goal::Ended) else {
-            return match settle(goal, None, false, answer)? {
-                Some(answer) => Ok(answer),
-                None => follow(&session, goal, false, after, client).await,
-            };
+        let event = match next(&mut stream, begins_until).await? {
+            Some(Item::Event(event)) if !changes_phase(&event.event) => continue,
+            Some(Item::Event(event)) => Some(event),
+            Some(item) => {
+                stream.tell(&item);
+                None
+            }
+            None => None, // the agent has had its time to begin
         };
-        // Nothing is idle that has not had the time to begin.
-        if let Ok(answer) = tokio::time::timeout(left, follow(&session, goal, true, after, client)).await {
-            return answer;
+        answer = match client.get(&path).await {
+            Ok(answer) => answer,
+            Err(error) if error.is::<Refusal>() => return Err(error),
+            Err(_) => {
+                begins_until = None;
+                continue; // the daemon is away: the stream says when it is back
+            }
+        };
+        begins_until = self::begins_until(&answer.parse()?, goal);
+        if let Some(reached) = settle(goal, event.as_deref(), begins_until.is_some(), answer)? {
+            return Ok(reached);
         }
     }
+}
+
+/// The next item; `None` once the time to begin is over.
+async fn next(stream: &mut Stream, until: Option<Instant>) -> anyhow::Result<Option<Item>> {
+    match until {
+        None => stream.next().await.map(Some),
+        Some(until) => timeout_at(until, stream.next()).await.ok().transpose(),
+    }
+}
+
+/// The moment from which on the agent counts as idle. `None` for one that has begun, and for a wait that is for its end.
+fn begins_until(session: &Session, goal: Goal) -> Option<Instant> {
+    still_young(session).filter(|_| goal != Goal::Ended).map(|left| Instant::now() + left)
 }
 
 /// How long an agent may still take to begin by itself. One that works or waits has begun.
@@ -108,36 +141,6 @@ fn still_young(session: &Session) -> Option<Duration> {
     let age = Duration::try_from(Timestamp::now().duration_since(started)).ok()?;
     let left = TO_BEGIN.checked_sub(age).filter(|left| !left.is_zero())?;
     ["starting", "idle"].contains(&session.phase.as_str()).then_some(left)
-}
-
-async fn follow(
-    session: &Session,
-    goal: Goal,
-    young: bool,
-    after: u64,
-    client: &Client,
-) -> anyhow::Result<Answer> {
-    let mut stream = Stream::open(client, Some(&session.id), after).await?;
-    let path = url(&["sessions", &session.id], &[]);
-    loop {
-        let event = match stream.next().await? {
-            Item::Event(event) if changes_phase(&event.event) => Some(event),
-            Item::Event(_) => continue,
-            item => {
-                tell(&item);
-                None
-            }
-        };
-        match client.get(&path).await {
-            Ok(answer) => {
-                if let Some(answer) = settle(goal, event.as_deref(), young, answer)? {
-                    return Ok(answer);
-                }
-            }
-            Err(error) if error.is::<Refusal>() => return Err(error),
-            Err(_) => {} // the daemon is away: the stream says when it is back
-        }
-    }
 }
 
 fn settle(
@@ -240,12 +243,16 @@ pub(super) async fn last_seq(client: &Client) -> anyhow::Result<u64> {
 }
 
 async fn too_late(typed: &str, limit: Duration, cx: &Context) -> anyhow::Error {
-    let now = match super::logs::session(typed, cx).await {
-        Ok(session) => format!("{} is still {}", session.label(), session.phase),
-        Err(_) => format!("{typed} is not there yet"),
-    };
     let after = if limit.is_zero() { String::new() } else { format!(" after {limit:?}") };
-    Failure::failed(format!("{now}{after}")).into()
+    match super::logs::session(typed, cx).await {
+        Ok(session) => {
+            Failure::failed(format!("{} is still {}{after}", session.label(), session.phase)).into()
+        }
+        Err(error) if error.is::<Refusal>() => error,
+        Err(_) => Failure::failed(format!("{typed} is not there yet{after}, and the daemon is away"))
+            .hint(lost_daemon::way_back(&cx.client))
+            .into(),
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use super::failure::Refusal;
 use super::flow::Flow;
 use super::interrupted::{self, Interrupted};
-use super::logs::{session, tell};
+use super::logs::session;
 use super::names::SessionNames;
 use super::overview::{LATEST, Overview};
 use super::stream::{Item, Stream};
@@ -71,7 +71,7 @@ async fn lines(mut stream: Stream, cx: &Context) -> anyhow::Result<()> {
                 names.hear(&event);
                 out::draw(&flow.push(&event, &lead(&event, &names)))?;
             }
-            item => tell(&item),
+            item => stream.tell(&item),
         }
     }
 }

@@ -559,3 +559,25 @@ fn the_doctor_looks_at_agents_of_ones_own_too() {
         "{script}"
     );
 }
+
+#[test]
+fn run_tells_of_a_clearance_that_follows_its_first_words_with_the_command_first() {
+    let daemon = Daemon::quick("");
+    let agent = acp_fixture();
+    let asks = "tool:t1:run:make all;permission:allow_once,reject_once:run:make all;hang";
+    let line = format!("run --protocol acp --name shop '{asks}' -- {}", agent.display());
+    let shown = on_a_terminal(&daemon, &line);
+    assert!(
+        shown.lines().any(|line| line.starts_with("it asks for clearance [") && line.contains("]: make all")),
+        "{shown}"
+    );
+    let id = daemon.clearance("shop");
+    let short = &id[..12];
+    let next = format!("next: intercom clearances {short}, then intercom approve {short} or");
+    assert!(shown.contains(&next), "{shown}");
+    daemon.cli(&["approve", short]).ok();
+    let asks = r#"clearance:c:{"title":"Tidy up","command":"rm -rf build"}"#;
+    let line = format!("run --name first go -- {} status:hello '{asks}' hang", fixture().display());
+    let shown = on_a_terminal(&daemon, &line);
+    assert!(shown.contains("]: rm -rf build “Tidy up”\n"), "{shown}");
+}

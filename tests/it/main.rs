@@ -40,6 +40,7 @@ mod leftovers;
 mod lines;
 mod log_secrets;
 mod looks;
+mod lost_daemon;
 mod openapi;
 mod orphans;
 mod peer_identity;

@@ -60,7 +60,7 @@ pub(super) async fn events(
         None => None,
         Some(value) => {
             let seq = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
-            Some(seq.ok_or_else(|| ApiError::bad_request("Last-LoggedEvent-ID must be a seq"))?)
+            Some(seq.ok_or_else(|| ApiError::bad_request("Last-Event-ID must be a seq"))?)
         }
     };
     let after = last.or(query.after);

@@ -1,0 +1,59 @@
+//! Advice for a command whose daemon goes away under it: the way back, and the place that shows what was done.
+
+use super::client::Client;
+use super::failure::Failure;
+use super::transport::Transport;
+use crate::answers::Session;
+use crate::text::{clean, shell_word};
+
+/// The command that brings the daemon back. Agents run on meanwhile.
+pub(super) fn way_back(client: &Client) -> String {
+    match client.transport() {
+        Transport::Unix(_) => format!("get the daemon back with `{} daemon restart`", client.call_prefix()),
+        Transport::Remote(_) => {
+            "start the daemon again on its machine with `intercom daemon restart`".to_owned()
+        }
+    }
+}
+
+/// The command that shows whether a request with this URL was carried out. `None` for requests that no list shows.
+pub(super) fn place_to_check(url: &str) -> Option<String> {
+    let path = url.strip_prefix("/api/v1/")?.split('?').next()?;
+    let words: Vec<&str> = path.split('/').collect();
+    // An encoded name would need its own spelling back; the lists show it as well.
+    let place = match words[..] {
+        ["sessions"] => "ls".to_owned(),
+        ["sessions", id, _] if id.contains('%') => "ls".to_owned(),
+        ["sessions", id, "prompts"] => format!("prompts {id}"),
+        ["sessions", id, _] => format!("show {id}"),
+        ["clearances", id, "decision"] if !id.contains('%') => format!("clearances {id}"),
+        ["questions", id, "answer"] if !id.contains('%') => format!("questions {id}"),
+        _ => return None,
+    };
+    Some(place)
+}
+
+/// The daemon went away while a command followed the agent of this session.
+pub(super) fn while_following(session: &Session, client: &Client) -> Failure {
+    let name = clean(&session.label());
+    let follow = format!("{} logs -f {}", client.call_prefix(), shell_word(&name));
+    Failure::failed(format!("the daemon went away; the agent of {name} runs on without it"))
+        .hint(format!("{}, then follow the agent: `{follow}`", way_back(client)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_has_a_place_that_shows_whether_it_was_done() {
+        let place = |url: &str| place_to_check(url).unwrap_or_default();
+        assert_eq!(place("/api/v1/sessions"), "ls");
+        assert_eq!(place("/api/v1/sessions/shop/prompts"), "prompts shop");
+        assert_eq!(place("/api/v1/sessions/shop/stop"), "show shop");
+        assert_eq!(place("/api/v1/sessions/a%20b/stop"), "ls");
+        assert_eq!(place("/api/v1/clearances/7k2m/decision"), "clearances 7k2m");
+        assert_eq!(place("/api/v1/questions/q1/answer"), "questions q1");
+        assert_eq!(place("/api/v1/reload"), "");
+    }
+}
