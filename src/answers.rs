@@ -135,6 +135,12 @@ impl Session {
         self.name.clone().unwrap_or_else(|| short(&self.id))
     }
 
+    /// Its name and its id, or its id alone.
+    pub fn name_and_id(&self) -> String {
+        let id = short(&self.id);
+        self.name.as_ref().map_or_else(|| id.clone(), |name| format!("{name} ({id})"))
+    }
+
     /// The word of the phase column for an agent that is stuck, or whose process is stopped.
     pub const STUCK: &str = "stuck";
     /// Its agent runs, and the database does not know what it was told.
@@ -382,6 +388,7 @@ impl Prompt {
 /// What was said to an agent at once.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Sent {
+    pub session: Option<String>,
     delivery: Option<Value>,
     delivery_cause: Option<String>,
 }

@@ -1,9 +1,10 @@
 //! `intercom answer`: says how an agent that asked shall go on.
 
 use clap::ValueEnum;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::failure::Failure;
+use super::failure::{Failure, Refusal};
 use super::url::url;
 use super::{Context, decide, send};
 use crate::answers::Question;
@@ -61,7 +62,8 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     if let Some(instruction) = args.instruction {
         body.insert("instruction".to_owned(), Value::from(send::text(instruction)?));
     }
-    let answer = cx.client.post(&url(&["questions", &args.question, "answer"], &[]), &body.into()).await?;
+    let answer = cx.client.post(&url(&["questions", &args.question, "answer"], &[]), &body.into()).await;
+    let answer = answer.map_err(|error| explain(error, cx))?;
     let question: Question = answer.parse()?;
     let delivery = question.delivery();
     cx.answer(&answer, || {
@@ -75,4 +77,21 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         ))
     })?;
     decide::settle(&delivery)
+}
+
+/// Adds to a late answer what can still be done. The error says who answered and when.
+fn explain(error: anyhow::Error, cx: &Context) -> anyhow::Error {
+    #[derive(Deserialize)]
+    struct Conflict {
+        question: Question,
+    }
+    let refusal = match error.downcast::<Refusal>() {
+        Ok(refusal) if refusal.code == "already_decided" => refusal,
+        Ok(refusal) => return refusal.into(),
+        Err(error) => return error,
+    };
+    let Ok(Conflict { question }) = serde_json::from_str(&refusal.body) else { return refusal.into() };
+    let (session, call) = (question.session_label(), &cx.call);
+    let hint = format!("an answer cannot be changed; `{call} send {session} TEXT` can tell the agent more");
+    refusal.hint(hint).into()
 }

@@ -18,6 +18,8 @@ use crate::text::{clean, plural, quoted, short};
 /// List the clearances that wait for a decision, riskiest first, then oldest; or show one in full with its diff
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+With --json the list is the daemon's own answer, newest first.
+
 Examples:
   intercom clearances
   intercom clearances 7k2m

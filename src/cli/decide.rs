@@ -140,7 +140,7 @@ fn quorum(answer: &Answer) -> anyhow::Result<String> {
     Ok(format!("recorded: {given} of {needed} approvals"))
 }
 
-/// Adds what the person needs for the next try: the options, or who was faster.
+/// Adds the hint for the next try: the options, or the ways to act after somebody else's decision.
 async fn explain(cx: &Context, id: &str, error: anyhow::Error) -> anyhow::Error {
     let refusal = match error.downcast::<Refusal>() {
         Ok(refusal) => refusal,
@@ -155,41 +155,38 @@ async fn explain(cx: &Context, id: &str, error: anyhow::Error) -> anyhow::Error 
                 None => refusal.into(),
             }
         }
-        "already_decided" => match winner(&refusal.body) {
-            Some(winner) => refusal.hint(winner).into(),
+        "already_decided" => match what_is_left(&refusal.body, cx) {
+            Some(hint) => refusal.hint(hint).into(),
             None => refusal.into(),
         },
         _ => refusal.into(),
     }
 }
 
-fn winner(body: &str) -> Option<String> {
+/// The ways to act after a decision that cannot be changed. The error says who decided what and when.
+fn what_is_left(body: &str, cx: &Context) -> Option<String> {
     #[derive(Deserialize)]
     struct Conflict {
         clearance: Clearance,
     }
     let Conflict { clearance } = serde_json::from_str(body).ok()?;
-    let by = clearance.decided_by.map(|by| format!(" by {by}")).unwrap_or_default();
-    let at = clearance
-        .decided_at
-        .map(|at| format!(" at {}", super::time::date_time_zone(&at)))
-        .unwrap_or_default();
-    let reason = clearance.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-    Some(format!("it was {}{by}{at}{reason}", clearance.status))
+    let (session, call) = (clearance.session_label(), &cx.call);
+    Some(match clearance.status.as_str() {
+        "approved" => format!(
+            "a decision cannot be changed; `{call} interrupt {session}` stops the agent's turn, `{call} stop {session}` the agent"
+        ),
+        "denied" => format!(
+            "a decision cannot be changed; `{call} send {session} TEXT` can tell the agent to ask again"
+        ),
+        _ => format!(
+            "the agent does not wait for it any more; `{call} clearances --session {session}` shows its open ones"
+        ),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_late_decision_is_told_who_was_faster() {
-        let body = r#"{"error": {"code": "already_decided", "message": "m", "hint": null}, "clearance":
-            {"id": "clr_1", "session": "ses_1", "title": "t", "status": "approved", "decided_by": "ana",
-             "decided_at": "2026-03-04T14:02:11.000Z", "reason": "fine"}}"#;
-        assert_eq!(winner(body).unwrap(), "it was approved by ana at 2026-03-04 14:02:11 UTC: fine");
-        assert_eq!(winner("{}"), None);
-    }
 
     #[test]
     fn a_decision_that_did_not_arrive_is_a_failure() {

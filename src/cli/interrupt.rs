@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
+use super::names::name_and_id;
 use super::url::url;
 use super::{Context, decide};
 use crate::answers::Sent;
-use crate::text::clean;
 
 /// Ask an agent to drop what it is doing; the session goes on
 #[derive(Debug, clap::Args)]
@@ -20,9 +20,9 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let body = args.reason.map_or_else(|| json!({}), |reason| json!({"reason": reason}));
     let answer = cx.client.post(&url(&["sessions", &args.session, "interrupt"], &[]), &body).await?;
-    let delivery = answer.parse::<Sent>()?.delivery();
-    cx.answer(&answer, || {
-        Ok(format!("{} interrupted{}", clean(&args.session), delivery.unless_delivered()))
-    })?;
+    let sent: Sent = answer.parse()?;
+    let delivery = sent.delivery();
+    let name = name_and_id(sent.session.as_deref(), &args.session, &cx.client).await;
+    cx.answer(&answer, || Ok(format!("{name} interrupted{}", delivery.unless_delivered())))?;
     decide::settle(&delivery)
 }

@@ -35,10 +35,11 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         }
     };
     let session: Session = answer.parse()?;
+    let name = clean(&session.name_and_id());
     cx.answer(&answer, || {
         let ladder = session.standing.and_then(|standing| standing.ladder);
         Ok(match ladder.as_deref() {
-            None => format!("{} has no process to watch", clean(&args.session)),
+            None => format!("{name} has no process to watch"),
             Some("on") => "on, as configured in [stall]".to_owned(),
             Some(ladder) => clean(ladder),
         })

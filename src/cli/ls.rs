@@ -15,6 +15,7 @@ use crate::text::{clean, short};
 
 /// List the sessions: failed ones first, then those that wait for you
 #[derive(Debug, clap::Args)]
+#[command(after_help = "With --json the list is the daemon's own answer, newest first.")]
 pub(super) struct Args {
     /// Also the sessions that have ended
     #[arg(long, short)]

@@ -3,10 +3,19 @@
 use std::collections::HashMap;
 
 use super::Context;
+use super::client::Client;
+use super::url::url;
 use crate::answers::{ReceivedEvent, Session};
 use crate::domain::Event;
 use crate::domain::event::AgentUpdate;
 use crate::text::{clean, cut_words, quoted, short};
+
+/// The name and the id of the session that an answer is about; the typed text where the daemon does not tell.
+pub(super) async fn name_and_id(answered: Option<&str>, typed: &str, client: &Client) -> String {
+    let id = answered.unwrap_or(typed);
+    let session = client.get(&url(&["sessions", id], &[])).await.and_then(|answer| answer.parse::<Session>());
+    session.map_or_else(|_| clean(typed), |session| clean(&session.name_and_id()))
+}
 
 /// Sessions that are remembered; others go by their ids.
 const MAX_SESSIONS: usize = 20_000;

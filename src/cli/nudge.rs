@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
+use super::names::name_and_id;
 use super::url::url;
 use super::{Context, decide};
 use crate::answers::Sent;
-use crate::text::clean;
 
 /// Remind an agent to go on
 #[derive(Debug, clap::Args)]
@@ -20,7 +20,9 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let body = args.message.map_or_else(|| json!({}), |message| json!({"message": message}));
     let answer = cx.client.post(&url(&["sessions", &args.session, "nudge"], &[]), &body).await?;
-    let delivery = answer.parse::<Sent>()?.delivery();
-    cx.answer(&answer, || Ok(format!("{} nudged{}", clean(&args.session), delivery.unless_delivered())))?;
+    let sent: Sent = answer.parse()?;
+    let delivery = sent.delivery();
+    let name = name_and_id(sent.session.as_deref(), &args.session, &cx.client).await;
+    cx.answer(&answer, || Ok(format!("{name} nudged{}", delivery.unless_delivered())))?;
     decide::settle(&delivery)
 }

@@ -17,6 +17,7 @@ use crate::text::short;
 
 /// List the questions that wait for an answer, oldest first, or show one
 #[derive(Debug, clap::Args)]
+#[command(after_help = "With --json the list is the daemon's own answer, newest first.")]
 pub(super) struct Args {
     /// A question to show
     #[arg(value_name = "QST", value_parser = super::id(), conflicts_with_all = ["all", "session"])]

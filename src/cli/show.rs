@@ -103,7 +103,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         ),
         ("ladder", session.ladder()),
         ("snoozed", session.snoozed_until().map(|at| format!("until {}", date_time_zone(at)))),
-        ("exit", session.exit.as_ref().map(|end| exit(end, words))),
+        ("exit", session.exit.as_ref().and_then(|end| exit(end, words))),
     ];
     let mut text = String::new();
     for (name, value) in fields {
@@ -155,16 +155,24 @@ fn one_process(process: &Process) -> String {
     format!("{:>8}  {state}  {cpu:>8.1} s CPU  {mib:>6} MiB  {name}", process.pid)
 }
 
-fn exit(exit: &Exit, why: Option<&str>) -> String {
-    let how = match (exit.code, &exit.signal) {
-        (Some(code), _) => format!("code {code}"),
-        (None, Some(serde_json::Value::String(signal))) => format!("signal {signal}"),
-        (None, Some(signal)) if !signal.is_null() => format!("signal {signal}"),
-        _ => "status unknown".to_owned(),
+/// The exit status and its reason, unless a line above says the reason in words already. An agent that was never started has
+/// no status.
+fn exit(exit: &Exit, why: Option<&str>) -> Option<String> {
+    let status = match (exit.code, &exit.signal) {
+        (Some(code), _) => Some(format!("code {code}")),
+        (None, Some(serde_json::Value::String(signal))) => Some(format!("signal {signal}")),
+        (None, Some(signal)) if !signal.is_null() => Some(format!("signal {signal}")),
+        _ => None,
     };
-    // The line above says the end in words already.
-    let reason = exit.reason.as_deref().filter(|reason| Some(*reason) != why);
-    reason.map_or(how.clone(), |reason| format!("{how} ({reason})"))
+    let is_said = |reason: &&str| {
+        let cause = reason.split_once(": ").map_or(*reason, |(_, cause)| cause);
+        why.is_some_and(|why| why.contains(cause))
+    };
+    match (status, exit.reason.as_deref().filter(|reason| !is_said(reason))) {
+        (Some(status), Some(reason)) => Some(format!("{status} ({reason})")),
+        (Some(status), None) => Some(status),
+        (None, reason) => reason.map(str::to_owned),
+    }
 }
 
 #[cfg(test)]

@@ -23,12 +23,12 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let path = url(&["sessions", &args.session, "snooze"], &[]);
     let answer = cx.client.post(&path, &json!({ "for": args.time })).await?;
     let session: Session = answer.parse()?;
+    let name = clean(&session.name_and_id());
     let until = session.standing.and_then(|standing| standing.snoozed_until);
     cx.answer(&answer, || {
-        let session = clean(&args.session);
         Ok(match until {
-            Some(until) => format!("{session} is left in peace until {}", date_time_zone(&until)),
-            None => format!("{session} is watched again"),
+            Some(until) => format!("{name} is left in peace until {}", date_time_zone(&until)),
+            None => format!("{name} is watched again"),
         })
     })
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::failure::{self, Failure};
+use super::names::name_and_id;
 use super::url::url;
 use super::{Context, json_text, out};
 use crate::text::{clean, plural};
@@ -26,14 +27,21 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
 pub(super) async fn end(cx: &Context, sessions: Vec<String>, how: &'static str) -> anyhow::Result<()> {
     let mut tasks = JoinSet::new();
     for (index, session) in sessions.iter().enumerate() {
-        let (client, path) = (cx.client.clone(), url(&["sessions", session, how], &[]));
-        tasks.spawn(async move { (index, client.post(&path, &json!({})).await) });
+        let (client, typed, wants_name) = (cx.client.clone(), session.clone(), !cx.json);
+        tasks.spawn(async move {
+            let ended = client.post(&url(&["sessions", &typed, how], &[]), &json!({})).await;
+            let id = ended.as_ref().ok().and_then(|answer| answer.parse::<Ended>().ok()?.session);
+            let name = match id {
+                Some(id) if wants_name => name_and_id(Some(&id), &typed, &client).await,
+                _ => clean(&typed),
+            };
+            (index, name, ended)
+        });
     }
     let mut bodies = vec![String::new(); sessions.len()];
     let (mut failures, mut printed) = (Vec::new(), Ok(()));
     while let Some(done) = tasks.join_next().await {
-        let (index, result) = done?;
-        let session = clean(&sessions[index]);
+        let (index, session, result) = done?;
         match result {
             Ok(answer) => {
                 if !cx.json && printed.is_ok() {
@@ -78,6 +86,7 @@ fn sum_up(mut failures: Vec<(String, anyhow::Error)>, of: usize, how: &str) -> a
 
 #[derive(Debug, Deserialize)]
 struct Ended {
+    session: Option<String>,
     phase: String,
     steps: Option<Value>,
     killed: Option<Value>,

@@ -296,7 +296,7 @@ fn a_session_is_listed_and_shown_for_people() {
     generation 1
     started  DATE TIME UTC (AGE ago)
     ended  DATE TIME UTC (AGE ago)
-    exit  signal 9 (killed by ME)
+    exit  signal 9
     stderr
       │ a warning
     ");
@@ -665,8 +665,10 @@ fn nudge_and_interrupt_reach_the_agent() {
     let daemon = Daemon::start();
     let id = start(&daemon, &["--name", "shop"], &["status:working", "echo"]);
     daemon.wait_status(&id, "working");
-    assert_eq!(read(&daemon, &["nudge", "shop", "wake up"]), "shop nudged\n");
-    assert_eq!(read(&daemon, &["interrupt", "shop", "lunch"]), "shop interrupted\n");
+    // The answer names the session, whatever was typed for it.
+    let typed = &id[4..7];
+    assert_eq!(read(&daemon, &["nudge", "shop", "wake up"]), "shop (ses_ID) nudged\n");
+    assert_eq!(read(&daemon, &["interrupt", typed, "lunch"]), "shop (ses_ID) interrupted\n");
     let heard = daemon.follow(&id).filter(|event| event["data"]["message"] == "received").take(2);
     let heard: Vec<Value> =
         heard.map(|event| serde_json::from_str(event["data"]["line"].as_str().unwrap()).unwrap()).collect();
@@ -678,20 +680,21 @@ fn nudge_and_interrupt_reach_the_agent() {
 #[test]
 fn several_sessions_are_stopped_at_once_and_one_that_fails_does_not_spare_the_others() {
     let daemon = Daemon::start();
-    start(&daemon, &["--name", "a"], &["expect:session/interrupt"]);
-    start(&daemon, &["--name", "b"], &["expect:session/interrupt"]);
+    let a = start(&daemon, &["--name", "a"], &["expect:session/interrupt"]);
+    let b = start(&daemon, &["--name", "b"], &["expect:session/interrupt"]);
+    let ended = |name: &str, id: &str, steps: &str| format!("{name} ({}) ended{steps}", &id[..12]);
     let ran = daemon.cli(&["stop", "a", "nobody", "b"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     let mut lines: Vec<&str> = ran.stdout.lines().collect();
     lines.sort_unstable();
-    assert_eq!(lines, ["a ended after interrupt", "b ended after interrupt"]);
+    assert_eq!(lines, [ended("a", &a, " after interrupt"), ended("b", &b, " after interrupt")]);
     assert_eq!(
         ran.stderr,
         "nobody: no session is known as `nobody`\nerror: could not stop 1 of 3 sessions\n"
     );
-    assert_eq!(read(&daemon, &["stop", "a"]), "a ended\n");
+    assert_eq!(read(&daemon, &["stop", &a[4..7]]), "a (ses_ID) ended\n");
     start(&daemon, &["--name", "c"], &["hang"]);
-    assert_eq!(read(&daemon, &["kill", "c"]), "c ended after sigkill, 1 killed\n");
+    assert_eq!(read(&daemon, &["kill", "c"]), "c (ses_ID) ended after sigkill, 1 killed\n");
     let ran = daemon.cli(&["kill", "a", "c", "--json"]).ok();
     assert_eq!(
         ran.stdout.lines().filter(|line| serde_json::from_str::<Value>(line).is_ok()).count(),
@@ -713,7 +716,7 @@ fn a_session_that_has_ended_is_resumed_as_it_was_started() {
     daemon.cli(&["kill", "shop"]).ok();
     let gone = daemon.cli(&["send", "shop", "hello"]);
     assert_eq!(gone.code, 1);
-    assert_eq!(gone.stderr, "error: the session has ended\nhint: `intercom resume` starts it again\n");
+    assert_eq!(gone.stderr, "error: the session has ended\nhint: `intercom resume shop` starts it again\n");
     let ran = daemon.cli(&["resume", "shop"]).ok();
     assert!(ran.stdout.starts_with("shop ") && ran.stdout.ends_with(", generation 2\n"), "{ran:?}");
     let twice = |event: &&Value| event["data"]["message"] == "whoami";
@@ -972,7 +975,7 @@ fn odd_but_valid_json_is_kept_as_it_is_and_breaks_nothing() {
         assert_eq!(shown["pending"], json!({ "clearances": 1, "questions": 1 }));
         let pending = daemon.get(&format!("/api/v1/clearances?session={id}")).1;
         daemon.decide(pending["items"][0]["id"].as_str().unwrap(), "approve");
-        assert_eq!(daemon.cli(&["stop", &id]).ok().stdout, format!("{id} ended after interrupt\n"));
+        assert_eq!(daemon.cli(&["stop", &id]).ok().stdout, format!("{} ended after interrupt\n", &id[..12]));
         follow.until("session ended");
         assert_eq!(follow.end().1.code, 0);
     }

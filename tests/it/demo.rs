@@ -148,7 +148,8 @@ fn the_demo_agent_can_be_run_like_any_other() {
     daemon.cli(&["wait", "tour", "--for", "idle", "--timeout", "30"]).ok();
     let shown = daemon.show(id);
     assert_eq!((&shown["agent"], &shown["phase"]), (&"demo".into(), &"idle".into()));
-    assert_eq!(daemon.cli(&["stop", "tour"]).ok().stdout, "tour ended after interrupt, close_stdin\n");
+    let stopped = daemon.tidy(&daemon.cli(&["stop", "tour"]).ok().stdout);
+    assert_eq!(stopped, "tour (ses_ID) ended after interrupt, close_stdin\n");
     let exit = &daemon.show(id)["exit"];
     assert_eq!((&exit["code"], &exit["signal"]), (&0.into(), &Value::Null));
     assert_eq!(daemon.workspace().read_dir().unwrap().count(), 0, "it only pretends");

@@ -35,6 +35,7 @@ mod first_use;
 mod full_disk;
 mod harness;
 mod interrupts;
+mod late_commands;
 mod layers;
 mod leftovers;
 mod lines;

@@ -319,7 +319,7 @@ fn who_dies_again_and_again_is_parked_with_its_last_words() {
     assert!(daemon.cli(&["ls"]).ok().stdout.contains("parked"), "who waits for people is listed");
     refused(daemon.post(&format!("/api/v1/sessions/{session}/nudge"), &json!({})), 409, "ended");
     // A person may give it another chance, or call it a day.
-    daemon.cli(&["resume", &session]).ok();
+    daemon.cli(&["resume", &session, "--no-wait"]).ok();
     daemon.wait_for(&session, "parked again", |event| {
         event["kind"] == "session.parked" && event["seq"].as_u64() > events.last().unwrap()["seq"].as_u64()
     });

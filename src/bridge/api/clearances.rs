@@ -148,7 +148,8 @@ pub(super) async fn decide(
 fn already(clearance: Clearance) -> ApiError {
     let by = clearance.decided_by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
     let at = clearance.decided_at.map(|at| format!(" at {at}")).unwrap_or_default();
-    let message = format!("already {}{by}{at}", clearance.status.as_str());
+    let why = clearance.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let message = format!("already {}{by}{at}{why}", clearance.status.as_str());
     ApiError::conflict("already_decided", message).with("clearance", json!(view::clearance(clearance)))
 }
 

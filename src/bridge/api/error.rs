@@ -5,9 +5,11 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use crate::domain::SessionRecord;
 use crate::session::{CommandError, Refused};
 use crate::store::StoreError;
 use crate::supervisor::StartRefused;
+use crate::text::short;
 
 #[derive(Debug)]
 pub(in crate::bridge) struct ApiError {
@@ -69,6 +71,13 @@ impl ApiError {
         self
     }
 
+    /// The same with the session's own name where its hint says `SES`.
+    pub(super) fn naming(mut self, session: &SessionRecord) -> Self {
+        let label = session.name.clone().unwrap_or_else(|| short(&session.id.to_string()));
+        self.hint = self.hint.map(|hint| hint.replace(" SES", &format!(" {label}")));
+        self
+    }
+
     pub(super) fn with(mut self, key: &'static str, value: Value) -> Self {
         self.extra = Some((key, Box::new(value)));
         self
@@ -107,7 +116,7 @@ impl From<CommandError> for ApiError {
             CommandError::Overloaded => Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", message),
             CommandError::Refused(refused) => match refused {
                 Refused::Ended | Refused::Parked => {
-                    Self::conflict("ended", message).hint("`intercom resume` starts it again")
+                    Self::conflict("ended", message).hint("`intercom resume SES` starts it again")
                 }
                 Refused::Stopping => Self::conflict("ended", message),
                 Refused::Approved(_) => Self::conflict("already_approved", message),
@@ -115,9 +124,9 @@ impl From<CommandError> for ApiError {
                 Refused::NothingToList => Self::unprocessable("nothing_to_list", message),
                 Refused::NothingToSet => Self::unprocessable("nothing_to_set", message),
                 Refused::OtherOption(_) => Self::conflict("other_option", message),
-                Refused::NotStarted => {
-                    Self::conflict("not_started", message).hint("send it a prompt, or `intercom resume` it")
-                }
+                Refused::NotStarted => Self::conflict("not_started", message).hint(
+                    "`intercom send SES TEXT` starts it with a prompt, `intercom resume SES` without one",
+                ),
                 Refused::Started => Self::conflict("started", message),
                 Refused::Widens { .. } => Self::new(StatusCode::FORBIDDEN, "forbidden", message),
                 Refused::Starting => Self::conflict("starting", message),
@@ -125,7 +134,7 @@ impl From<CommandError> for ApiError {
                 Refused::Left => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message),
                 Refused::Running => Self::conflict("running", message),
                 Refused::Orphan => Self::conflict("orphan", message)
-                    .hint("`intercom stop` ends it; `intercom resume` starts it again after that"),
+                    .hint("`intercom stop SES && intercom resume SES` ends it and starts it again"),
                 Refused::NotOpen => Self::conflict("already_decided", message),
                 Refused::NotQueued => Self::conflict("already_sent", message),
                 Refused::QueueFull(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", message)

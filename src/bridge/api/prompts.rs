@@ -68,16 +68,16 @@ pub(super) async fn send(
     Body(send): Body<Send>,
 ) -> Result<(StatusCode, Json<PromptView>), ApiError> {
     let wording = send.wording()?;
-    let session = api.session(&id).await?.id;
+    let session = api.session(&id).await?;
     let id = send.id.as_deref().map(str::parse::<PromptId>).transpose();
     let id = id.map_err(|error| ApiError::bad_request(format!("id: {error}")))?;
     if let Some(known) = api.known(id).await? {
-        if known.session != session {
+        if known.session != session.id {
             return Err(ApiError::conflict("id_taken", "another session has a prompt with this id"));
         }
         return Ok((StatusCode::ACCEPTED, Json(view::prompt(known))));
     }
-    let done = api.supervisor().command(session, Input::Prompt { id, wording, by }).await?;
+    let done = api.command(&session, Input::Prompt { id, wording, by }).await?;
     if send.wait != Some(false) {
         done.arrival.wait().await;
     }

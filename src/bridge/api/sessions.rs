@@ -18,10 +18,9 @@ use crate::config::Protocol;
 use crate::domain::{
     Delivery, Json as Raw, OnClientLeft, Phase, Preset, Role, SessionId, SessionRecord, StopMode, Time,
 };
-use crate::session::{CommandError, Input, Refused};
+use crate::session::{CommandError, Done, Input, Refused};
 use crate::store::Scope;
 use crate::supervisor::{StartRefused, StartRequest};
-use crate::text::short;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -213,7 +212,7 @@ pub(super) async fn nudge(
     let record = api.session(&id).await?;
     let message =
         nudge.message.unwrap_or_else(|| api.supervisor().in_force().nudge_text(record.agent.as_deref()));
-    let done = api.supervisor().command(record.id, Input::Nudge { message: message.clone(), by }).await?;
+    let done = api.command(&record, Input::Nudge { message: message.clone(), by }).await?;
     let (delivery, delivery_cause) = told(done.arrival.outcome().await);
     let answer = Nudged { session: record.id.to_string(), message, delivery, delivery_cause };
     Ok((StatusCode::ACCEPTED, Json(answer)))
@@ -244,7 +243,7 @@ pub(super) async fn interrupt(
 ) -> Result<(StatusCode, Json<Interrupted>), ApiError> {
     let record = api.session(&id).await?;
     let reason = interrupt.reason.unwrap_or_else(|| format!("interrupted by {by}"));
-    let done = api.supervisor().command(record.id, Input::Interrupt { reason: reason.clone(), by }).await?;
+    let done = api.command(&record, Input::Interrupt { reason: reason.clone(), by }).await?;
     let delivery = match interrupt.wait {
         Some(false) => Some(Delivery::Pending),
         _ => done.arrival.outcome().await,
@@ -297,10 +296,10 @@ pub(super) async fn resume(
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<SessionView>, ApiError> {
     let record = api.session(&id).await?;
-    let label = record.name.clone().unwrap_or_else(|| short(&record.id.to_string()));
     api.supervisor().resume(&record, by).await.map_err(|refused| match refused {
         StartRefused::Command(CommandError::Refused(Refused::Running)) => ApiError::from(refused)
-            .hint(format!("stop it first: `intercom stop {label} && intercom resume {label}`")),
+            .hint("stop it first: `intercom stop SES && intercom resume SES`")
+            .naming(&record),
         refused => refused.into(),
     })?;
     Ok(Json(api.view(record.id).await?))
@@ -372,6 +371,12 @@ impl Api {
     /// The session that a person meant.
     pub(super) async fn session(&self, typed: &str) -> Result<SessionRecord, ApiError> {
         the("session", typed, self.store().session(typed.to_owned()).await?)
+    }
+
+    /// Hands a command to a session. A refusal names the session in its hint.
+    pub(super) async fn command(&self, session: &SessionRecord, input: Input) -> Result<Done, ApiError> {
+        let done = self.supervisor().command(session.id, input).await;
+        done.map_err(|error| ApiError::from(error).naming(session))
     }
 
     pub(super) async fn view(&self, id: SessionId) -> Result<SessionView, ApiError> {

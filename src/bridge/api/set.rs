@@ -144,7 +144,7 @@ pub(super) async fn set(
     let record = api.session(&id).await?;
     let (session, mut ear) = (record.id.to_string(), api.bell().listen());
     let after = ear.newest();
-    let done = api.supervisor().command(record.id, Input::Set { set, by }).await?;
+    let done = api.command(&record, Input::Set { set, by }).await?;
     if let (Some(WaitFor::Agent), Some(set)) = (wait, done.set) {
         let answered = tokio::time::timeout(AGREEING, api.agreed(record.id, set, after, ear));
         let answer = answered.await.map_err(|_| silent())??;
@@ -211,7 +211,7 @@ pub(super) async fn list(
     let record = api.session(&id).await?;
     let (session, mut ear) = (record.id, api.bell().listen());
     let after = ear.newest();
-    api.supervisor().command(session, Input::List { by }).await?;
+    api.command(&record, Input::List { by }).await?;
     let answered = async {
         loop {
             let page = api.store().events(Some(after), Some(session), MANY).await?.unwrap_or_default();

@@ -98,7 +98,7 @@ pub(super) async fn snooze(
             Some(Time::now().plus(length))
         }
     };
-    api.supervisor().command(record.id, Input::Snooze { until, by }).await?;
+    api.command(&record, Input::Snooze { until, by }).await?;
     Ok(Json(api.view(record.id).await?))
 }
 
@@ -117,7 +117,7 @@ pub(super) async fn ladder(
 ) -> Result<Json<SessionView>, ApiError> {
     let record = api.session(&id).await?;
     let choice = parse_ladder(&ladder.ladder)?;
-    api.supervisor().command(record.id, Input::Ladder { choice, by }).await?;
+    api.command(&record, Input::Ladder { choice, by }).await?;
     Ok(Json(api.view(record.id).await?))
 }
 
