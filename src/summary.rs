@@ -4,6 +4,8 @@
 //! marked as the agent's or stands in quotes: it cannot pass for a sentence of ours. All of it is clean, so that a terminal can
 //! print it as it is.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::action::{self, Parts};
@@ -23,7 +25,8 @@ const MAX_DETAIL: usize = 60;
 const MAX_WORD: usize = 40;
 
 /// The weight of a sentence; each seat has its own colours for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Tone {
     Plain,
     /// Of little interest.
@@ -109,12 +112,10 @@ impl Summary {
         Self::spoken(Speaker::Tool, tone, &format!("{} ({})", clean(title), clean(status)))
     }
 
-    /// The whole of it as text: the speaker's mark before each of its lines, and the detail indented.
-    pub fn to_text(&self) -> String {
+    /// The sentence without its detail. The mark of a speaker stands before each line.
+    pub fn sentence(&self) -> String {
         let mark = self.speaker.map_or("", Speaker::mark);
-        let lines = self.text.lines().map(|line| format!("{mark}{line}"));
-        let below = self.detail.lines().map(|line| format!("    {line}"));
-        lines.chain(below).collect::<Vec<_>>().join("\n")
+        self.text.lines().map(|line| format!("{mark}{line}")).collect::<Vec<_>>().join("\n")
     }
 }
 

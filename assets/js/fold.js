@@ -1,7 +1,7 @@
 // Events as people read them: what belongs together becomes one item of the timeline. Pure.
 
 import { standingOf, stepsOf } from "./store.js";
-import { clock, cut, quoted, said as one } from "./text.js";
+import { localTimes, quoted, said as one } from "./text.js";
 
 const SILENT = new Set([
   "heartbeat",
@@ -227,76 +227,16 @@ function told(update) {
 /** A word of an agent as it is, anything longer in quotes. */
 const word = (text) => (/^[\w./$-]{1,40}$/.test(one(text)) ? one(text) : quoted(one(text)));
 
-/** The fields of a fact that we do not know, in words: `: level 2, steps …`. */
-function details(data) {
-  const fields = data && typeof data === "object" && !Array.isArray(data) ? Object.entries(data) : [];
-  const words = fields
-    .filter(([, value]) => value != null)
-    .slice(0, 8)
-    .map(([key, value]) => `${key.replaceAll("_", " ")} ${typeof value === "object" ? "…" : cut(word(value), 60)}`);
-  return words.length ? `: ${words.join(", ")}` : "";
+/** Text of a fact that no item of its own shows: the daemon's sentence, and whether it is bad news. */
+export function sentence({ kind, data, summary, tone }) {
+  if (kind === "update") return { text: ofUpdate(data), bad: false };
+  const text = localTimes(summary ?? kind);
+  return { text: text.charAt(0).toUpperCase() + text.slice(1), bad: tone === "bad" };
 }
 
-/** Text of a fact that no item of its own shows: a sentence, and whether it is bad news. */
-export function sentence(event) {
-  const data = event.data ?? {};
-  const by = data.by ? ` by ${one(data.by)}` : "";
-  const of = (name, before = "", after = "") =>
-    data[name] == null || data[name] === "" ? "" : `${before}${one(data[name])}${after}`;
-  const words = (name, before = "") => (data[name] == null || data[name] === "" ? "" : before + word(data[name]));
-  const time = (name, before = "") => (data[name] == null ? "" : before + (clock(data[name]) || one(data[name])));
-  const say = {
-    "session.created": () =>
-      `Session created: ${one(data.agent ?? data.command ?? "an agent")}${of("workspace", " in ")}${by}`,
-    "agent.spawned": () =>
-      `Agent started${of("pid", ", pid ")}${data.generation > 1 ? `, generation ${data.generation}` : ""}`,
-    "agent.ready": () => "Agent is ready",
-    "turn.started": () => `Turn started${of("cause", ": ")}`,
-    "turn.ended": () => `Turn ended${words("stop_reason", ": ")}`,
-    "session.stopping": () => `Stopping${of("how", " (", ")")}${by}`,
-    "session.resumed": () => `Resumed${by}`,
-    "session.kept": () => `Stays when its ACP client leaves: used${by}`,
-    "session.adopted": () => `Adopted as an orphan${of("pid", ", pid ")}${of("why", ": ")}`,
-    "output.incomplete": () => `Output may be missing${of("why", ": ")}`,
-    "session.ended": () => `Session ended${of("why", ": ") || of("reason", ": ")}`,
-    "session.parked": () => `Parked${of("why", ": ") || of("reason", ": ")}`,
-    "session.seen": () => `Its failure was seen${by}`,
-    "session.unenforced": () => `Unenforced${of("why", ": ") || ": it acts without ever having asked"}`,
-    "agent.exited": () => `Agent exited${data.code != null ? ` with code ${data.code}` : of("signal", " by signal ")}`,
-    "agent.restarting": () =>
-      `To be started again${of("attempt", " (attempt ", "")}${of("of", " of ", ")")}${of("why", ": ") || of("reason", ": ")}`,
-    "agent.set": () =>
-      `Set${by}: ${[data.mode && `mode ${one(data.mode)}`, data.model && `model ${one(data.model)}`, data.option && `${one(data.option)} = ${one(data.value)}`].filter(Boolean).join(", ")}`,
-    "agent.set_done": () => "The agent has set it",
-    "agent.not_set": () => `That could not be set${of("reason", ": ")}`,
-    nudge: () => `Nudged${by}${of("message", ": ")}`,
-    "nudge.undelivered": () => `The nudge was NOT delivered${of("cause", ": ")}`,
-    interrupt: () => `Interrupted${by}${of("reason", ": ")}`,
-    "interrupt.undelivered": () => `The interrupt was NOT delivered${of("cause", ": ")}`,
-    update: () =>
-      data.update ? told(data.update) || "Update" : `${of("tool", "", ": ")}${of("title")}${of("status", " (", ")")}`,
-    "file.read": () => `Read ${words("path")} for the agent`,
-    "file.written": () => `Wrote ${words("path")} for the agent`,
-    "terminal.started": () => `${of("terminal")} runs ${words("command")}`,
-    "terminal.ended": () => `${of("terminal")} ended${of("code", ": exit code ")}${of("signal", ": signal ")}`,
-    "terminal.killed": () => `${of("terminal")} was ended by the agent`,
-    "call.failed": () => `${of("method")} was not done${of("reason", ": ")}`,
-    "line.rejected": () => `A line was rejected${of("reason", ": ")}`,
-    "stall.step": () => `${of("name")}${of("why", ": ")}`,
-    "stall.failed": () => `${of("name")} did not help`,
-    "stall.recovered": () => of("summary") || "Recovered",
-    "stall.reset": () => `${of("by")} acts: the ladder begins anew`,
-    "stall.snoozed": () => (data.until ? `Left in peace until ${time("until")}${by}` : `Watched again${by}`),
-    "stall.ladder": () => `Ladder: ${of("ladder")}${by}`,
-    "stall.reminder": () => `Still waiting for you: ${of("waiting_for")}${time("since", " since ")}`,
-    "stall.limited": () => `Waits for its service: ${of("limit")} limit${time("until", ", until ")}`,
-    "stall.limit_over": () => `The ${of("limit")} limit should be over`,
-    "spend.capped": () => `No new turn begins${of("why", ": ")}`,
-  }[event.kind];
-  const text = say ? say() : `${event.kind}${details(event.data)}`;
-  const bad =
-    /rejected|undelivered|unenforced|parked|failed|not_set|capped/.test(event.kind) ||
-    (event.kind === "agent.exited" && data.code !== 0) ||
-    (event.kind === "stall.step" && ["alert", "escalate"].includes(data.step));
-  return { text, bad };
+/** An update in words; one in our own protocol is about a tool. */
+function ofUpdate(data) {
+  if (data?.update) return told(data.update) || "Update";
+  const of = (name, before = "", after = "") => (data?.[name] ? `${before}${one(data[name])}${after}` : "");
+  return `${of("tool", "", ": ")}${of("title")}${of("status", " (", ")")}`;
 }

@@ -197,7 +197,7 @@ async function stream(opened) {
     alarm = setTimeout(() => abort.abort(), SILENCE);
   };
   try {
-    const response = await fetch(`/api/v1/events?after=${state.seq}`, {
+    const response = await fetch(`/api/v1/events?after=${state.seq}&summary=own`, {
       headers: { accept: "text/event-stream" },
       credentials: "same-origin",
       cache: "no-store",

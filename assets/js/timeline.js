@@ -214,7 +214,7 @@ export function log(session) {
     if (loading || whole) return;
     loading = true;
     try {
-      const page = await api.get(`/events?session=${session}&before=${oldest}&limit=${PAGE}`);
+      const page = await api.get(`/events?session=${session}&before=${oldest}&limit=${PAGE}&summary=own`);
       whole = page.items.length === 0;
       if (!whole) {
         // Some of it may have come over the stream while we asked.

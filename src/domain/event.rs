@@ -120,7 +120,7 @@ macro_rules! events {
                 let other = || Self::Other { kind: name.into(), data: data.clone() };
                 let kind = EventKind::parse(name);
                 // Agents say these by the thousand, and what they say is taken as it is.
-                if let Some(event) = kind.and_then(|kind| Self::raw(kind, data)) {
+                if let Some(event) = kind.and_then(|kind| Self::said_by_agent(kind, data)) {
                     return event;
                 }
                 match kind {
@@ -270,6 +270,11 @@ impl EventKind {
         )
     }
 
+    /// Tells whether its payload is a message of the agent's, as it came.
+    pub const fn is_said_by_agent(self) -> bool {
+        matches!(self, Self::Status | Self::Heartbeat | Self::Update | Self::AgentSessions)
+    }
+
     /// Tells whether agents send it in bulk: its commit waits its turn, because nobody waits for it.
     pub const fn is_bulk(self) -> bool {
         matches!(
@@ -280,8 +285,8 @@ impl EventKind {
 }
 
 impl Event {
-    /// Returns the event of a kind whose payload is not looked into.
-    fn raw(kind: EventKind, data: &Json) -> Option<Self> {
+    /// Returns the event of a kind whose payload is a message of the agent's.
+    fn said_by_agent(kind: EventKind, data: &Json) -> Option<Self> {
         let message = || RawMessage(data.clone());
         Some(match kind {
             EventKind::Status => Self::Status(message()),

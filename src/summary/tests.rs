@@ -15,14 +15,20 @@ fn utc(time: Time) -> String {
     time.to_string().replace('T', " ").replace(".000Z", " UTC")
 }
 
+/// The sentence, and below it what belongs to it.
+fn whole(summary: &Summary) -> String {
+    let detail = summary.detail.lines().map(|line| format!("\n    {line}"));
+    summary.sentence() + &detail.collect::<String>()
+}
+
 /// The text of a recorded event with these fields in place of its own.
 fn told(kind: EventKind, fields: &Value) -> String {
-    sample(kind, fields).event().summary(utc).to_text() + "\n"
+    whole(&sample(kind, fields).event().summary(utc)) + "\n"
 }
 
 /// The text of an event as its JSON has it, also if it is not understood.
 fn told_raw(kind: &str, data: &Value) -> String {
-    Event::parse(kind, &Json::of(data)).summary(utc).to_text()
+    whole(&Event::parse(kind, &Json::of(data)).summary(utc))
 }
 
 #[test]
@@ -304,7 +310,7 @@ fn every_kind_has_a_sentence_of_its_own() {
     for kind in EventKind::ALL.iter().filter(|kind| **kind != EventKind::AgentSessions) {
         // Agents also send empty messages, which say nothing.
         let is_told = |payload: &String| {
-            let text = Event::parse(kind.as_str(), &Json::trusted(payload.as_str())).summary(utc).to_text();
+            let text = Event::parse(kind.as_str(), &Json::trusted(payload.as_str())).summary(utc).sentence();
             text != kind.as_str() && !text.starts_with(&format!("{}: ", kind.as_str()))
         };
         assert!(golden(*kind).iter().any(is_told), "{}", kind.as_str());
@@ -325,7 +331,7 @@ fn nothing_that_others_say_is_told_raw() {
                 data = Json::of(&changed);
             }
         }
-        let text = Event::parse(kind.as_str(), &data).summary(utc).to_text();
+        let text = whole(&Event::parse(kind.as_str(), &data).summary(utc));
         let raw = text.contains(['\x1b', '\x07', '\u{202e}', '\u{200b}', '\r']);
         assert!(!raw, "{}: {text:?}", kind.as_str());
     }

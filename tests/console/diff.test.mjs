@@ -173,17 +173,15 @@ test("a message from before goes on with what comes next", () => {
   assert.deepEqual(messages(line), [["agent", "Hello"]]);
 });
 
-test("no raw JSON is in the timeline, and times are local", () => {
-  const words = (kind, data) => fold([kind, data]).map((item) => sentence(item.events[0]).text);
-  assert.deepEqual(words("unknown", { message: { method: "_auth/status_update", params: { a: [1] } } }), []);
-  assert.deepEqual(words("stall.later", { level: 2, the_plan: { a: [1] }, why: 'say "so"', x: null }), [
-    "stall.later: level 2, the plan …, why “say 'so'”",
-  ]);
-  assert.deepEqual(words("turn.ended", { stop_reason: 'so "be" it' }), ["Turn ended: “so 'be' it”"]);
+test("a fact has the daemon's sentence, with local times, and no raw JSON", () => {
+  const words = (event) => sentence({ seq: 1, session: "ses_a", at: "", data: {}, ...event });
+  assert.deepEqual(fold(["unknown", { message: { method: "_auth/status_update", params: { a: [1] } } }]), []);
+  const ended = words({ kind: "turn.ended", summary: "turn ended: “so 'be' it”", tone: "plain" });
+  assert.deepEqual(ended, { text: "Turn ended: “so 'be' it”", bad: false });
   const at = "2026-01-01T12:00:00.000Z";
-  const [snoozed] = words("stall.snoozed", { until: at, by: "ana" });
-  assert.equal(snoozed, `Left in peace until ${clock(at)} by ana`);
-  assert.ok(!snoozed.includes("Z"), snoozed);
+  const snoozed = words({ kind: "stall.snoozed", summary: `left in peace until ${at} by ana`, tone: "quiet" });
+  assert.equal(snoozed.text, `Left in peace until ${clock(at)} by ana`);
+  assert.equal(words({ kind: "session.parked", summary: "parked: it dies", tone: "bad" }).bad, true);
 });
 
 test("a tool call is one item from its start to its end", () => {

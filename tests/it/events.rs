@@ -71,7 +71,7 @@ fn ids_are_seqs_without_gaps_across_sessions_and_no_event_has_an_event_field() {
         assert!(lines.contains(&&*format!("id: {}", seq(&event))), "{block}");
         let mut keys: Vec<&String> = event.as_object().unwrap().keys().collect();
         keys.sort();
-        assert_eq!(keys, ["at", "data", "kind", "seq", "session"]);
+        assert_eq!(keys, ["at", "data", "kind", "seq", "session", "summary", "tone"]);
         let at = event["at"].as_str().unwrap();
         assert!(
             at.len() == "2024-01-01T00:00:00.000Z".len() && at.ends_with('Z') && at.as_bytes()[19] == b'.',
@@ -87,6 +87,35 @@ fn ids_are_seqs_without_gaps_across_sessions_and_no_event_has_an_event_field() {
         assert_eq!(flooded(&own), (1..=300).collect::<Vec<_>>());
         assert_eq!(own, daemon.all_events(session), "its own stream has the same events");
     }
+}
+
+#[test]
+fn each_event_is_told_in_english_unless_the_reader_does_not_want_that() {
+    let daemon = Daemon::quick("");
+    let session = daemon.run(&["status:hi\\u001b there", "exit:3"]);
+    daemon.wait_kind(&session, "session.ended");
+    let told = |query: &str| -> Vec<(String, Value, Value)> {
+        let path = format!("/api/v1/events?after=0&session={session}{query}");
+        let (status, page) = daemon.get(&path);
+        assert_eq!(status, 200, "{page}");
+        let item = |event: &Value| {
+            let kind = event["kind"].as_str().unwrap().to_owned();
+            (kind, event["summary"].clone(), event["tone"].clone())
+        };
+        page["items"].as_array().unwrap().iter().map(item).collect()
+    };
+    let all = told("");
+    let of = |kind: &str| all.iter().find(|(known, ..)| known == kind).unwrap_or_else(|| panic!("{all:?}"));
+    assert_eq!(of("agent.exited").1, "agent exited with code 3");
+    assert_eq!(of("agent.exited").2, "bad");
+    let (_, said, tone) = of("status");
+    assert!(said.as_str().unwrap().starts_with("agent> hi"), "the agent's words are marked: {said}");
+    assert_eq!(tone, "plain");
+    assert_eq!(told("&summary=true"), all);
+    assert!(told("&summary=false").iter().all(|(_, summary, tone)| summary.is_null() && tone.is_null()));
+    let own = told("&summary=own");
+    assert!(own.iter().all(|(kind, summary, _)| (kind == "status") == summary.is_null()), "{own:?}");
+    refused(daemon.get("/api/v1/events?after=0&summary=maybe"), 400, "bad_request");
 }
 
 #[test]

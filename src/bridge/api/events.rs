@@ -23,7 +23,7 @@ use super::Api;
 use super::access::Caller;
 use super::error::ApiError;
 use super::extract::{Nothing, Query, limit};
-use super::view;
+use super::view::{self, Summaries};
 use crate::bridge::viewer_log::ViewerLog;
 use crate::bus::Ear;
 use crate::domain::{LoggedEvent, Role, SessionId};
@@ -44,6 +44,9 @@ pub(super) struct EventsQuery {
     before: Option<u64>,
     session: Option<String>,
     limit: Option<usize>,
+    /// `false` leaves the summaries out, for those who catch up; `own` gives those about which intercom speaks.
+    #[serde(default)]
+    summary: Summaries,
 }
 
 pub(super) async fn events(
@@ -73,11 +76,11 @@ pub(super) async fn events(
         // Where the page before this one ends.
         let next = events.first().map(|event| event.seq);
         let events = for_caller(&api, &caller, Some(session), events).await?;
-        let items = events.into_iter().map(view::event).collect();
+        let items = events.into_iter().map(|event| view::event(event, query.summary)).collect();
         return Ok(Json(view::EventPage { items, next }).into_response());
     }
     if accept.contains("application/json") {
-        return page(&api, &caller, after, session, limit(query.limit)?).await;
+        return page(&api, &caller, after, session, limit(query.limit)?, query.summary).await;
     }
     // The first look tells whether what is asked for is still there.
     let mut ear = api.bell().listen();
@@ -93,6 +96,7 @@ pub(super) async fn events(
         after: after.unwrap_or(0),
         batch: first.into_iter(),
         failures: 0,
+        summaries: query.summary,
     };
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     Ok(Sse::new(follow.stream()).keep_alive(keep_alive).into_response())
@@ -121,12 +125,13 @@ async fn page(
     after: Option<u64>,
     session: Option<SessionId>,
     limit: usize,
+    summaries: Summaries,
 ) -> Result<Response, ApiError> {
     let events = api.store().events(after, session, limit).await?.map_err(trimmed)?;
     let events = for_caller(api, caller, session, events).await?;
     // Whether there are more is known only by asking: a page that is not empty has a next one.
     let next = events.last().map(|event| event.seq);
-    let items = events.into_iter().map(view::event).collect();
+    let items = events.into_iter().map(|event| view::event(event, summaries)).collect();
     Ok(Json(view::EventPage { items, next }).into_response())
 }
 
@@ -161,7 +166,8 @@ pub(super) async fn download(
             }
             let mut text = String::new();
             for event in shown {
-                text.push_str(&serde_json::to_string(&view::event(event)).map_err(io::Error::other)?);
+                let view = view::event(event, Summaries::False);
+                text.push_str(&serde_json::to_string(&view).map_err(io::Error::other)?);
                 text.push('\n');
             }
             Ok(Some((text, last.map(|last| (last, viewer)))))
@@ -192,6 +198,7 @@ struct Follow {
     shown: VecDeque<LoggedEvent>,
     /// Reads of the store that failed in a row.
     failures: u32,
+    summaries: Summaries,
 }
 
 impl Follow {
@@ -199,7 +206,7 @@ impl Follow {
         stream::unfold(self, |mut follow| async move {
             let event = follow.next().await?;
             let id = follow.resume_point(event.seq).to_string();
-            let data = serde_json::to_string(&view::event(event)).ok()?;
+            let data = serde_json::to_string(&view::event(event, follow.summaries)).ok()?;
             Some((Ok(SseEvent::default().id(id).data(data)), follow))
         })
     }

@@ -1,19 +1,20 @@
 //! How things look over the API. Absent values are `null`; times are RFC 3339.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::set::{self, ControlsView, SpentView};
 use super::watch::{self, StandingView};
 use crate::action::action;
 use crate::domain::{
-    AuditRow, Choice, Clearance, LoggedEvent, Phase, Prompt, PromptState, Question, Role, Ruling,
+    AuditRow, Choice, Clearance, EventKind, LoggedEvent, Phase, Prompt, PromptState, Question, Role, Ruling,
     SessionRecord, Step, Takes, Time, Token,
 };
 use crate::host::{Observer, Seen};
 use crate::redact::{Redacted, redact};
 use crate::store::Page;
-use crate::text::short;
+use crate::summary::Tone;
+use crate::text::{cut, short};
 
 fn stamp(time: Option<Time>) -> Option<String> {
     time.map(|time| time.to_string())
@@ -452,6 +453,25 @@ pub(super) struct EventView {
     kind: String,
     #[schemars(with = "serde_json::Value")]
     data: crate::domain::Json,
+    /// The event in English. Words of an agent begin with a mark such as `agent> `; times are RFC 3339 in UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tone: Option<Tone>,
+}
+
+/// Columns of a summary: an agent's line may have megabytes, which the data has already.
+const MAX_SUMMARY: usize = 1000;
+
+/// The events that are given with their summaries.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Summaries {
+    #[default]
+    True,
+    False,
+    /// Those about which intercom speaks; an agent's own words are in the data.
+    Own,
 }
 
 /// A page of the log, oldest first.
@@ -462,8 +482,16 @@ pub(super) struct EventPage {
     pub(super) next: Option<u64>,
 }
 
-pub(super) fn event(event: LoggedEvent) -> EventView {
+pub(super) fn event(event: LoggedEvent, summaries: Summaries) -> EventView {
+    let summary = match summaries {
+        Summaries::True => Some(event.event().summary(|time| time.to_string())),
+        Summaries::Own if event.known_kind().is_some_and(EventKind::is_said_by_agent) => None,
+        Summaries::Own => Some(event.event().summary(|time| time.to_string())),
+        Summaries::False => None,
+    };
     EventView {
+        tone: summary.as_ref().map(|summary| summary.tone),
+        summary: summary.map(|summary| cut(&summary.sentence(), MAX_SUMMARY)),
         seq: event.seq,
         session: event.session.to_string(),
         at: event.at.to_string(),

@@ -17,7 +17,7 @@ pub(crate) fn golden(kind: EventKind) -> Vec<String> {
 /// A recorded event of this kind, with these fields in place of its own.
 pub(crate) fn sample(kind: EventKind, fields: &serde_json::Value) -> LoggedEvent {
     let mut data: serde_json::Value = serde_json::from_str(&golden(kind)[0]).unwrap();
-    if Event::raw(kind, &Json::trusted("{}")).is_some() {
+    if kind.is_said_by_agent() {
         data = fields.clone(); // a message of the agent's is as it is
     } else {
         data.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -121,6 +121,14 @@ fn an_odd_field_of_an_update_hides_no_other() {
     assert_eq!(update(odd), Some(call));
     assert_eq!(update(r#"{"update":7,"title":""}"#), None);
     assert_eq!(update(r#"{"update":{}}"#), Some(AgentUpdate::Other("update".to_owned())));
+}
+
+#[test]
+fn the_messages_of_agents_are_kept_as_they_came() {
+    for kind in EventKind::ALL {
+        let event = Event::said_by_agent(*kind, &Json::trusted("[1.0]"));
+        assert_eq!(event.is_some(), kind.is_said_by_agent(), "{}", kind.as_str());
+    }
 }
 
 #[test]
