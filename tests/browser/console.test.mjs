@@ -162,6 +162,19 @@ test("denied with a reason, which reaches the agent", async () => {
   await well(person);
 });
 
+/** Holds the decisions of these people until all have been made: a page that hears of another's takes its buttons away. */
+async function decideTogether(people) {
+  const held = [];
+  for (const { page } of people) {
+    await page.setRequestInterception(true);
+    page.on("request", (request) => {
+      if (!request.url().endsWith("/decision")) return request.continue();
+      held.push(request);
+      if (held.length === people.length) held.forEach((one) => one.continue());
+    });
+  }
+}
+
 test("two browsers race for one clearance: one wins, the other is told who", async () => {
   const session = await daemon.run([
     clearance(1, { title: "Race", file_path: "a", risk_level: "low" }),
@@ -171,6 +184,7 @@ test("two browsers race for one clearance: one wins, the other is told who", asy
   const id = await pendingOf(session);
   const [one, two] = await Promise.all([signedIn(daemon), withRole(daemon, "approver")]);
   await Promise.all([one, two].map((person) => go(person.page, "#/clearances", cardOf(id))));
+  await decideTogether([one, two]);
   await Promise.all([press(one.page, "Allow once", cardOf(id)), press(two.page, "Deny", cardOf(id))]);
   await Promise.all([one, two].map((person) => person.page.waitForSelector(`${cardOf(id)}.settled`)));
   const { status, decided_by: by } = await daemon.json("clearances", id);
