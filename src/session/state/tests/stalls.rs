@@ -472,9 +472,9 @@ struct Truth {
     limited: i64,
     /// What its processes did around the death of a daemon, nobody has seen.
     restarted: i64,
-    /// A process that was stopped has gone on since the last step about one: stopped again, it is another stall, and people
-    /// are told again. The end of a stall of an agent without a turn is no event.
-    continued: bool,
+    /// A process was stopped since the last step about one: that is another stall, and people are told again. The end of a
+    /// stall of an agent without a turn is no event.
+    stopped_anew: bool,
 }
 
 /// What may never be seen among the steps that were taken.
@@ -484,7 +484,7 @@ fn judge(sim: &Sim, truth: &mut Truth, number: &mut u64) {
         match kind.as_str() {
             "stall.step" => {
                 let next = data["number"].as_u64().unwrap();
-                if data["state"] == "gone" && std::mem::take(&mut truth.continued) {
+                if data["state"] == "gone" && std::mem::take(&mut truth.stopped_anew) {
                     *number = 0;
                 }
                 assert!(next > *number, "a step twice: {:?}", sim.told);
@@ -578,7 +578,7 @@ fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
         }
         Act::Stopped(stopped) => {
             sim.activity();
-            truth.continued |= sim.stopped && !*stopped;
+            truth.stopped_anew |= !sim.stopped && *stopped;
             sim.stopped = *stopped;
             sim.busy &= !*stopped;
             return;
@@ -647,10 +647,13 @@ fn live(acts: &[(Act, u64)], cut: usize) {
 
 #[test]
 fn a_process_that_is_stopped_a_second_time_is_dealt_with_once_more() {
-    use self::Act::{Restart, Stopped};
-    let acts = [(Restart, 781), (Stopped(true), 106), (Stopped(false), 1), (Stopped(true), 106)];
-    for cut in 0..acts.len() {
-        live(&acts, cut);
+    use self::Act::{Die, Output, Restart, Stopped};
+    let continued = [(Restart, 781), (Stopped(true), 106), (Stopped(false), 1), (Stopped(true), 106)];
+    let replaced = [(Output, 781), (Stopped(true), 106), (Die(false), 0), (Stopped(true), 121)];
+    for acts in [continued, replaced] {
+        for cut in 0..acts.len() {
+            live(&acts, cut);
+        }
     }
 }
 
