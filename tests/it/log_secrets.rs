@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::harness::{Daemon, INTERCOM, PATIENCE, command, fixture, home, kill_all_in, run};
+use crate::seats::{Place, Seat};
 
 const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
 
@@ -96,6 +97,18 @@ fn no_code_and_no_token_is_in_any_log_however_much_is_logged() {
     daemon.all_events(&session);
     let secrets =
         [("the code", code), ("the token", token), ("a wrong token", WRONG), ("the cookie", cookie)];
+    // The detailed lines are really there, also those about whoever showed the token.
+    let address = url.strip_prefix("http://").unwrap().to_owned();
+    let mut seat = Seat::websocket(&Place::Port { address, token: Some(token.to_owned()) });
+    seat.ok("initialize", json!({ "protocolVersion": 1 }));
+    seat.refused("session/prompt", json!({ "sessionId": "ses_none", "prompt": [] }), -32002);
+    seat.leave();
+    for said in ["an ACP client says hello", "an ACP client has gone"] {
+        daemon.until(said, |daemon| {
+            let log = daemon.log();
+            log.lines().any(|line| line.contains(" DEBUG ") && line.contains(said)).then_some(())
+        });
+    }
     check_hidden(daemon.dir.path(), &secrets);
 }
 
