@@ -10,7 +10,7 @@ pub mod stall;
 pub mod state;
 mod tail;
 
-pub use actor::{Actor, Plan, StartError, quarantined_lines};
+pub use actor::{Actor, Plan, StartError, failed_commands, quarantined_lines};
 pub use handle::{Arrival, CommandError, Done, Handle, Stopped};
 pub use stall::{Caps, Vigil};
 pub use state::{About, Adoption, Assessed, Input, Judge, Refused, State};

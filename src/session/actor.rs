@@ -4,7 +4,6 @@
 //! Commands come first, then news of the process, then its output, a bounded batch at a time.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::commit::{self, Todo, Voice};
-use super::handle::{Arrival, CommandError, Desk, Done, Handle, OnItsWay, Stopped};
+use super::handle::{CommandError, Desk, Handle, OnItsWay, Stopped};
 use super::stall::Vigil;
 use super::state::{Effect, Gone, Input, Judge, Refused, State};
 use crate::domain::{Ask, Delivery, Entry, Outbound, StopMode, Time, agent};
@@ -24,6 +23,7 @@ use crate::host::{Activity, Keep, Ladder, News, Process, Spec};
 use crate::store::{Outgoing, Store, StoreError, Write};
 use crate::wire::framing::Framer;
 
+mod command;
 mod desk;
 mod errands;
 mod life;
@@ -118,6 +118,7 @@ fn voice(plan: &mut Plan) -> Voice<'_> {
     Voice { framer: &mut plan.framer, driver: &mut plan.driver }
 }
 
+pub use command::failed_commands;
 pub use output::quarantined_lines;
 
 pub type Started = oneshot::Receiver<Result<(), StartError>>;
@@ -322,61 +323,6 @@ impl Actor {
             // Its output is at an end, and there is nothing to do until its exit is told.
             else => std::future::pending().await,
         }
-    }
-
-    /// What an operator wants: all of it is committed, or nothing has changed.
-    async fn command(&mut self, input: Input) -> Result<Done, CommandError> {
-        let (before, driver) = (self.state.clone(), self.plan.driver.clone());
-        let mut effects = self.unrecorded.clone();
-        // Unwind safe: what was changed is put back, and nothing else is touched.
-        match catch_unwind(AssertUnwindSafe(|| self.step(input, &mut effects))) {
-            Ok(stepped) => stepped?,
-            Err(panic) => {
-                let cause = output::cause_of(&*panic);
-                tracing::error!(%cause, "failed at a command, and took it back");
-                (self.state, self.plan.driver) = (before, driver);
-                return Err(CommandError::Failed(cause));
-            }
-        }
-        let prompt = effects.iter().find_map(|effect| match effect {
-            Effect::Ledger(Entry::PromptAdded { prompt, .. }) => Some(prompt.id),
-            _ => None,
-        });
-        let starts = effects.contains(&Effect::Spawn);
-        let set = effects.iter().find_map(|effect| match effect {
-            Effect::Send { message: Outbound::Set { number, .. }, .. } => Some(*number),
-            _ => None,
-        });
-        let (write, todo) = self.write(effects, Vec::new(), None);
-        failpoint::visit("command.stepped");
-        if let Err(error) = self.store.write(Arc::new(write)).await {
-            (self.state, self.plan.driver) = (before, driver);
-            return Err(match error {
-                StoreError::Conflict(_) => CommandError::Refused(Refused::NotOpen),
-                error => CommandError::Store(error),
-            });
-        }
-        self.launch = None;
-        self.unrecorded.clear();
-        failpoint::visit("command.committed");
-        let (on_its_way, arrival) = Arrival::new();
-        let last = todo.iter().rev().find_map(|todo| match todo {
-            Todo::Send { n, .. } => Some(*n),
-            Todo::Stop(_) | Todo::Do { .. } => None,
-        });
-        let done = todo.iter().find_map(|todo| match todo {
-            Todo::Do { request, .. } => self.state.cleared(request),
-            _ => None,
-        });
-        match (last, done) {
-            (Some(n), _) => self.arrivals.push((n, on_its_way)),
-            (None, Some(clearance)) => self.errands.wait_for(clearance, on_its_way),
-            (None, None) if starts => self.waking = Some(on_its_way),
-            (None, None) => {}
-        }
-        self.perform(todo);
-        failpoint::visit("command.performed");
-        Ok(Done { prompt, set, arrival })
     }
 
     async fn heard(&mut self, news: News) {

@@ -132,3 +132,40 @@ fn a_turn_does_not_run_on_because_the_daemon_failed_at_the_answer_that_ends_it()
         });
     }
 }
+
+#[test]
+fn a_command_at_which_the_daemon_fails_is_taken_back_and_the_session_goes_on() {
+    // The first command is the start of the session.
+    let daemon = Daemon::start_in(home(QUICK), &[], &[("INTERCOM_FAILPOINT", "command.accepted:2!")]);
+    let session = daemon.run(&["clearance:1:First", "answer:1", "serve"]);
+    let asked = daemon.wait_kind(&session, "clearance.requested");
+    let (_, list) = daemon.get(&format!("/api/v1/clearances?session={session}"));
+    let clearance = list["items"][0]["id"].as_str().unwrap().to_owned();
+    let before = daemon.so_far(&session);
+    assert_eq!(before.last().unwrap()["seq"], asked["seq"]);
+
+    // The operator gets an error, and nothing has happened.
+    let path = format!("/api/v1/clearances/{clearance}/decision");
+    let (status, answer) = daemon.post(&path, &json!({ "decision": "approve" }));
+    assert_eq!(status, 500, "{answer}");
+    assert_eq!(answer["error"]["code"], "internal", "{answer}");
+    assert_eq!(daemon.so_far(&session), before);
+    assert_eq!(daemon.get(&format!("/api/v1/clearances/{clearance}")).1["status"], "pending");
+
+    // Loudly.
+    assert!(daemon.log().contains("failed at a command, and took it back"), "{}", daemon.log());
+    let warnings = daemon.get("/api/v1/health").1["warnings"].to_string();
+    assert!(warnings.contains("failed at 1 commands"), "{warnings}");
+    let doctor = daemon.cli(&["doctor", "--json"]).json();
+    let check = doctor["checks"].as_array().unwrap().iter().find(|check| check["name"] == "daemon").unwrap();
+    assert_eq!(check["status"], "warning", "{check}");
+    let metrics = http(&daemon.socket(), "GET", "/metrics", None, &[]).1;
+    assert!(metrics.contains("intercom_commands_failed_total 1"), "{metrics}");
+
+    // The session goes on, and the same decision counts once.
+    assert_eq!(daemon.decide(&clearance, "approve")["delivery"], "delivered");
+    daemon.wait_status(&session, "answered");
+    daemon.prompt(&session, "status:after");
+    daemon.wait_status(&session, "after");
+    assert_eq!(of_kind(&daemon.so_far(&session), "clearance.decided").len(), 1);
+}

@@ -14,7 +14,7 @@ use super::Api;
 use super::access::Caller;
 use super::error::ApiError;
 use super::extract::{Nothing, Query};
-use crate::session::quarantined_lines;
+use crate::session::{failed_commands, quarantined_lines};
 use crate::store::{ClearanceFilter, QuestionFilter};
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -86,7 +86,11 @@ async fn warnings(api: &Api) -> Result<Vec<String>, ApiError> {
         )
     });
     let audit = api.store().audit_warnings().await?;
-    Ok(read_only.into_iter().chain(audit.into_iter().map(|warning| format!("audit: {warning}"))).collect())
+    let failed = Some(failed_commands()).filter(|count| *count > 0).map(|count| {
+        format!("intercom failed at {count} commands and took them back; please report this bug with the daemon's log")
+    });
+    let audit = audit.into_iter().map(|warning| format!("audit: {warning}"));
+    Ok(read_only.into_iter().chain(failed).chain(audit).collect())
 }
 
 fn bridges(api: &Api) -> BTreeMap<String, String> {
@@ -133,6 +137,12 @@ pub(super) async fn metrics(State(api): State<Api>) -> Result<impl IntoResponse,
         "counter",
         "Lines of agents at which intercom failed, and which it rejected.",
         quarantined_lines().to_string(),
+    );
+    metric(
+        "intercom_commands_failed_total",
+        "counter",
+        "Commands of operators at which intercom failed, and which it took back.",
+        failed_commands().to_string(),
     );
     metric("intercom_events_total", "counter", "Events ever written to the log.", events.to_string());
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text))

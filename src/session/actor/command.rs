@@ -1,0 +1,96 @@
+//! What operators want of one session: all of it is committed, or nothing has changed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Actor;
+use super::output::cause_of;
+use crate::domain::{Entry, Outbound, PromptId};
+use crate::failpoint;
+use crate::session::commit::Todo;
+use crate::session::handle::{Arrival, CommandError, Done};
+use crate::session::state::{Effect, Input, Refused};
+use crate::store::{StoreError, Write};
+
+static FAILED_COMMANDS: AtomicU64 = AtomicU64::new(0);
+
+/// The commands of operators at which this daemon has failed since its start. More than none is a bug of ours.
+pub fn failed_commands() -> u64 {
+    FAILED_COMMANDS.load(Ordering::Relaxed)
+}
+
+/// A command that was accepted and is not committed yet.
+struct AcceptedCommand {
+    write: Write,
+    todo: Vec<Todo>,
+    prompt: Option<PromptId>,
+    set: Option<u64>,
+    starts: bool,
+}
+
+impl Actor {
+    /// Takes a command of an operator. If the daemon fails at it, the operator gets an error and the session goes on as
+    /// before.
+    pub(super) async fn command(&mut self, input: Input) -> Result<Done, CommandError> {
+        let (before, driver) = (self.state.clone(), self.plan.driver.clone());
+        // Unwind safe: what was changed is put back, and nothing else is touched.
+        let accepted = match catch_unwind(AssertUnwindSafe(|| self.accept(input))) {
+            Ok(accepted) => accepted?,
+            Err(panic) => {
+                let cause = cause_of(&*panic);
+                FAILED_COMMANDS.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(%cause, "failed at a command, and took it back");
+                (self.state, self.plan.driver) = (before, driver);
+                return Err(CommandError::Failed(cause));
+            }
+        };
+        let AcceptedCommand { write, todo, prompt, set, starts } = accepted;
+        failpoint::visit("command.stepped");
+        if let Err(error) = self.store.write(Arc::new(write)).await {
+            (self.state, self.plan.driver) = (before, driver);
+            return Err(match error {
+                StoreError::Conflict(_) => CommandError::Refused(Refused::NotOpen),
+                error => CommandError::Store(error),
+            });
+        }
+        self.launch = None;
+        self.unrecorded.clear();
+        failpoint::visit("command.committed");
+        let (on_its_way, arrival) = Arrival::new();
+        let last = todo.iter().rev().find_map(|todo| match todo {
+            Todo::Send { n, .. } => Some(*n),
+            Todo::Stop(_) | Todo::Do { .. } => None,
+        });
+        let done = todo.iter().find_map(|todo| match todo {
+            Todo::Do { request, .. } => self.state.cleared(request),
+            _ => None,
+        });
+        match (last, done) {
+            (Some(n), _) => self.arrivals.push((n, on_its_way)),
+            (None, Some(clearance)) => self.errands.wait_for(clearance, on_its_way),
+            (None, None) if starts => self.waking = Some(on_its_way),
+            (None, None) => {}
+        }
+        self.perform(todo);
+        failpoint::visit("command.performed");
+        Ok(Done { prompt, set, arrival })
+    }
+
+    fn accept(&mut self, input: Input) -> Result<AcceptedCommand, Refused> {
+        let mut effects = self.unrecorded.clone();
+        self.step(input, &mut effects)?;
+        let prompt = effects.iter().find_map(|effect| match effect {
+            Effect::Ledger(Entry::PromptAdded { prompt, .. }) => Some(prompt.id),
+            _ => None,
+        });
+        let set = effects.iter().find_map(|effect| match effect {
+            Effect::Send { message: Outbound::Set { number, .. }, .. } => Some(*number),
+            _ => None,
+        });
+        let starts = effects.contains(&Effect::Spawn);
+        let (write, todo) = self.write(effects, Vec::new(), None);
+        failpoint::visit("command.accepted");
+        Ok(AcceptedCommand { write, todo, prompt, set, starts })
+    }
+}
