@@ -120,6 +120,9 @@ pub struct Failed {
     pub at: String,
     /// What to do about it now.
     pub hint: Option<String>,
+    pub kind: Option<String>,
+    /// What to do once somebody has logged in.
+    pub after_log_in: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -48,6 +48,7 @@ mod run;
 mod send;
 mod serve;
 mod sessions;
+mod shell_variables;
 mod show;
 mod slack;
 mod snooze;

@@ -116,9 +116,11 @@ pub(super) async fn daemon(cx: &Context) -> Check {
         Err(error) => {
             let detail = format!("none at {socket} ({error})");
             return match error.kind() {
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
-                    Check::warning("daemon", detail, "start one with `intercom serve`")
-                }
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => Check::warning(
+                    "daemon",
+                    detail,
+                    "`intercom daemon restart` starts one in the background, and so does `intercom run`",
+                ),
                 _ => Check::wrong("daemon", detail, "is this your socket?"),
             };
         }

@@ -278,7 +278,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let client = Client::new(Transport::Unix(dir.path().join("none")), "intercom");
         let error = client.get("/api/v1/health").await.unwrap_err();
-        assert_eq!(error.to_string(), "no daemon is running; start one with `intercom serve`");
+        assert_eq!(error.to_string(), "no daemon is running; start one with `intercom daemon restart`");
         let (_dir, client, _asked, _tasks) = fake(&[""]);
         let error = client.get("/api/v1/health").await.unwrap_err();
         assert_eq!(error.to_string(), "the daemon went away before it answered");

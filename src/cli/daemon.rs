@@ -1,21 +1,15 @@
-//! `intercom daemon`: the daemon as a service of the user's own systemd.
+//! `intercom daemon`: the running daemon, and the daemon as a service of the user's own systemd.
 //!
 //! The unit kills only the daemon itself, and its cgroup is delegated: agents live in cgroups of their own below it, and
 //! neither a restart nor an upgrade of the daemon touches them.
 
+mod process;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use tokio::time::{Instant, sleep};
-
-use super::daemon_info::DaemonInfo;
 use super::failure::Failure;
-use super::start::Starter;
 use super::{Context, out};
-use crate::host;
 
 const UNIT: &str = "intercom.service";
 
@@ -26,7 +20,7 @@ const WITHOUT_SYSTEMD: &str = if cfg!(target_os = "macos") {
      supervisor or a terminal multiplexer run `intercom serve`; as root, `loginctl enable-linger USER` gives a user a systemd"
 };
 
-/// Run the daemon as a service of your own systemd
+/// Show, restart or stop the running daemon, or make it a service of your own systemd
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -41,12 +35,15 @@ enum Verb {
         #[arg(long)]
         print: bool,
     },
-    /// Tell whether the unit is there and the daemon runs
+    /// Show the running daemon (pid, since when, how it was started, version, socket, console, sessions) and the service
     Status,
     /// Stop the service and remove the unit; agents run on
     Uninstall,
-    /// Start the daemon again, with the variables of this shell; agents run on, unless `on_stop` is "drain"
+    /// Start the daemon again, or for the first time, with the variables of this shell and the keys that the daemon had before; agents
+    /// run on, unless `on_stop` is "drain"
     Restart,
+    /// Stop the running daemon; agents run on, unless `on_stop` is "drain"
+    Stop,
 }
 
 /// How the installed service is started.
@@ -93,38 +90,11 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             let unit = unit(&std::env::current_exe()?, cx);
             if print { out::print(&unit) } else { install(&file, &unit, cx) }
         }
-        Verb::Status => status(&file, cx).await,
+        Verb::Status => process::status(&file, cx).await,
         Verb::Uninstall => uninstall(&file, cx),
-        Verb::Restart => restart(cx).await,
+        Verb::Restart => process::restart(cx).await,
+        Verb::Stop => process::stop(cx).await,
     }
-}
-
-/// From the signal until the daemon has ended: it may be ending agents.
-const ENDS_WITHIN: Duration = Duration::from_mins(1);
-
-async fn restart(cx: &Context) -> anyhow::Result<()> {
-    let Some(starter) = Starter::local(cx) else {
-        return Err(Failure::failed("the daemon is on another machine; restart it there").into());
-    };
-    if let Some(running) = DaemonInfo::read(&cx.paths.daemon_json()) {
-        let pid = Pid::from_raw(running.pid);
-        kill(pid, Signal::SIGTERM)
-            .map_err(|error| Failure::failed(format!("cannot stop the daemon (pid {pid}): {error}")))?;
-        let until = Instant::now() + ENDS_WITHIN;
-        while host::is_running(running.pid) {
-            if Instant::now() >= until {
-                let message = format!("the daemon (pid {pid}) has not ended after 60 s");
-                return Err(Failure::failed(message).hint("see what it does: `intercom doctor`").into());
-            }
-            sleep(Duration::from_millis(20)).await;
-        }
-    }
-    starter.ensure_with_console(cx).await?;
-    let running = DaemonInfo::read(&cx.paths.daemon_json()).map(|info| info.pid);
-    if cx.json {
-        return out::print(&format!("{}\n", serde_json::json!({ "pid": running })));
-    }
-    Ok(())
 }
 
 fn unit_file(env: &dyn Fn(&str) -> Option<std::ffi::OsString>) -> anyhow::Result<PathBuf> {
@@ -208,28 +178,6 @@ fn install(file: &Path, unit: &str, cx: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn status(file: &Path, cx: &Context) -> anyhow::Result<()> {
-    let installed = file.exists();
-    let active = installed && systemctl(&["is-active", "--quiet", UNIT]).is_ok();
-    let reachable = cx.client.get(&super::url::url(&["health"], &[])).await.is_ok();
-    if cx.json {
-        let status = serde_json::json!({
-            "unit": file, "installed": installed, "active": active, "reachable": reachable,
-        });
-        out::print(&status.to_string())?;
-    } else {
-        let word = |yes: bool| if yes { "yes" } else { "no" };
-        out::print(&format!(
-            "unit       {}\ninstalled  {}\nactive     {}\nreachable  {}\n",
-            file.display(),
-            word(installed),
-            word(active),
-            word(reachable)
-        ))?;
-    }
-    if reachable { Ok(()) } else { Err(Failure::failed("no daemon answers").into()) }
-}
-
 fn uninstall(file: &Path, cx: &Context) -> anyhow::Result<()> {
     if !file.exists() {
         return Err(Failure::failed(format!("{} is not installed", file.display())).into());
@@ -242,7 +190,9 @@ fn uninstall(file: &Path, cx: &Context) -> anyhow::Result<()> {
     } else {
         out::print(&file.display().to_string())?;
     }
-    out::talk("removed; agents that run go on running: `intercom serve` finds them");
+    out::talk(
+        "removed; agents that run go on running: `intercom daemon restart` starts a daemon that takes them up",
+    );
     Ok(())
 }
 

@@ -51,7 +51,7 @@ pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
     if let Some(config) = &config {
         checks.push(checks::audit(&cx.paths, config));
         checks.extend(checks::port(&config.api, cx));
-        checks.extend(checks::agents(config, DaemonInfo::read(&cx.paths.daemon_json()).as_ref()).await);
+        checks.extend(checks::agents(config, DaemonInfo::read(&cx.paths.daemon_json()).as_ref(), cx).await);
     }
     checks.extend(super::slack::daemon(cx).await);
     report(&checks, cx)

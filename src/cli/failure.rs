@@ -10,6 +10,7 @@ use super::interrupted::{self, Interrupted};
 use super::out::{self, ReaderGone};
 use super::terminal::{Paint, Style};
 use super::time::local_times;
+use super::{Context, shell_variables};
 use crate::answers::Session;
 use crate::text::clean;
 
@@ -30,9 +31,10 @@ impl Failure {
     }
 
     /// An agent has failed: exit 1, with what to do.
-    pub(super) fn of_agent(session: &Session, reason: &str) -> Self {
+    pub(super) fn of_agent(session: &Session, reason: &str, cx: &Context) -> Self {
         let failure = Self::failed(format!("{} failed: {reason}", session.label()));
-        match session.failed.as_ref().and_then(|failed| failed.hint.as_deref()) {
+        let hint = || session.failed.as_ref().and_then(|failed| failed.hint.clone());
+        match shell_variables::log_in_hint(session, cx).or_else(hint) {
             Some(hint) => failure.hint(hint),
             None => failure,
         }

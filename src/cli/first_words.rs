@@ -58,7 +58,7 @@ impl Started {
     pub(super) async fn follow(self, limit: Duration, cx: &Context) -> anyhow::Result<()> {
         let Self { answer, session, prompted, after } = self;
         interrupted::note_session(&session.label(), cx);
-        let waited = wait_for(&session, prompted, after, limit, &cx.client).await;
+        let waited = wait_for(&session, prompted, after, limit, cx).await;
         if cx.json {
             let now = cx.client.get(&url(&["sessions", &session.id], &[])).await;
             out::print_json(&now.map_or(answer.body, |now| now.body))?;
@@ -172,7 +172,7 @@ async fn wait_for(
     prompted: bool,
     after: u64,
     limit: Duration,
-    client: &Client,
+    cx: &Context,
 ) -> Result<Option<Session>, Failure> {
     let handshake = session.protocol.as_deref() == Some("acp");
     let limit = if handshake || prompted { limit } else { limit.min(TO_BEGIN) };
@@ -180,6 +180,7 @@ async fn wait_for(
         return Ok(None);
     }
     let listener = Listener { prompted, handshake, ..Listener::default() };
+    let client = &cx.client;
     let followed = timeout_at(Instant::now() + limit, follow(session, listener, after, client)).await;
     let end = match followed {
         Ok(Ok(end)) => end,
@@ -189,8 +190,8 @@ async fn wait_for(
     let now = look(session, client).await.map_err(|error| lost(session, &error, client))?;
     let failed = match &end {
         End::Works => None,
-        End::Ended(event) => failure(&now, Some(event)),
-        End::OutOfTime => failure(&now, None),
+        End::Ended(event) => failure(&now, Some(event), cx),
+        End::OutOfTime => failure(&now, None, cx),
     };
     failed.map_or(Ok(Some(now)), Err)
 }
@@ -252,9 +253,9 @@ fn lost(session: &Session, error: &anyhow::Error, client: &Client) -> Failure {
 }
 
 /// The failure of a session that does not work any more.
-fn failure(now: &Session, event: Option<&Event>) -> Option<Failure> {
+fn failure(now: &Session, event: Option<&Event>, cx: &Context) -> Option<Failure> {
     let reason = now.failure().map(|failed| failed.reason.clone()).or_else(|| wait::failure(now, event))?;
-    Some(Failure::of_agent(now, &reason))
+    Some(Failure::of_agent(now, &reason, cx))
 }
 
 #[cfg(test)]

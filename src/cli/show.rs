@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::Context;
 use super::failure::Refusal;
 use super::gutter::{beside, hanging};
 use super::render::waiting;
@@ -13,6 +12,7 @@ use super::style::phase_style;
 use super::terminal::{Paint, Style};
 use super::time::{age, date_time_zone, local_times};
 use super::url::url;
+use super::{Context, shell_variables};
 use crate::answers::{Exit, Process, Session, Spent};
 use crate::text::{clean, cut_words};
 
@@ -28,7 +28,13 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let answer = cx.client.get(&url(&["sessions", &args.session], &[])).await?;
-    cx.answer(&answer, || Ok(detail(&answer.parse()?, cx.paint, Timestamp::now())))?;
+    cx.answer(&answer, || {
+        let mut session: Session = answer.parse()?;
+        if let Some(hint) = shell_variables::log_in_hint(&session, cx) {
+            session.failed.iter_mut().for_each(|failed| failed.hint = Some(hint.clone()));
+        }
+        Ok(detail(&session, cx.paint, Timestamp::now()))
+    })?;
     if !cx.json {
         super::checks::tell_warnings(cx).await;
     }

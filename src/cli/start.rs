@@ -16,9 +16,11 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::daemon::Service;
+use super::daemon_info::DaemonInfo;
 use super::failure::Failure;
+use super::shell_variables::Variables;
 use super::transport::{Transport, is_listening};
-use super::{Context, console, out};
+use super::{Context, console, out, shell_variables};
 use crate::config::{self, Config, KNOWN, Paths};
 use crate::host::{PART_VARIABLE, SESSION_VARIABLE};
 use crate::lifecycle;
@@ -38,15 +40,57 @@ const KEPT: &[&str] =
     &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "RUST_LOG"];
 const KEPT_PREFIXES: &[&str] = &["LC_", "XDG_", "INTERCOM_", "SSL_CERT_"];
 
+/// Variables of the daemon's own that people set for it, and for no other program.
+const DAEMON_PREFIXES: &[&str] = &["INTERCOM_SLACK_", "INTERCOM_API_"];
+
 #[derive(Debug)]
 pub(super) struct Starter {
     paths: Paths,
     service: Option<Service>,
+    /// Variables of the daemon before, which a new one gets if this shell does not set them.
+    kept: Variables,
 }
 
 impl Starter {
     fn new(cx: &Context) -> Self {
-        Self { paths: cx.paths.clone(), service: Service::installed(cx) }
+        Self { paths: cx.paths.clone(), service: Service::installed(cx), kept: Variables::new() }
+    }
+
+    /// Returns the names of variables for agents and bridges that the running daemon has and this shell does not set. A daemon that
+    /// this process starts keeps them; a service has an environment of its own.
+    pub(super) fn keep_variables(&mut self, running: &DaemonInfo) -> KeptVariables {
+        let (Some(theirs), Ok(config)) = (running.environment(), self.config()) else {
+            return KeptVariables::default();
+        };
+        let set_here = |name: &OsString| std::env::var_os(name).is_some();
+        let names_of = |variables: &Variables| {
+            variables.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect()
+        };
+        // Its own environment comes from the service manager, before and after.
+        let is_managed = shell_variables::value(&theirs, "INVOCATION_ID").is_some();
+        let theirs: Variables =
+            handed_on(theirs, &config).into_iter().filter(|(name, _)| !set_here(name)).collect();
+        if self.service.is_some() {
+            let lost = if is_managed { Vec::new() } else { names_of(&theirs) };
+            return KeptVariables { kept: Vec::new(), lost };
+        }
+        let kept = names_of(&theirs);
+        self.kept = theirs;
+        KeptVariables { kept, lost: Vec::new() }
+    }
+
+    /// Fails if a daemon would not start with this configuration. That of a service is its own.
+    pub(super) fn check_config(&self) -> anyhow::Result<()> {
+        if self.service.is_none() {
+            self.config()?;
+        }
+        Ok(())
+    }
+
+    fn config(&self) -> anyhow::Result<Config> {
+        config::load(Some(&self.paths.config), self.paths.config_explicit).map_err(|error| {
+            Failure::failed(format!("no daemon can be started: {:#}", anyhow::Error::new(error))).into()
+        })
     }
 
     /// One for the daemon of this machine; `None` if the daemon is elsewhere.
@@ -125,9 +169,7 @@ impl Starter {
     }
 
     async fn detached(&self, until: Instant) -> anyhow::Result<()> {
-        let config = config::load(Some(&self.paths.config), self.paths.config_explicit).map_err(|error| {
-            Failure::failed(format!("no daemon can be started: {:#}", anyhow::Error::new(error)))
-        })?;
+        let config = self.config()?;
         let path = self.paths.state_dir.join("daemon.log");
         let log = open_log(&path).with_context(|| format!("cannot write {}", path.display()))?;
         let begin = log.metadata()?.len();
@@ -164,7 +206,7 @@ impl Starter {
             command.arg("--config").arg(&self.paths.config);
         }
         command.args(["serve", "--detached"]).current_dir("/");
-        command.env_clear().envs(environment(std::env::vars_os(), config));
+        command.env_clear().envs(self.kept.iter().cloned()).envs(environment(std::env::vars_os(), config));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         command.spawn().context("cannot start a daemon")
     }
@@ -193,14 +235,33 @@ fn program() -> io::Result<PathBuf> {
     Ok(newer.filter(|newer| newer.exists()).unwrap_or_else(|| "/proc/self/exe".into()))
 }
 
-/// What the daemon needs for itself, and what the profiles hand on to their agents.
-fn environment(
-    ours: impl IntoIterator<Item = (OsString, OsString)>,
-    config: &Config,
-) -> Vec<(OsString, OsString)> {
+/// The variables of a daemon that a restart must not lose, by name.
+#[derive(Debug, Default)]
+pub(super) struct KeptVariables {
+    pub(super) kept: Vec<String>,
+    pub(super) lost: Vec<String>,
+}
+
+/// The names of variables that profiles hand on to their agents.
+fn passed_names(config: &Config) -> BTreeSet<String> {
     let known = KNOWN.iter().flat_map(|known| known.profile(|_| true, |_| true).pass_env);
-    let passed: BTreeSet<String> =
-        config.agents.values().flat_map(|profile| profile.pass_env.iter().cloned()).chain(known).collect();
+    config.agents.values().flat_map(|profile| profile.pass_env.iter().cloned()).chain(known).collect()
+}
+
+/// The variables of a daemon that agents get or that connect it to people. Others are of the shell that starts it.
+fn handed_on(theirs: Variables, config: &Config) -> Variables {
+    let passed = passed_names(config);
+    let is_kept =
+        |name: &str| passed.contains(name) || DAEMON_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    theirs
+        .into_iter()
+        .filter(|(name, value)| !value.is_empty() && name.to_str().is_some_and(is_kept))
+        .collect()
+}
+
+/// What the daemon needs for itself, and what the profiles hand on to their agents.
+fn environment(ours: impl IntoIterator<Item = (OsString, OsString)>, config: &Config) -> Variables {
+    let passed = passed_names(config);
     let kept = |name: &str| {
         // The daemon is nobody's agent, whoever started it.
         let marked = name == SESSION_VARIABLE || name == PART_VARIABLE;

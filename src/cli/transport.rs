@@ -119,8 +119,8 @@ fn no_socket(path: &Path, error: &io::Error) -> anyhow::Error {
     let socket = path.display();
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            Failure::failed("no daemon is running; start one with `intercom serve`")
-                .hint(format!("looked for its socket at {socket}"))
+            Failure::failed("no daemon is running; start one with `intercom daemon restart`")
+                .hint(format!("looked for its socket at {socket}; `intercom run` starts one, too"))
                 .into()
         }
         io::ErrorKind::PermissionDenied => Failure::failed("you may not talk to this daemon")

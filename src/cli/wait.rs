@@ -66,7 +66,7 @@ enum Verdict {
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     interrupted::note_session(&args.session, cx);
-    let waiting = wait(&args.session, args.goal, &cx.client);
+    let waiting = wait(&args.session, args.goal, cx);
     let answer = match args.timeout {
         None => waiting.await?,
         Some(limit) => match tokio::time::timeout(limit, waiting).await {
@@ -86,12 +86,13 @@ pub(super) fn say_unenforced(session: &Session) {
 }
 
 /// The session's state is read after the place in the log, so that no change can fall between them.
-async fn wait(typed: &str, goal: Goal, client: &Client) -> anyhow::Result<Answer> {
+async fn wait(typed: &str, goal: Goal, cx: &Context) -> anyhow::Result<Answer> {
+    let client = &cx.client;
     let after = last_seq(client).await?;
     let mut answer = client.get(&url(&["sessions", typed], &[])).await?;
     let session: Session = answer.parse()?;
     let mut begins_until = begins_until(&session, goal);
-    if let Some(reached) = settle(goal, None, begins_until.is_some(), answer)? {
+    if let Some(reached) = settle(goal, None, begins_until.is_some(), answer, cx)? {
         return Ok(reached);
     }
     // One stream for the whole wait: it outlasts the daemon's restarts, and a new one would not open without a daemon.
@@ -116,7 +117,7 @@ async fn wait(typed: &str, goal: Goal, client: &Client) -> anyhow::Result<Answer
             }
         };
         begins_until = self::begins_until(&answer.parse()?, goal);
-        if let Some(reached) = settle(goal, event.as_deref(), begins_until.is_some(), answer)? {
+        if let Some(reached) = settle(goal, event.as_deref(), begins_until.is_some(), answer, cx)? {
             return Ok(reached);
         }
     }
@@ -148,11 +149,12 @@ fn settle(
     event: Option<&ReceivedEvent>,
     young: bool,
     answer: Answer,
+    cx: &Context,
 ) -> anyhow::Result<Option<Answer>> {
     let event = event.map(|received| &received.event);
     let session: Session = answer.parse()?;
     if let Some(reason) = failure(&session, event).filter(|_| goal != Goal::Ended) {
-        return Err(Failure::of_agent(&session, &reason).into());
+        return Err(Failure::of_agent(&session, &reason, cx).into());
     }
     match judge(goal, &session, event.and_then(Event::kind), young) {
         Verdict::Reached => Ok(Some(answer)),

@@ -35,6 +35,34 @@ pub enum AskingSetup {
     Variable { name: &'static str, value: &'static str },
 }
 
+/// The ways in which a person logs in to an agent.
+#[derive(Debug, Clone, Copy)]
+pub struct LogInWay {
+    /// The program that logs in, and its arguments.
+    pub program: &'static str,
+    pub args: &'static str,
+    /// The npm package with that program.
+    pub package: Option<&'static str>,
+    /// What to do in the program, for the rest of the sentence.
+    pub then: &'static str,
+    /// The variables that do without a log-in, for a sentence that begins with "or ".
+    pub variables: &'static str,
+}
+
+impl LogInWay {
+    /// Returns the ways that work on this machine. `installed` says whether a program is there.
+    pub fn advice(&self, installed: impl Fn(&str) -> bool) -> String {
+        let Self { program, args, package, then, variables } = self;
+        let line = match package {
+            _ if installed(program) => (*program).to_owned(),
+            Some(package) if installed(FETCHER) => format!("{FETCHER} -y {package}"),
+            _ => return (*variables).to_owned(),
+        };
+        let line = if args.is_empty() { line } else { format!("{line} {args}") };
+        format!("run `{line}`{then}, or {variables}")
+    }
+}
+
 /// One of them.
 #[derive(Debug)]
 pub struct Known {
@@ -49,8 +77,8 @@ pub struct Known {
     pub node: Option<(u32, u32)>,
     /// How a person installs it, for a sentence that begins with "install it: ".
     pub install: &'static str,
-    /// How a person logs in, for a sentence of its own.
-    pub login: &'static str,
+    /// How a person logs in.
+    pub login: LogInWay,
     /// Each of these sets of variables logs it in, if all of the set are there. All are passed on to it.
     pub keys: &'static [&'static [&'static str]],
     /// Below the home directory; any of these says that somebody has logged in.
@@ -73,7 +101,13 @@ pub const KNOWN: &[Known] = &[
         package: Some("@agentclientprotocol/claude-agent-acp@0.99.1"),
         node: Some((20, 0)),
         install: "npm install -g @agentclientprotocol/claude-agent-acp",
-        login: "run `claude` and `/login` there, or set ANTHROPIC_API_KEY",
+        login: LogInWay {
+            program: "claude",
+            args: "",
+            package: Some("@anthropic-ai/claude-code"),
+            then: " and `/login` there",
+            variables: "set ANTHROPIC_API_KEY",
+        },
         keys: &[&["ANTHROPIC_API_KEY"], &["ANTHROPIC_AUTH_TOKEN"], &["CLAUDE_CODE_OAUTH_TOKEN"]],
         credentials: &[".claude/.credentials.json"],
         auth_method: None,
@@ -88,7 +122,13 @@ pub const KNOWN: &[Known] = &[
         package: Some("@agentclientprotocol/codex-acp@2.6.0"),
         node: Some((20, 0)),
         install: "npm install -g @agentclientprotocol/codex-acp",
-        login: "run `codex login`, or set OPENAI_API_KEY",
+        login: LogInWay {
+            program: "codex",
+            args: "login",
+            package: Some("@openai/codex"),
+            then: "",
+            variables: "set OPENAI_API_KEY",
+        },
         keys: &[&["CODEX_API_KEY"], &["OPENAI_API_KEY"]],
         credentials: &[".codex/auth.json"],
         auth_method: Some("api-key"),
@@ -103,7 +143,13 @@ pub const KNOWN: &[Known] = &[
         package: Some("@github/copilot@1.0.102"),
         node: Some((20, 0)),
         install: "npm install -g @github/copilot",
-        login: "run `copilot login`, or set COPILOT_GITHUB_TOKEN, or COPILOT_PROVIDER_BASE_URL and COPILOT_MODEL",
+        login: LogInWay {
+            program: "copilot",
+            args: "login",
+            package: Some("@github/copilot@1.0.102"),
+            then: "",
+            variables: "set COPILOT_GITHUB_TOKEN, or COPILOT_PROVIDER_BASE_URL and COPILOT_MODEL",
+        },
         keys: &[&["COPILOT_GITHUB_TOKEN"], &["COPILOT_PROVIDER_BASE_URL", "COPILOT_MODEL"]],
         credentials: &[".copilot/config.json"],
         auth_method: None,
@@ -134,7 +180,13 @@ pub const KNOWN: &[Known] = &[
         package: None,
         node: None,
         install: "see cursor.com/cli",
-        login: "run `cursor-agent login`, or set CURSOR_API_KEY",
+        login: LogInWay {
+            program: "cursor-agent",
+            args: "login",
+            package: None,
+            then: "",
+            variables: "set CURSOR_API_KEY",
+        },
         keys: &[&["CURSOR_API_KEY"], &["CURSOR_AUTH_TOKEN"]],
         credentials: &[],
         auth_method: Some("cursor_login"),
@@ -149,7 +201,13 @@ pub const KNOWN: &[Known] = &[
         package: Some("@google/gemini-cli@0.61.0"),
         node: Some((20, 0)),
         install: "npm install -g @google/gemini-cli",
-        login: "run `gemini` and log in there, or set GEMINI_API_KEY",
+        login: LogInWay {
+            program: "gemini",
+            args: "",
+            package: Some("@google/gemini-cli@0.61.0"),
+            then: " and log in there",
+            variables: "set GEMINI_API_KEY",
+        },
         keys: &[&["GEMINI_API_KEY"]],
         credentials: &[".gemini/oauth_creds.json", ".gemini/gemini-credentials.json"],
         auth_method: Some("gemini-api-key"),
@@ -169,7 +227,13 @@ pub const KNOWN: &[Known] = &[
         package: None,
         node: None,
         install: "see block.github.io/goose, or `intercom agents add` with its registry entry",
-        login: "run `goose configure`, or set GOOSE_PROVIDER, GOOSE_MODEL and the provider's key",
+        login: LogInWay {
+            program: "goose",
+            args: "configure",
+            package: None,
+            then: "",
+            variables: "set GOOSE_PROVIDER, GOOSE_MODEL and the provider's key",
+        },
         keys: &[&["GOOSE_PROVIDER"]],
         credentials: &[".config/goose/config.yaml"],
         auth_method: None,
@@ -184,7 +248,13 @@ pub const KNOWN: &[Known] = &[
         package: Some("@moonshot-ai/kimi-code@2.1.0"),
         node: Some((22, 19)),
         install: "npm install -g @moonshot-ai/kimi-code (the older kimi-cli is discontinued)",
-        login: "run `kimi` and `/login` there, or set KIMI_MODEL_NAME and KIMI_MODEL_API_KEY",
+        login: LogInWay {
+            program: "kimi",
+            args: "",
+            package: Some("@moonshot-ai/kimi-code@2.1.0"),
+            then: " and `/login` there",
+            variables: "set KIMI_MODEL_NAME and KIMI_MODEL_API_KEY",
+        },
         keys: &[&["KIMI_MODEL_NAME", "KIMI_MODEL_API_KEY"]],
         credentials: &[".kimi-code/credentials"],
         auth_method: None,
@@ -204,7 +274,13 @@ pub const KNOWN: &[Known] = &[
         package: Some("opencode-ai@1.18.33"),
         node: None,
         install: "npm install -g opencode-ai",
-        login: "run `opencode auth login`, or set the key of its provider, such as ANTHROPIC_API_KEY",
+        login: LogInWay {
+            program: "opencode",
+            args: "auth login",
+            package: Some("opencode-ai@1.18.33"),
+            then: "",
+            variables: "set the key of its provider, such as ANTHROPIC_API_KEY",
+        },
         keys: &[&["ANTHROPIC_API_KEY"], &["OPENAI_API_KEY"]],
         credentials: &[".local/share/opencode/auth.json"],
         auth_method: None,
@@ -222,7 +298,13 @@ pub const KNOWN: &[Known] = &[
         package: Some("@qwen-code/qwen-code@0.24.4"),
         node: Some((20, 0)),
         install: "npm install -g @qwen-code/qwen-code",
-        login: "run `qwen` and `/auth` there, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL",
+        login: LogInWay {
+            program: "qwen",
+            args: "",
+            package: Some("@qwen-code/qwen-code@0.24.4"),
+            then: " and `/auth` there",
+            variables: "set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL",
+        },
         keys: &[&["OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"]],
         credentials: &[".qwen/oauth_creds.json", ".qwen/.env"],
         auth_method: None,
@@ -237,7 +319,13 @@ pub const KNOWN: &[Known] = &[
         package: None,
         node: None,
         install: "uv tool install mistral-vibe",
-        login: "run `vibe` once, or set MISTRAL_API_KEY",
+        login: LogInWay {
+            program: "vibe",
+            args: "",
+            package: None,
+            then: " once",
+            variables: "set MISTRAL_API_KEY",
+        },
         keys: &[&["MISTRAL_API_KEY"]],
         credentials: &[".vibe/.env"],
         auth_method: None,
@@ -257,19 +345,19 @@ impl Known {
         self.keys.iter().any(|key| key.iter().all(|name| set(name)))
     }
 
-    /// How a person logs in, with what makes a key reach an agent of this profile, which gets these variables of the daemon's. A daemon in the
-    /// background keeps the variables that it was started with.
-    pub fn log_in_hint(&self, profile: &str, pass_env: &[String]) -> String {
-        let login = self.login;
-        let passes =
-            self.keys.iter().any(|key| key.iter().all(|name| pass_env.iter().any(|own| own == name)));
-        match (login.contains(" set "), passes) {
-            (false, _) => login.to_owned(),
-            (true, true) => format!("{login} and run `intercom daemon restart`"),
-            (true, false) => format!(
-                "{login}, name it in `pass_env` of [agents.{profile}] and run `intercom daemon restart`"
-            ),
+    /// The ways to log in that work here, with what makes a key reach an agent of this profile, which gets these variables of the
+    /// daemon's. A daemon in the background keeps the variables that it was started with.
+    pub fn log_in_hint(
+        &self,
+        profile: &str,
+        pass_env: &[String],
+        installed: impl Fn(&str) -> bool,
+    ) -> String {
+        let login = self.login.advice(installed);
+        if self.keys.iter().any(|key| key.iter().all(|name| pass_env.iter().any(|own| own == name))) {
+            return format!("{login} and run `intercom daemon restart`");
         }
+        format!("{login}, name it in `pass_env` of [agents.{profile}] and run `intercom daemon restart`")
     }
 
     /// Returns the advice for a session of it that acts without asking, where none of its modes is known to ask.
@@ -397,6 +485,20 @@ mod tests {
     }
 
     #[test]
+    fn only_a_program_that_is_there_is_advised_for_a_log_in() {
+        let advice = |there: &[&str]| known("claude").unwrap().login.advice(|name| there.contains(&name));
+        assert_eq!(advice(&["claude", "npx"]), "run `claude` and `/login` there, or set ANTHROPIC_API_KEY");
+        assert_eq!(
+            advice(&["npx"]),
+            "run `npx -y @anthropic-ai/claude-code` and `/login` there, or set ANTHROPIC_API_KEY"
+        );
+        assert_eq!(advice(&[]), "set ANTHROPIC_API_KEY");
+        let codex = known("codex").unwrap().login.advice(|name| name == "npx");
+        assert_eq!(codex, "run `npx -y @openai/codex login`, or set OPENAI_API_KEY");
+        assert_eq!(known("cursor").unwrap().login.advice(|name| name == "npx"), "set CURSOR_API_KEY");
+    }
+
+    #[test]
     fn keys_are_passed_on_and_tell_how_to_log_in() {
         let codex = known("codex").unwrap();
         let with = codex.profile(|_| true, |name| name == "OPENAI_API_KEY");
@@ -404,7 +506,7 @@ mod tests {
         assert!(with.pass_env.iter().any(|name| name == "OPENAI_API_KEY"));
         assert_eq!(codex.profile(|_| true, |_| false).auth_method, None);
         for known in KNOWN {
-            assert!(!known.keys.is_empty() && !known.login.is_empty() && !known.install.is_empty());
+            assert!(!known.keys.is_empty() && !known.install.is_empty());
             assert!(known.credentials.iter().all(|file| !file.starts_with(['/', '~'])), "{}", known.name);
         }
     }

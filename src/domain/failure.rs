@@ -48,25 +48,26 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// Returns what a person does once the log-in is there, where one is missing.
+    pub fn after_log_in(&self, phase: Phase, session: &str, queued: u32) -> Option<String> {
+        self.log_in.as_ref()?;
+        let prompt = match queued {
+            0 if self.prompt_lost => format!("; send it the prompt again: `intercom send {session} PROMPT`"),
+            0 => String::new(),
+            1 => "; your prompt is kept and is sent then".to_owned(),
+            queued => format!("; your {queued} prompts are kept and are sent then"),
+        };
+        Some(format!("{}{prompt}", restart(phase, session)))
+    }
+
     /// Returns what a person can do about it now. Each command works in this phase: `resume` needs a session that has ended.
     /// `queued` prompts are sent to the next process.
     pub fn hint(&self, phase: Phase, session: &str, queued: u32) -> String {
-        let restart = match phase {
-            Phase::Ended | Phase::Parked => format!("`intercom resume {session}`"),
-            Phase::Stopping => format!("once it has ended, `intercom resume {session}`"),
-            _ => format!("restart the agent: `intercom stop {session} && intercom resume {session}`"),
-        };
+        let restart = restart(phase, session);
         match (&self.log_in, self.kind, phase) {
             (Some(log_in), ..) => {
-                let prompt = match queued {
-                    0 if self.prompt_lost => {
-                        format!("; send it the prompt again: `intercom send {session} PROMPT`")
-                    }
-                    0 => String::new(),
-                    1 => "; your prompt is kept and is sent then".to_owned(),
-                    queued => format!("; your {queued} prompts are kept and are sent then"),
-                };
-                format!("{log_in}; then {restart}{prompt}")
+                let after = self.after_log_in(phase, session, queued).unwrap_or_default();
+                format!("{log_in}; then {after}")
             }
             (None, FailureKind::Start, Phase::Ended) if self.reason.starts_with(NOT_STARTED) => {
                 format!("mend that, then start it again: {restart}")
@@ -86,6 +87,15 @@ impl Failure {
                 format!("the agent runs again; go on with `intercom send {session} PROMPT`")
             }
         }
+    }
+}
+
+/// The way to start the agent's process again.
+fn restart(phase: Phase, session: &str) -> String {
+    match phase {
+        Phase::Ended | Phase::Parked => format!("`intercom resume {session}`"),
+        Phase::Stopping => format!("once it has ended, `intercom resume {session}`"),
+        _ => format!("restart the agent: `intercom stop {session} && intercom resume {session}`"),
     }
 }
 

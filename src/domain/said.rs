@@ -45,6 +45,8 @@ pub enum Said {
     /// Somebody has to log in before the agent can work; the end of its turn, or of its start, follows.
     LogInNeeded {
         reason: String,
+        /// The agent's own words.
+        words: String,
         how: String,
         /// The agent has done nothing about the prompt of its turn but to say so.
         untouched: bool,

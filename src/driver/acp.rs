@@ -70,10 +70,20 @@ pub struct Setup {
     pub mode: Option<String>,
     /// How people log in, where that is known; else the agent's own words are used.
     pub login: Option<String>,
+    /// The key that the agent got, if its name is known.
+    pub key: Option<AgentKey>,
     /// A session of the agent's own to go on with.
     pub resume: Option<String>,
     /// For the agent to connect to, as they were listed.
     pub mcp_servers: Option<Json>,
+}
+
+/// A key in the environment of an agent, by the names of its variables.
+#[derive(Debug, Clone)]
+pub struct AgentKey {
+    pub names: String,
+    /// The way to set another one, in a sentence.
+    pub how_to_replace: String,
 }
 
 #[derive(Debug, Clone)]
@@ -558,7 +568,7 @@ impl Acp {
         self.wants_login(&failure, said);
         let stop_reason = match failure.trouble {
             Trouble::Cancelled => "cancelled".to_owned(),
-            _ => format!("error: {}", failure.advice(&self.setup.agent, &self.how_to_log_in())),
+            _ => format!("error: {}", failure.advice(&self.setup.agent, &self.log_in_advice(&failure))),
         };
         let (tokens, params) = (Tokens::default(), Json::raw(error));
         let (failed, turn) = (true, None);

@@ -1,18 +1,20 @@
 //! Starting and resuming: from what somebody asked for to a plan for a process.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::profiles::is_there;
 use super::{Place, Seat, Supervisor, profiles};
-use crate::config::{AgentProfile, Framing, PromptDelivery, Protocol, known};
+use crate::config::{AgentProfile, Framing, Known, PromptDelivery, Protocol, known};
 use crate::domain::{
     Delivery, Json, LadderChoice, OnClientLeft, Phase, Preset, SessionId, SessionRecord, Time,
 };
 use crate::driver::Driver;
-use crate::driver::acp::{Acp, Setup};
+use crate::driver::acp::{Acp, AgentKey, Setup};
 use crate::host::{
     AGENTS_DIR, Keep, Ladder, Limits, RunAs, SpawnError, Spec, agent_environment, resolve_program,
 };
@@ -378,6 +380,8 @@ impl Supervisor {
             };
             Ok((program.map_err(told)?, user))
         });
+        let known = launch.agent.as_deref().and_then(known);
+        let key = known.and_then(|known| agent_key(known, &env, profile));
         let memo = Memo { about: about.clone(), launch: launch.clone() };
         let spec = program.map(|(program, user)| Spec {
             memo: Some(serde_json::to_string(&memo).expect("it has string keys only")),
@@ -412,10 +416,11 @@ impl Supervisor {
                 },
                 auth_method: profile.auth_method.clone(),
                 mode: profile.mode.clone(),
-                login: launch
-                    .agent
-                    .as_deref()
-                    .and_then(|name| known(name).map(|known| known.log_in_hint(name, &profile.pass_env))),
+                login: known.map(|known| {
+                    let installed = |program: &str| is_there(program, path.as_deref().unwrap_or_default());
+                    known.log_in_hint(known.name, &profile.pass_env, installed)
+                }),
+                key,
                 resume: launch.resume.clone(),
                 mcp_servers: launch.mcp_servers.clone(),
             }))),
@@ -442,6 +447,19 @@ impl Supervisor {
             mark: profiles::mark(profile),
         }
     }
+}
+
+/// The key that reaches an agent, where its name is known. An empty variable is none.
+fn agent_key(known: &Known, env: &[(OsString, OsString)], profile: &AgentProfile) -> Option<AgentKey> {
+    let is_set = |name: &&str| env.iter().any(|(other, value)| other == name && !value.is_empty());
+    let key = known.keys.iter().find(|key| key.iter().all(is_set))?;
+    let names = key.join(", ");
+    let how_to_replace = if key.iter().any(|name| profile.env.contains_key(*name)) {
+        format!("set a valid key ({names}) in `env` of its profile and run `intercom reload`")
+    } else {
+        format!("set a valid key ({names}) and run `intercom daemon restart`")
+    };
+    Some(AgentKey { names, how_to_replace })
 }
 
 fn on_heartbeat(profile: &AgentProfile) -> bool {

@@ -120,7 +120,7 @@ fn built_in(known: &Known, path: &OsStr) -> (AgentProfile, Availability) {
 }
 
 /// Relative directories on the search path depend on the workspace, and do not count.
-fn is_there(program: &str, path: &OsStr) -> bool {
+pub(super) fn is_there(program: &str, path: &OsStr) -> bool {
     resolve_program(program, Path::new("/"), Some(path)).is_ok()
 }
 

@@ -165,10 +165,13 @@ fn without_a_daemon_every_verb_says_how_to_start_one() {
         let ran = run(command(dir.path()).args(args));
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{args:?}: {ran:?}");
         let socket = dir.path().join("state/intercom.sock");
-        let message = "error: no daemon is running; start one with `intercom serve`";
+        let message = "error: no daemon is running; start one with `intercom daemon restart`";
         assert_eq!(
             ran.stderr,
-            format!("{message}\nhint: looked for its socket at {}\n", socket.display()),
+            format!(
+                "{message}\nhint: looked for its socket at {}; `intercom run` starts one, too\n",
+                socket.display()
+            ),
             "{args:?}"
         );
     }
@@ -839,7 +842,7 @@ fn json_is_the_body_of_the_rest_call() {
     }
     let (dir, _) = daemon.end(Signal::SIGTERM);
     let ran = run(command(dir.path()).args(["ls", "--json"]));
-    let message = "no daemon is running; start one with `intercom serve`";
+    let message = "no daemon is running; start one with `intercom daemon restart`";
     assert_eq!((ran.code, &ran.json()["error"]["message"]), (1, &json!(message)));
 }
 
@@ -885,7 +888,7 @@ fn the_doctor_finds_what_is_wrong_with_and_without_a_daemon() {
 
     let (dir, _) = daemon.end(Signal::SIGTERM);
     let ran = run(command(dir.path()).arg("doctor")).ok();
-    assert!(healthy(&ran) && ran.stdout.contains("start one with `intercom serve`"), "{ran:?}");
+    assert!(healthy(&ran) && ran.stdout.contains("`intercom daemon restart` starts one"), "{ran:?}");
     for side in ["intercom.db-wal", "intercom.db-shm"] {
         assert!(!dir.path().join("state").join(side).exists(), "the doctor leaves {side} behind");
     }

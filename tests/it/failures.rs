@@ -28,7 +28,7 @@ fn an_agent_without_a_log_in_fails_its_turn_and_everybody_says_what_to_do() {
     assert!(ran.stdout.starts_with("ses_") && ran.stdout.lines().count() == 1, "{ran:?}");
     let (error, hint) = ran.stderr.trim_end().split_once('\n').unwrap();
     assert!(error.starts_with("error: shop failed: claude needs a login: "), "{ran:?}");
-    assert!(hint.starts_with("hint: log in: run `claude` and `/login` there"), "{ran:?}");
+    assert!(hint.starts_with("hint: log in: ") && hint.contains("set ANTHROPIC_API_KEY"), "{ran:?}");
     assert!(
         hint.ends_with(
             "; then restart the agent: `intercom stop shop && intercom resume shop`; your prompt is kept and is sent then"
@@ -54,7 +54,7 @@ fn an_agent_without_a_log_in_fails_its_turn_and_everybody_says_what_to_do() {
 
     let shown = daemon.cli(&["show", "shop"]).ok().stdout;
     assert!(shown.contains("\nfailed     claude needs a login: "), "{shown}");
-    assert!(shown.contains("\nwhat to do log in: run `claude`"), "{shown}");
+    assert!(shown.contains("\nwhat to do log in: "), "{shown}");
     assert_eq!(daemon.show("shop")["failed"], Value::Null, "an operator has seen it");
     let ls = daemon.cli(&["ls"]).ok().stdout;
     assert!(ls.contains("  idle ") && !ls.contains("  failed "), "{ls}");
@@ -79,10 +79,7 @@ fn a_missing_log_in_is_told_in_the_same_words_everywhere() {
     assert_eq!(ran.code, 1, "{ran:?}");
     let hint = ran.stderr.split_once("hint: ").unwrap().1;
     let advice = hint.split_once("; then restart").unwrap().0;
-    assert!(
-        advice.starts_with("log in: run `claude` and `/login` there, or set ANTHROPIC_API_KEY"),
-        "{hint}"
-    );
+    assert!(advice.starts_with("log in: ") && advice.contains("set ANTHROPIC_API_KEY"), "{hint}");
     assert!(advice.ends_with("and run `intercom daemon restart`"), "{hint}");
     for args in [&["logs", "shop"][..], &["logs", "shop", "--raw"], &["show", "shop", "--json"]] {
         let shown = daemon.cli(args).ok().stdout;

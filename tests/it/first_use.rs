@@ -387,7 +387,13 @@ fn the_doctor_says_that_node_is_too_old_and_which_log_in_is_missing() {
     assert!(qwen["detail"].as_str().unwrap().ends_with("not OPENAI_BASE_URL, OPENAI_MODEL"), "{qwen}");
     assert_eq!(check(&report, "agent codex")["status"], "ok", "{report}");
     let others = check(&report, "other agents");
-    assert!(others["hint"].as_str().unwrap().contains("claude: run `claude` and `/login`"), "{others}");
+    assert!(
+        others["hint"]
+            .as_str()
+            .unwrap()
+            .contains("claude: run `npx -y @anthropic-ai/claude-code` and `/login`"),
+        "{others}"
+    );
 }
 
 #[test]
@@ -445,7 +451,8 @@ fn the_advice_about_a_variable_works_with_a_daemon_in_the_background() {
 fn a_prompt_survives_the_missing_log_in_and_is_carried_out_once() {
     let ground = Ground(home(""));
     let dir = ground.0.path();
-    let path = programs(dir, &[("claude-agent-acp", &format!("exec {} \"$@\"", acp_fixture().display()))]);
+    let agent = format!("exec {} \"$@\"", acp_fixture().display());
+    let path = programs(dir, &[("claude-agent-acp", &agent), ("claude", "")]);
     let shell = |key: Option<&str>, args: &[&str]| {
         run(command(dir).env("PATH", &path).args(args).envs(key.map(|key| ("ANTHROPIC_API_KEY", key))))
     };
@@ -580,4 +587,172 @@ fn run_tells_of_a_clearance_that_follows_its_first_words_with_the_command_first(
     let line = format!("run --name first go -- {} status:hello '{asks}' hang", fixture().display());
     let shown = on_a_terminal(&daemon, &line);
     assert!(shown.contains("]: rm -rf build “Tidy up”\n"), "{shown}");
+}
+
+/// A shell with a key, and a daemon that was started without it: the doctor and the hint of a failure say what is different.
+#[test]
+fn a_key_of_this_shell_that_the_daemon_lacks_is_told_as_such_and_the_advice_works() {
+    let ground = Ground(home(""));
+    let dir = ground.0.path();
+    let agent = format!("exec {} \"$@\"", acp_fixture().display());
+    let path = programs(dir, &[("claude-agent-acp", &agent), ("node", "echo v22.20.0"), ("claude", "")]);
+    let shell = |key: Option<&str>, args: &[&str]| {
+        run(command(dir).env("PATH", &path).args(args).envs(key.map(|key| ("ANTHROPIC_API_KEY", key))))
+    };
+    shell(None, &["daemon", "restart"]).ok();
+    let secret = "hunter2-hunter2";
+    let report = shell(Some(secret), &["doctor", "--json"]).ok();
+    let found = check(&report.json(), "agent claude").clone();
+    assert_eq!(found["status"], "warning", "{found}");
+    let lacks = "ANTHROPIC_API_KEY is set in this shell, but the daemon was started without it";
+    assert!(found["detail"].as_str().unwrap().ends_with(lacks), "{found}");
+    assert_eq!(found["hint"], "`intercom daemon restart`");
+    let prompt = "log-in:ANTHROPIC_API_KEY;say:all done";
+    let ran = shell(Some(secret), &["run", "--agent", "claude", "--name", "shop", prompt]);
+    let hint = format!(
+        "hint: {lacks}: `intercom daemon restart`; then restart the agent: `intercom stop shop && intercom resume shop`; \
+         your prompt is kept and is sent then\n"
+    );
+    assert!(ran.code == 1 && ran.stderr.ends_with(&hint), "{ran:?}");
+    for args in [&["wait", "shop", "--for", "idle"][..], &["show", "shop"]] {
+        let ran = shell(Some(secret), args);
+        let told = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(told.contains(lacks) && !told.contains(secret), "{ran:?}");
+    }
+    shell(Some(secret), &["daemon", "restart"]).ok();
+    let report = shell(Some(secret), &["doctor", "--json"]).ok().json();
+    assert_eq!(check(&report, "agent claude")["status"], "ok", "{report}");
+    shell(Some(secret), &["stop", "shop"]).ok();
+    shell(Some(secret), &["resume", "shop"]).ok();
+    shell(Some(secret), &["wait", "shop", "--for", "idle"]).ok();
+    // Another value than the daemon's is told as well, once the agent is refused.
+    let ran = shell(
+        Some("newer"),
+        &["run", "--agent", "claude", "--name", "other", "say:Invalid API key · Please run /login"],
+    );
+    assert!(
+        ran.stderr.contains("the key of claude (ANTHROPIC_API_KEY) was refused: “Invalid API key"),
+        "{ran:?}"
+    );
+    assert!(
+        ran.stderr.contains("hint: the daemon was started with another value of ANTHROPIC_API_KEY: "),
+        "{ran:?}"
+    );
+    shell(None, &["stop", "shop", "other"]).ok();
+}
+
+#[test]
+fn a_restart_from_another_shell_keeps_the_keys_of_the_daemon_and_says_so() {
+    let ground = Ground(home(""));
+    let dir = ground.0.path();
+    let restart = |env: &[(&str, &str)]| {
+        run(command(dir).args(["--json", "daemon", "restart"]).envs(env.iter().copied())).ok()
+    };
+    let has = |ran: &Ran, entry: &str| {
+        let pid = ran.json()["pid"].as_i64().unwrap();
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+        environ.split(|byte| *byte == 0).any(|own| own == entry.as_bytes())
+    };
+    let secrets =
+        [("OPENAI_API_KEY", "hunter2"), ("GEMINI_API_KEY", "g1"), ("INTERCOM_SLACK_APP_TOKEN", "xapp-1")];
+    restart(&secrets);
+    let ran = restart(&[("GEMINI_API_KEY", "g2"), ("ANTHROPIC_API_KEY", "a1")]);
+    assert!(ran.stderr.contains("this shell does not set them: "), "{ran:?}");
+    assert!(
+        ran.stderr.contains("OPENAI_API_KEY") && ran.stderr.contains("INTERCOM_SLACK_APP_TOKEN"),
+        "{ran:?}"
+    );
+    assert!(!ran.stderr.contains("GEMINI") && !ran.stderr.contains("hunter2"), "{ran:?}");
+    for entry in [
+        "OPENAI_API_KEY=hunter2",
+        "GEMINI_API_KEY=g2",
+        "ANTHROPIC_API_KEY=a1",
+        "INTERCOM_SLACK_APP_TOKEN=xapp-1",
+    ] {
+        assert!(has(&ran, entry), "{entry}");
+    }
+    // An empty value drops a key.
+    let ran = restart(&[("OPENAI_API_KEY", "")]);
+    assert!(!has(&ran, "OPENAI_API_KEY=hunter2") && has(&ran, "GEMINI_API_KEY=g2"), "{ran:?}");
+    assert!(!ran.stderr.contains("OPENAI_API_KEY"), "{ran:?}");
+}
+
+#[test]
+fn a_key_that_the_agent_repeats_is_not_in_the_reason() {
+    let ground = Ground(home(""));
+    let dir = ground.0.path();
+    let agent = format!("exec {} \"$@\"", acp_fixture().display());
+    let path = programs(dir, &[("codex-acp", &agent)]);
+    let key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789";
+    let prompt = format!("fail:-32603:Incorrect API key provided: {key}");
+    let ran = run(command(dir)
+        .env("PATH", &path)
+        .env("OPENAI_API_KEY", key)
+        .args(["run", "--agent", "codex", "--name", "shop", &prompt]));
+    assert!(
+        ran.stderr.contains("the key of codex (OPENAI_API_KEY) was refused: “Incorrect API key provided: "),
+        "{ran:?}"
+    );
+    assert!(
+        ran.stderr
+            .contains("hint: set a valid key (OPENAI_API_KEY) and run `intercom daemon restart`; then "),
+        "{ran:?}"
+    );
+    let shown = run(command(dir).args(["show", "shop", "--json"])).ok().json();
+    let told = format!("{ran:?} {}", shown["failed"]);
+    assert!(!told.contains(key), "{told}");
+    run(command(dir).args(["stop", "shop"])).ok();
+}
+
+#[test]
+fn a_daemon_that_could_not_be_started_again_is_not_stopped() {
+    let ground = Ground(home(""));
+    let dir = ground.0.path();
+    let daemon = |verb: &str| run(command(dir).args(["--json", "daemon", verb]));
+    let pid = daemon("restart").ok().json()["pid"].as_i64().unwrap();
+    let config = dir.join("config.toml");
+    let sound = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, "[nonsense]\n").unwrap();
+    let ran = daemon("restart");
+    assert!(ran.code == 1 && ran.stdout.contains("no daemon can be started: "), "{ran:?}");
+    std::fs::write(&config, sound).unwrap();
+    assert_eq!(daemon("status").ok().json()["daemon"]["pid"], pid);
+}
+
+#[test]
+fn the_daemon_is_shown_stopped_and_started_again_while_agents_run_on() {
+    let ground = Ground(home(""));
+    let dir = ground.0.path();
+    let daemon = |args: &[&str]| run(command(dir).args(args));
+    let ran = daemon(&["ls"]);
+    assert!(ran.code == 1 && ran.stderr.contains("start one with `intercom daemon restart`"), "{ran:?}");
+    let ran = daemon(&["daemon", "status"]);
+    assert!(ran.code == 1 && ran.stdout.starts_with("daemon     none is running\n"), "{ran:?}");
+    assert_eq!(daemon(&["daemon", "stop"]).ok().stdout, "no daemon is running\n");
+    run(command(dir).args(["run", "--name", "a", "--"]).arg(fixture()).arg("hang")).ok();
+    let status = daemon(&["daemon", "status", "--json"]).ok().json();
+    let info: Value =
+        serde_json::from_str(&std::fs::read_to_string(dir.join("state/daemon.json")).unwrap()).unwrap();
+    let own = &status["daemon"];
+    assert_eq!((&own["pid"], &own["started_at"]), (&info["pid"], &info["started_at"]), "{status}");
+    assert_eq!((&own["started_by"], &own["live_sessions"]), (&json!("background"), &json!(1)), "{status}");
+    assert_eq!((&own["version"], &own["url"]), (&info["version"], &info["url"]), "{status}");
+    assert_eq!((&status["reachable"], &status["installed"]), (&json!(true), &json!(false)), "{status}");
+    let shown = daemon(&["daemon", "status"]).ok().stdout;
+    let pid = &info["pid"];
+    assert!(shown.starts_with(&format!("daemon     running, pid {pid}, since ")), "{shown}");
+    for line in
+        ["\nstarted    in the background", "\nsocket     /", "\nconsole    ", "\nsessions   1 live session\n"]
+    {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    let ran = daemon(&["daemon", "stop"]).ok();
+    assert_eq!(ran.stdout, format!("stopped the daemon (pid {pid})\n"));
+    assert!(ran.stderr.contains("1 agent runs on without a daemon; `intercom daemon restart`"), "{ran:?}");
+    assert!(!alive(pid.as_i64().unwrap()));
+    daemon(&["daemon", "restart"]).ok();
+    assert_eq!(daemon(&["show", "a", "--json"]).ok().json()["phase"], "idle");
+    daemon(&["stop", "a"]).ok();
+    let ran = daemon(&["--json", "daemon", "stop"]).ok().json();
+    assert!(ran["stopped"].is_i64() && ran["agents_left"] == 0, "{ran}");
 }

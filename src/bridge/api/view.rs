@@ -129,6 +129,8 @@ struct FailedView {
     at: String,
     /// What to do about it now.
     hint: String,
+    /// What to do once somebody has logged in; `null` where no log-in is missing.
+    after_log_in: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -166,12 +168,10 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
     let now = Time::now();
     let (why, standing) = (watch::why(&record, now), watch::standing(&record, now));
     let (controls, spent) = (set::controls(&record.told), set::spent(&record.told));
+    let label = record.name.clone().unwrap_or_else(|| short(&record.id.to_string()));
     let failed = record.failed.map(|failed| FailedView {
-        hint: failed.hint(
-            record.phase,
-            record.name.as_deref().unwrap_or(&short(&record.id.to_string())),
-            record.queue,
-        ),
+        hint: failed.hint(record.phase, &label, record.queue),
+        after_log_in: failed.after_log_in(record.phase, &label, record.queue),
         kind: failed.kind.as_str(),
         reason: failed.reason,
         at: failed.at.to_string(),

@@ -7,7 +7,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::{Check, Status, find, own};
+use crate::cli::daemon::Service;
 use crate::cli::daemon_info::DaemonInfo;
+use crate::cli::{Context, shell_variables};
 use crate::config::{Config, FETCHER, KNOWN, Known};
 
 /// Asking for its version takes it a fraction of a second.
@@ -17,8 +19,26 @@ const NODE_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 pub(super) struct Machine<'a> {
     pub(super) program: &'a dyn Fn(&str) -> Option<PathBuf>,
     pub(super) node: Option<Node>,
+    /// Whether agents can get this variable: it is the daemon's, or this shell's without a daemon.
     pub(super) is_set: &'a dyn Fn(&str) -> bool,
+    /// Whether this shell has this variable.
+    pub(super) is_set_here: &'a dyn Fn(&str) -> bool,
+    /// The daemon is run by a service manager.
+    pub(super) is_service: bool,
     pub(super) home: Option<PathBuf>,
+}
+
+impl Machine<'_> {
+    /// The ways to log in that work here.
+    fn advice(&self, known: &Known) -> String {
+        known.login.advice(|program| (self.program)(program).is_some())
+    }
+
+    /// A sentence about variables that are here and not in the daemon, and what to do.
+    pub(super) fn not_in_daemon(&self, names: &[&str]) -> (String, String) {
+        let command = shell_variables::restart_command(names, self.is_service);
+        (shell_variables::daemon_lacks(names), format!("`{command}`"))
+    }
 }
 
 #[derive(Debug)]
@@ -37,7 +57,7 @@ impl Node {
 }
 
 /// The agents of the configuration, and those that everybody knows. Variables count where the daemon was started: those of this shell only if there is no daemon.
-pub(in crate::cli) async fn agents(config: &Config, daemon: Option<&DaemonInfo>) -> Vec<Check> {
+pub(in crate::cli) async fn agents(config: &Config, daemon: Option<&DaemonInfo>, cx: &Context) -> Vec<Check> {
     let path = std::env::var_os("PATH");
     let program = |name: &str| find(Path::new(name), path.as_deref());
     let node = match program("node") {
@@ -45,13 +65,15 @@ pub(in crate::cli) async fn agents(config: &Config, daemon: Option<&DaemonInfo>)
         None => None,
     };
     let variables = daemon.and_then(DaemonInfo::environment);
-    let value = |name: &str| match &variables {
-        Some(variables) => variables.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone()),
-        None => std::env::var_os(name),
+    let is_set_here = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_set = |name: &str| match &variables {
+        Some(variables) => shell_variables::value(variables, name).is_some(),
+        None => is_set_here(name),
     };
-    let is_set = |name: &str| value(name).is_some_and(|value| !value.is_empty());
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let machine = Machine { program: &program, node, is_set: &is_set, home };
+    let is_service = Service::installed(cx).is_some();
+    let machine =
+        Machine { program: &program, node, is_set: &is_set, is_set_here: &is_set_here, is_service, home };
     let mut checks = own::checks(config, path.as_deref(), &machine);
     checks.extend(report(config, &machine));
     checks
@@ -87,14 +109,18 @@ fn report(config: &Config, machine: &Machine) -> Vec<Check> {
             Login::Found(how) => agents.push(Check::ok(&of(known), format!("{place}; {how}"))),
             Login::Unseen => agents.push(Check::ok(
                 &of(known),
-                format!("{place}; whether it is logged in is not seen from here: {}", known.login),
+                format!("{place}; whether it is logged in is not seen from here: {}", machine.advice(known)),
             )),
             Login::Partly(why) => {
-                agents.push(Check::warning(&of(known), format!("{place}; {why}"), known.login));
+                agents.push(Check::warning(&of(known), format!("{place}; {why}"), machine.advice(known)));
+            }
+            Login::NotInDaemon(names) => {
+                let (why, hint) = machine.not_in_daemon(&names);
+                agents.push(Check::warning(&of(known), format!("{place}; {why}"), hint));
             }
             Login::None if installed.is_some() => {
                 let detail = format!("{place}; no log-in was found");
-                agents.push(Check::warning(&of(known), detail, known.login));
+                agents.push(Check::warning(&of(known), detail, machine.advice(known)));
             }
             Login::None => strangers.push(known),
         }
@@ -102,6 +128,7 @@ fn report(config: &Config, machine: &Machine) -> Vec<Check> {
     let ready = agents.iter().any(|check| check.status == Status::Ok);
     let mut checks = vec![node(machine, &on_node)];
     checks.extend(agents);
+    let strangers: Vec<_> = strangers.into_iter().map(|known| (known.name, machine.advice(known))).collect();
     checks.extend(others(&strangers, &missing, ready));
     checks
 }
@@ -148,6 +175,8 @@ pub(super) enum Login {
     Found(String),
     /// Some variables that belong together are there, and others are not.
     Partly(String),
+    /// This shell has these variables, and the daemon was started without them.
+    NotInDaemon(Vec<&'static str>),
     None,
     /// It leaves nothing that we could look for.
     Unseen,
@@ -168,6 +197,10 @@ pub(super) fn login(known: &Known, machine: &Machine) -> Login {
     if let Some(file) = file {
         return Login::Found(file);
     }
+    let is_anywhere = |name: &&str| set(name) || (machine.is_set_here)(name);
+    if let Some(key) = known.keys.iter().find(|key| key.iter().all(is_anywhere)) {
+        return Login::NotInDaemon(key.iter().copied().filter(|name| !set(name)).collect());
+    }
     let partly = known.keys.iter().map(|key| key.iter().copied().partition::<Vec<&str>, _>(set));
     if let Some((there, missing)) = partly.into_iter().find(|(there, _)| !there.is_empty()) {
         return Login::Partly(format!("{} set, but not {}", there.join(", "), missing.join(", ")));
@@ -176,11 +209,11 @@ pub(super) fn login(known: &Known, machine: &Machine) -> Login {
 }
 
 /// One line for all that nobody has logged in to, and for all that are not there. A warning as long as no agent is ready.
-fn others(strangers: &[&Known], missing: &[&str], ready: bool) -> Option<Check> {
+fn others(strangers: &[(&str, String)], missing: &[&str], ready: bool) -> Option<Check> {
     const NAME: &str = "other agents";
     let mut parts = Vec::new();
     if !strangers.is_empty() {
-        let names: Vec<&str> = strangers.iter().map(|known| known.name).collect();
+        let names: Vec<&str> = strangers.iter().map(|(name, _)| *name).collect();
         parts.push(format!("fetched by {FETCHER} when started, no log-in was found: {}", names.join(", ")));
     }
     if !missing.is_empty() {
@@ -189,8 +222,7 @@ fn others(strangers: &[&Known], missing: &[&str], ready: bool) -> Option<Check> 
     if parts.is_empty() {
         return None;
     }
-    let ways: Vec<String> =
-        strangers.iter().map(|known| format!("{}: {}", known.name, known.login)).collect();
+    let ways: Vec<String> = strangers.iter().map(|(name, advice)| format!("{name}: {advice}")).collect();
     let check = Check::ok(NAME, parts.join("; "));
     Some(match ways.is_empty() {
         true => check,
@@ -208,7 +240,9 @@ mod tests {
         let node =
             node.map(|version| Node { program: "/bin/node".into(), version: Some(version.to_owned()) });
         let is_set = |name: &str| set.contains(&name);
-        let machine = Machine { program: &program, node, is_set: &is_set, home: home.map(Path::to_owned) };
+        let home = home.map(Path::to_owned);
+        let (is_set_here, is_service) = (&is_set, false);
+        let machine = Machine { program: &program, node, is_set: &is_set, is_set_here, is_service, home };
         report(&Config::default(), &machine)
     }
 
@@ -243,7 +277,13 @@ mod tests {
             ]
         );
         assert!(found[1].hint.as_ref().unwrap().contains("ANTHROPIC_API_KEY"));
-        assert!(found[2].hint.as_ref().unwrap().contains("\ncopilot: run `copilot login`, or set"));
+        assert!(
+            found[2]
+                .hint
+                .as_ref()
+                .unwrap()
+                .contains("\ncopilot: run `npx -y @github/copilot@1.0.102 login`, or set")
+        );
         let with_key = checks(&["npx"], Some("v22.20.0"), &["ANTHROPIC_API_KEY"], None);
         let found = lines(&with_key);
         assert_eq!(found[1], "Ok agent claude: fetched by npx when started; ANTHROPIC_API_KEY is set");

@@ -36,17 +36,28 @@ fn check(name: &str, profile: &AgentProfile, search: Option<&OsStr>, machine: &M
         let own = profile.env.get(name).is_some_and(|value| !value.is_empty());
         own || (profile.pass_env.iter().any(|passed| passed == name) && (machine.is_set)(name))
     };
-    let machine =
-        Machine { is_set: &is_set, program: machine.program, node: None, home: machine.home.clone() };
+    let is_set_here =
+        |name: &str| profile.pass_env.iter().any(|passed| passed == name) && (machine.is_set_here)(name);
+    let machine = Machine {
+        is_set: &is_set,
+        is_set_here: &is_set_here,
+        is_service: machine.is_service,
+        program: machine.program,
+        node: None,
+        home: machine.home.clone(),
+    };
+    let hint = || known.log_in_hint(name, &profile.pass_env, |program| (machine.program)(program).is_some());
     match login(known, &machine) {
         Login::Found(how) => Check::ok(&title, format!("{place}; {how}")),
         Login::Unseen => Check::ok(&title, place.to_string()),
-        Login::Partly(why) => {
-            Check::warning(&title, format!("{place}; {why}"), known.log_in_hint(name, &profile.pass_env))
+        Login::Partly(why) => Check::warning(&title, format!("{place}; {why}"), hint()),
+        Login::NotInDaemon(names) => {
+            let (why, hint) = machine.not_in_daemon(&names);
+            Check::warning(&title, format!("{place}; {why}"), hint)
         }
         Login::None => {
             let detail = format!("{place}; no log-in was found");
-            Check::warning(&title, detail, known.log_in_hint(name, &profile.pass_env))
+            Check::warning(&title, detail, hint())
         }
     }
 }

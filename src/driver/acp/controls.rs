@@ -96,7 +96,8 @@ impl Acp {
             }
             (Err(error), Some(open)) => self.opening_mode_answered(open, Err(error), said),
             (Err(error), None) => {
-                let reason = Failure::read(error).advice(&self.setup.agent, &self.how_to_log_in());
+                let failure = Failure::read(error);
+                let reason = failure.advice(&self.setup.agent, &self.log_in_advice(&failure));
                 said.push(Said::NotSet { set, reason, error: Json::raw(error) });
             }
         }

@@ -8,7 +8,7 @@ use super::{Acp, Pending};
 use crate::domain::{Json, Said, Set, Takes};
 use crate::wire::acp::answer::{Can, Initialized, SessionStarted};
 use crate::wire::acp::send;
-use crate::wire::acp::trouble::{Failure, Trouble, wants_login, ways_in};
+use crate::wire::acp::trouble::{Failure, LogInAdvice, Trouble, wants_login, ways_in};
 use crate::wire::acp::{VERSION, method};
 
 /// A session that the agent has opened, before it is told to be ready.
@@ -180,27 +180,38 @@ impl Acp {
     pub(super) fn unusable(&mut self, error: &RawValue, said: &mut Vec<Said>) {
         let failure = Failure::read(error);
         self.wants_login(&failure, said);
-        let reason = failure.advice(&self.setup.agent, &self.how_to_log_in());
+        let reason = failure.advice(&self.setup.agent, &self.log_in_advice(&failure));
         said.push(Said::Unusable { reason });
     }
 
     /// Says how to log in, if a log-in is what is missing.
     pub(super) fn wants_login(&self, failure: &Failure, said: &mut Vec<Said>) {
         if failure.trouble == Trouble::Auth {
-            let reason = failure.login_reason(&self.setup.agent);
-            said.push(Said::LogInNeeded {
-                reason,
-                how: self.how_to_log_in(),
-                untouched: self.is_untouched(),
-            });
+            let LogInAdvice { reason, how } = self.log_in_advice(failure);
+            let words = failure.message.trim_end_matches('.').to_owned();
+            said.push(Said::LogInNeeded { reason, words, how, untouched: self.is_untouched() });
         }
     }
 
-    /// The one piece of advice about a missing log-in: in the log, in hints, and for ACP clients.
-    pub(super) fn how_to_log_in(&self) -> String {
-        match &self.setup.login {
+    /// The one piece of advice about a log-in: in the log, in hints, and for ACP clients.
+    pub(super) fn log_in_advice(&self, failure: &Failure) -> LogInAdvice {
+        let agent = &self.setup.agent;
+        let log_in = match &self.setup.login {
             Some(known) => format!("log in: {known}"),
             None => format!("log in{}", ways_in(&self.mind.auth)),
+        };
+        match &self.setup.key {
+            _ if !failure.is_refused() => {
+                LogInAdvice { reason: format!("{agent} needs a login"), how: log_in }
+            }
+            Some(key) => LogInAdvice {
+                reason: format!("the key of {agent} ({}) was refused", key.names),
+                how: key.how_to_replace.clone(),
+            },
+            None => LogInAdvice {
+                reason: format!("the login of {agent} was refused"),
+                how: log_in.replacen("log in", "log in again", 1),
+            },
         }
     }
 

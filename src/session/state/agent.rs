@@ -123,8 +123,8 @@ impl State {
                 let kind = EventKind::SettingRefused.as_str().into();
                 out.record(Event::Other { kind, data: result });
             }
-            Said::LogInNeeded { reason, how, untouched } => {
-                self.failures.log_in = Some((reason, how));
+            Said::LogInNeeded { reason, words, how, untouched } => {
+                self.failures.wants_log_in(&reason, &words, how);
                 self.failures.untouched = untouched;
             }
             Said::Unusable { reason } => self.unusable(reason, out),

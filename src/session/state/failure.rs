@@ -15,6 +15,7 @@ use super::{Carries, Gone, Out, Queued, Stage, State};
 use crate::domain::event::{PromptRequeued, PromptWithdrawn, SessionSeen};
 use crate::domain::{Entry, Event, Exit, Failure, FailureKind, PromptState, Time};
 use crate::host::STREAM_CLOSED;
+use crate::redact::redact;
 use crate::text::quoted;
 
 /// A reason is one line, as far as people would read it.
@@ -60,6 +61,13 @@ impl Failures {
         self.unserved = is_kept.then(|| prompt.clone());
     }
 
+    /// The agent's own words are quoted as such.
+    pub(super) fn wants_log_in(&mut self, reason: &str, words: &str, how: String) {
+        let words = one_line(&redact(words).text, MAX_LINE);
+        let words = if words.is_empty() { String::new() } else { format!(": {}", quoted(&words)) };
+        self.log_in = Some((format!("{reason}{words}"), how));
+    }
+
     pub(super) fn rejected(&mut self, excerpt: &str) {
         self.rejected_line = last_line(excerpt).or(self.rejected_line.take());
     }
@@ -71,7 +79,9 @@ impl State {
         self.failures.unseen.as_ref()
     }
 
+    /// An agent may repeat a key in its words: nothing of it is kept here.
     fn fail(&mut self, kind: FailureKind, reason: &str, at: Time) {
+        let reason = &redact(reason).text;
         let (kind, reason, log_in) = match self.failures.log_in.take() {
             Some((reason, how)) => {
                 (FailureKind::LogIn, one_line(&reason, MAX_REASON), Some(one_line(&how, MAX_REASON)))

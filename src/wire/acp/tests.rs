@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::answer::{Initialized, PromptDone, SessionStarted, SessionsListed};
 use super::permission::card;
 use super::request::{self, Permission, Request};
-use super::trouble::{Failure, Limit};
+use super::trouble::{Failure, Limit, LogInAdvice};
 use super::update::Update;
 use super::{method, pick};
 
@@ -46,7 +46,9 @@ fn read_all(text: &str) {
     drop((started.modes(), started.models(), started.config_options()));
     drop((PromptDone::read(value), SessionsListed::read(value)));
     drop((request::cancelled(value), request::completed(value)));
-    drop(Failure::read(value).advice("x", ""));
+    let failure = Failure::read(value);
+    let advice = LogInAdvice { reason: String::new(), how: String::new() };
+    drop((failure.advice("x", &advice), failure.is_refused()));
     if let Some(update) = Update::look(value) {
         drop((update.detail(), update.text()));
     }

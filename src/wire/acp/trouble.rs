@@ -110,9 +110,35 @@ const AUTH: &[&str] = &[
     "401 unauthorized",
 ];
 
+/// The words of an agent, or of its service, about a key or a token that is there.
+const REFUSED: &[&str] = &[
+    "invalid api key",
+    "incorrect api key",
+    "invalid_api_key",
+    "api key not valid",
+    "api_key_invalid",
+    "invalid x-api-key",
+    "invalid bearer token",
+    "invalid authentication credentials",
+    "401",
+    "expired",
+    "revoked",
+];
+/// A service answers with 401 as well if there is no key.
+const MISSING: &[&str] = &["missing", "no api key", "not logged in", "not provided"];
+
 /// Enough together with the protocol's own code, which some use for any error.
 const AUTH_HINTS: &[&str] =
     &["authent", "authoriz", "log in", "login", "logged", "sign in", "api key", "api_key", "credential"];
+
+/// The advice about a log-in that is missing, or was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogInAdvice {
+    /// What is wrong, without the agent's own words.
+    pub reason: String,
+    /// What to do about it.
+    pub how: String,
+}
 
 impl Failure {
     pub fn read(error: &RawValue) -> Self {
@@ -132,11 +158,11 @@ impl Failure {
         Self { code, message: plain(&said, &inner, &data), trouble }
     }
 
-    /// What happened and what to do, as one paragraph. `log_in` is the way to log in, where that is what to do.
-    pub fn advice(&self, agent: &str, log_in: &str) -> String {
+    /// What happened and what to do, as one paragraph.
+    pub fn advice(&self, agent: &str, log_in: &LogInAdvice) -> String {
         let said = self.message.trim_end_matches('.');
         match &self.trouble {
-            Trouble::Auth => format!("{}; {log_in}.", self.login_reason(agent)),
+            Trouble::Auth => format!("{}: {said}; {}.", log_in.reason, log_in.how),
             Trouble::Limit(limit) => {
                 let kind = match limit.kind {
                     LimitKind::Rate => "is asked to go slower",
@@ -154,9 +180,10 @@ impl Failure {
         }
     }
 
-    /// What happened, where a log-in is missing.
-    pub fn login_reason(&self, agent: &str) -> String {
-        format!("{agent} needs a login: {}", self.message.trim_end_matches('.'))
+    /// Tells whether a key or a log-in was there and was refused, by the agent's own words.
+    pub fn is_refused(&self) -> bool {
+        let words = self.message.to_lowercase();
+        !has(&words, MISSING) && (self.code == Some(401) || has(&words, REFUSED))
     }
 }
 

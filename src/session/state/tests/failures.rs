@@ -20,8 +20,8 @@ fn error_end(stop_reason: &str) -> Said {
 }
 
 fn log_in() -> Said {
-    let (reason, how) = ("claude needs a login: no".into(), "log in: run `claude`".into());
-    Said::LogInNeeded { reason, how, untouched: true }
+    let (reason, how) = ("claude needs a login".into(), "log in: run `claude`".into());
+    Said::LogInNeeded { reason, words: "no".into(), how, untouched: true }
 }
 
 fn noise(excerpt: &str) -> Said {
@@ -62,7 +62,7 @@ fn an_error_that_answers_a_cancel_is_no_failure() {
 
 #[test]
 fn an_agent_that_wants_a_log_in_has_failed_at_its_start_and_in_its_turn() {
-    let expected = Some((FailureKind::LogIn, "claude needs a login: no".to_owned()));
+    let expected = Some((FailureKind::LogIn, "claude needs a login: “no”".to_owned()));
     let mut world = strict();
     world.go(prompt("one"));
     world.say(log_in());

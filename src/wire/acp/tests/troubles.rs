@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::*;
 use crate::domain::Time;
 use crate::wire::acp::answer::AuthMethod;
-use crate::wire::acp::trouble::{LimitKind, Resets, Trouble, may_want_login, wants_login, ways_in};
+use crate::wire::acp::trouble::{
+    LimitKind, LogInAdvice, Resets, Trouble, may_want_login, wants_login, ways_in,
+};
 
 fn trouble(error: &str) -> Trouble {
     Failure::read(raw(error)).trouble
@@ -119,7 +121,9 @@ fn people_are_told_what_to_do() {
         method("Google", Some("with your account"), None, &[]),
     ];
     let advice = |error: &str, methods: &[AuthMethod]| {
-        Failure::read(raw(error)).advice("claude", &format!("log in{}", ways_in(methods)))
+        let how = format!("log in{}", ways_in(methods));
+        let log_in = LogInAdvice { reason: "claude needs a login".to_owned(), how };
+        Failure::read(raw(error)).advice("claude", &log_in)
     };
     let auth = r#"{"code":-32000,"message":"Authentication required"}"#;
     assert_eq!(
@@ -179,4 +183,25 @@ fn a_missing_login_is_heard_in_what_an_agent_says() {
         assert!(!wants_login(said), "{said}");
     }
     assert!(!may_want_login("Nothing"));
+}
+
+#[test]
+fn a_key_that_was_refused_is_told_from_one_that_is_missing() {
+    let refused = |error: &str| Failure::read(raw(error)).is_refused();
+    for error in [
+        r#"{"code":-32603,"message":"Invalid API key · Please run /login"}"#,
+        r#"{"code":-32000,"message":"Failed to authenticate. API Error: 401 invalid x-api-key"}"#,
+        r#"{"code":401,"message":"no"}"#,
+        r#"{"code":500,"message":"{\"error\":{\"message\":\"API key not valid. Please pass a valid API key.\"}}"}"#,
+        r#"{"code":-32603,"message":"Internal error","data":"Incorrect API key provided: sk-x"}"#,
+    ] {
+        assert!(refused(error), "{error}");
+    }
+    for error in [
+        r#"{"code":-32000,"message":"Authentication required"}"#,
+        r#"{"code":-32603,"message":"Not logged in · Please run /login"}"#,
+        r#"{"code":-32603,"message":"401 Unauthorized: Missing bearer or basic authentication in header"}"#,
+    ] {
+        assert!(!refused(error), "{error}");
+    }
 }
