@@ -13,7 +13,7 @@ use crate::domain::event::{
     AgentExited, AgentUpdate, ClearanceRequested, PlanStep, SessionCreated, Speaker, UnknownMessage,
 };
 use crate::domain::{ClearanceId, Event, PromptId, QuestionId, Risk, Rung, Setting, Time};
-use crate::text::{clean, clean_block, cut, plural, quoted, short};
+use crate::text::{clean, clean_block, cut, cut_words, plural, quoted, short};
 
 mod requests;
 mod stalls;
@@ -216,9 +216,7 @@ impl Event {
                 let sentence = format!("a line{of} was rejected{why} ({bytes} bytes)");
                 Summary::new(Tone::Bad, sentence).below(&rejection.excerpt)
             }
-            Self::UnknownMessage(unknown) => {
-                Summary::new(Tone::Quiet, format!("unknown message {}", unknown.name_in_words()))
-            }
+            Self::UnknownMessage(unknown) => Summary::new(Tone::Quiet, unknown.in_words()),
             _ => return None,
         })
     }
@@ -330,15 +328,34 @@ impl Event {
 
 impl UnknownMessage {
     /// The name of a message that we do not know. Its content is for those who read the raw log.
-    pub fn name_in_words(&self) -> String {
-        #[derive(serde::Deserialize)]
-        struct Message {
-            method: Option<String>,
+    ///
+    /// A message without a method is an answer of the agent's: to `session/close`, to a nudge during a turn, to a prompt that was
+    /// cancelled before. Nothing depends on it any more.
+    pub fn in_words(&self) -> String {
+        let message = self.read();
+        match (message.get("method").and_then(Value::as_str), message.get("error")) {
+            (Some(method), _) => format!("unknown message {}", in_words(method)),
+            (None, Some(error)) => {
+                let why = error
+                    .get("message")
+                    .and_then(Value::as_str)
+                    .map(|why| cut_words(&quoted(why), MAX_DETAIL));
+                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+                format!("the agent answered with an error that no turn depends on{why}")
+            }
+            (None, None) if self.is_settled_answer() => "the agent's answer to an earlier request".to_owned(),
+            (None, None) => "unknown message without a method".to_owned(),
         }
-        let message: Option<Message> = serde_json::from_str(self.message.as_str()).ok();
-        message
-            .and_then(|message| message.method)
-            .map_or_else(|| "without a method".to_owned(), |method| in_words(&method))
+    }
+
+    /// Tells whether it is an answer without an error: nothing in it is news for people.
+    pub fn is_settled_answer(&self) -> bool {
+        let message = self.read();
+        message.get("method").is_none() && message.get("result").is_some()
+    }
+
+    fn read(&self) -> Value {
+        serde_json::from_str(self.message.as_str()).unwrap_or_default()
     }
 }
 

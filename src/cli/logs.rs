@@ -22,7 +22,8 @@ use crate::text::clean;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 What the agent says begins with agent>, think>, tool>, plan> or user> on every line; lines without such a mark are \
-intercom's own. Pieces of a message are joined, and tool calls are shown when their status changes.
+intercom's own. Pieces of a message are joined, and tool calls are shown when their status changes. Text below an entry, such as \
+stderr, is cut to five lines; --raw has all of it.
 
 With --json, each line is one event: {seq, session, at, kind, data}.
 

@@ -1,11 +1,16 @@
 //! Events on a terminal: the summary of each, behind its time, wrapped and painted.
 
+use std::borrow::Cow;
+
 use super::gutter::{Column, block};
 use super::terminal::{Paint, Style};
 use crate::domain::event::Speaker;
 use crate::summary::{Summary, Tone};
 use crate::text::{columns, plural};
 
+/// Lines of text below an entry that are shown of its beginning and of its end.
+const FIRST_BELOW: usize = 2;
+const LAST_BELOW: usize = 3;
 /// The gutter of text below a line of ours.
 const BELOW: &str = "    │ ";
 
@@ -36,9 +41,22 @@ pub(super) fn lines(summary: &Summary, lead: &str, width: Option<usize>, paint: 
     let text = column.write(&summary.text) + &column.pause();
     let mut lines = format!("{}{mark}{text}\n", paint.style(Style::Dim, lead));
     if !summary.detail.is_empty() {
-        lines.push_str(&block(&summary.detail, BELOW, width, Style::Plain, paint));
+        lines.push_str(&block(&bounded(&summary.detail), BELOW, width, Style::Plain, paint));
     }
     lines
+}
+
+/// Text below an entry, cut to a few lines: a log is read for what happened, and `--raw` has the rest. Of a prompt the beginning
+/// says most, of stderr the end.
+fn bounded(text: &str) -> Cow<'_, str> {
+    let lines: Vec<&str> = text.lines().collect();
+    // One line more takes no more room than the note about it.
+    let Some(left_out) = lines.len().checked_sub(FIRST_BELOW + LAST_BELOW).filter(|more| *more > 1) else {
+        return Cow::Borrowed(text);
+    };
+    let note = format!("… {left_out} more lines");
+    let (first, rest) = lines.split_at(FIRST_BELOW);
+    Cow::Owned([first, &[note.as_str()], &rest[left_out..]].concat().join("\n"))
 }
 
 /// The last of its lines, with its mark, for a list with one line each.

@@ -52,8 +52,15 @@ impl Story {
             }
             // Counters that change with every word; `show` has them.
             (_, Some(AgentUpdate::Usage { .. })) => return None,
+            // A change of the session without a title; `--raw` has it, and the answers below.
+            (_, Some(AgentUpdate::Title(title)))
+                if title.as_deref().is_none_or(|title| title.trim().is_empty()) =>
+            {
+                return None;
+            }
+            (Event::UnknownMessage(unknown), None) if unknown.is_settled_answer() => return None,
             (_, Some(update)) => topic_of(update),
-            (Event::UnknownMessage(unknown), None) => Some(unknown.name_in_words()),
+            (Event::UnknownMessage(unknown), None) => Some(unknown.in_words()),
             _ => None,
         };
         let summary = event.summary(show_time);

@@ -128,7 +128,7 @@ fn the_words_of_agents_and_people() {
         {oops
     a line of status/update, field message was rejected: missing field (9 bytes)
     unknown message new/thing
-    unknown message without a method
+    the agent's answer to an earlier request
     ");
 }
 

@@ -115,6 +115,9 @@ fn run_and_resume_notice_a_killed_daemon_at_once_and_their_advice_works() {
         let mut first = String::new();
         let mut stdout = BufReader::new(running.stdout.take().unwrap());
         stdout.read_line(&mut first).unwrap();
+        // The first line is there at once, also in a pipe.
+        let begins = if verb == "run" { "ses_" } else { "shop starting, generation 2\n" };
+        assert!(first.starts_with(begins), "{first}");
         let began = Instant::now();
         kill(Pid::from_raw(i32::try_from(about["pid"].as_i64().unwrap()).unwrap()), Signal::SIGKILL).unwrap();
         let ran = output(running);

@@ -39,6 +39,7 @@ mod late_commands;
 mod layers;
 mod leftovers;
 mod lines;
+mod log_noise;
 mod log_secrets;
 mod looks;
 mod lost_daemon;
