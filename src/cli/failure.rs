@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::gutter::advice_lines;
 use super::interrupted::{self, Interrupted};
 use super::out::{self, ReaderGone};
-use super::terminal::{Paint, Style};
+use super::terminal::{Paint, Style, stderr_columns};
 use super::time::local_times;
 use super::{Context, shell_variables};
 use crate::answers::Session;
@@ -149,15 +150,17 @@ pub(super) fn report(error: &anyhow::Error, paint: Paint) -> ExitCode {
     } else {
         (None, 1)
     };
-    out::talk(&format!(
-        "{} {}",
-        paint.style(Style::Red, "error:"),
-        clean(&local_times(&format!("{error:#}")))
-    ));
+    say("error:", Style::Red, &format!("{error:#}"), paint);
     if let Some(hint) = hint {
-        out::talk(&format!("{} {}", paint.style(Style::Cyan, "hint:"), clean(&local_times(hint))));
+        say("hint:", Style::Cyan, hint, paint);
     }
     ExitCode::from(exit)
+}
+
+fn say(label: &str, style: Style, text: &str, paint: Paint) {
+    let lines = advice_lines(&format!("{label} {}", clean(&local_times(text))), stderr_columns());
+    let text = lines.join("\n");
+    out::talk(&format!("{}{}", paint.style(style, label), &text[label.len()..]));
 }
 
 #[cfg(test)]

@@ -68,14 +68,14 @@ impl Started {
         waited.iter().for_each(wait::say_unenforced);
         if waited.is_some_and(|now| now.phase == "starting") {
             let name = clean(&session.label());
-            out::talk(&format!("{name} is still starting; {} wait {name} --for idle", cx.call));
+            out::advise(&format!("{name} is still starting; {} wait {name} --for idle", cx.call));
         }
         // For people only: a script finds what waits in the lists.
         if !std::io::stderr().is_terminal() {
             return Ok(());
         }
         if !say_requests(&session.id, cx).await {
-            out::talk(&format!("next: {} logs -f {}", cx.call, clean(&session.label())));
+            out::advise(&format!("next: {} logs -f {}", cx.call, clean(&session.label())));
         }
         Ok(())
     }
@@ -91,15 +91,15 @@ async fn say_requests(session: &str, cx: &Context) -> bool {
     Clearance::sort(&mut clearances);
     for one in &clearances {
         let id = short(&one.id);
-        out::talk(&format!("it asks for clearance [{}]: {}", one.risk(), one.line()));
-        out::talk(&format!(
+        out::advise(&format!("it asks for clearance [{}]: {}", one.risk(), one.line()));
+        out::advise(&format!(
             "next: {call} clearances {id}, then {call} approve {id} or {call} deny {id}",
             call = cx.call
         ));
     }
     for one in &questions {
-        out::talk(&format!("it asks: {}", quoted(&clean(&one.text))));
-        out::talk(&format!("next: {} answer {} continue", cx.call, short(&one.id)));
+        out::advise(&format!("it asks: {}", quoted(&clean(&one.text))));
+        out::advise(&format!("next: {} answer {} continue", cx.call, short(&one.id)));
     }
     !clearances.is_empty() || !questions.is_empty()
 }

@@ -127,6 +127,34 @@ pub(super) fn wrapped(text: &str, used: usize, indent: usize, width: Option<usiz
     column.write(text) + &column.pause()
 }
 
+/// Advice in lines of at most `width` columns, wrapped between words and indented after the first. A command between backticks
+/// stays on one line, so that it can be pasted; one that is wider than the terminal is left to the terminal.
+pub(super) fn advice_lines(text: &str, width: Option<usize>) -> Vec<String> {
+    const INDENT: &str = "  ";
+    let Some(width) = width else { return vec![text.to_owned()] };
+    let mut lines = vec![String::new()];
+    let mut word = String::new();
+    let mut put = |word: &mut String| {
+        let line = lines.last_mut().expect("there is always one");
+        if line.trim().is_empty() {
+            line.push_str(word);
+        } else if columns(line) + 1 + columns(word) <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(format!("{INDENT}{word}"));
+        }
+        word.clear();
+    };
+    let mut is_command = false;
+    for c in text.chars() {
+        is_command ^= c == '`';
+        if c == ' ' && !is_command { put(&mut word) } else { word.push(c) }
+    }
+    put(&mut word);
+    lines
+}
+
 /// A line of ours that quotes others: where it is too long for the terminal, it goes on indented.
 pub(super) fn hanging(first: &str, text: &str, indent: usize, style: Style, paint: Paint) -> String {
     let width = stdout_size().map(|size| size.columns);
@@ -137,6 +165,19 @@ pub(super) fn hanging(first: &str, text: &str, indent: usize, style: Style, pain
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn advice_is_wrapped_between_words_and_a_command_stays_whole() {
+        let text = "hint: log in: run `claude` and `/login` there; then restart it: `intercom stop shop && intercom resume shop`; done";
+        insta::assert_snapshot!(advice_lines(text, Some(40)).join("\n"), @r"
+        hint: log in: run `claude` and `/login`
+          there; then restart it:
+          `intercom stop shop && intercom resume shop`;
+          done
+        ");
+        assert_eq!(advice_lines(text, None), [text]);
+        assert_eq!(advice_lines("an odd ` mark is no end of the world", Some(12)).len(), 2);
+    }
 
     #[test]
     fn a_long_line_goes_on_indented_and_no_word_is_parted() {

@@ -69,7 +69,7 @@ fn end() {
         }
         let note = NOTE.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(note) = note {
-            out::talk(&note);
+            out::advise(&note);
         }
         said.send(()).ok(); // it took too long
     };

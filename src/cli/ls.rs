@@ -121,10 +121,10 @@ mod tests {
         sessions.sort_by_key(Session::urgency);
         let shown = |width, home| table(&sessions, home, now).render(width, Paint::OFF);
         insta::assert_snapshot!(shown(Some(80), Some("/home/ana")), @r"
-        ID            NAME  AGENT   PHASE    AGE  WORKSPACE     TITLE        WHY
-        ses_fedcba98        demo    failed   1m   ~             Tidy<U+001…
+        ID            NAME  AGENT   PHASE    AGE  WORKSPACE           TITLE
+        ses_fedcba98        demo    failed   1m   ~                   Tidy<U+001B>[2J
           │ exited with code 1 before it answered
-        ses_01234567  shop  claude  waiting  3m   ~/s…ers/shop  Fix the…
+        ses_01234567  shop  claude  waiting  3m   ~/src…stomers/shop  Fix the rounding…
           │ 2 clearances, 1 question
         ses_abcdef01  api   -       idle          /v
         ");

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::gutter::advice_lines;
+use super::terminal::stderr_columns;
 use crate::text::escape_json;
 
 /// Whoever read our stdout has closed it (`intercom logs … | head`). That ends the command, quietly and well.
@@ -64,6 +66,11 @@ pub(super) fn draw(text: &str) -> anyhow::Result<()> {
 /// Tells the person something that is not data.
 pub(super) fn talk(text: &str) {
     writeln!(io::stderr().lock(), "{text}").ok(); // there is nobody left to tell
+}
+
+/// Tells the person what to do next, wrapped between words.
+pub(super) fn advise(text: &str) {
+    talk(&advice_lines(text, stderr_columns()).join("\n"));
 }
 
 /// Shows this in place of the last line of the terminal on stderr; nothing clears it.

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::failure::Refusal;
-use super::gutter::{beside, hanging};
+use super::gutter::{advice_lines, beside, hanging};
 use super::render::waiting;
 use super::style::phase_style;
-use super::terminal::{Paint, Style};
+use super::terminal::{Paint, Style, stdout_size};
 use super::time::{age, date_time_zone, local_times};
 use super::url::url;
 use super::{Context, shell_variables};
@@ -122,7 +122,10 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         let label = paint.style(Style::Dim, &format!("{name:<11}"));
         // Commands are to be pasted: no line is broken inside of one.
         let line = if name == WHAT_TO_DO {
-            format!("{label}{}", clean(&value))
+            let room = stdout_size().map(|size| size.columns.saturating_sub(11));
+            let lines: Vec<String> =
+                advice_lines(&clean(&value), room).iter().map(|line| line.trim_start().to_owned()).collect();
+            format!("{label}{}", lines.join(&format!("\n{}", " ".repeat(11))))
         } else {
             hanging(&label, &clean(&value), 11, style, paint)
         };

@@ -167,7 +167,7 @@ impl Stream {
             Item::Lost => {
                 let minutes = LONGEST_ABSENCE.as_secs() / 60;
                 let back = lost_daemon::way_back(&self.client);
-                out::talk(&format!("the daemon is away; waiting {minutes} minutes for it at most; {back}"));
+                out::advise(&format!("the daemon is away; waiting {minutes} minutes for it at most; {back}"));
             }
             Item::Back => out::talk("the daemon is back"),
             Item::Event(_) => {}

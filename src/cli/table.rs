@@ -115,16 +115,31 @@ impl Table {
         lines
     }
 
-    /// As wide as the content; if that is too much, the widest column gives way first.
+    /// The widths of the columns; 0 for a column whose cells all go below their rows, so that the others get its room.
     fn widths(&self, limit: Option<usize>) -> Vec<usize> {
+        let widths = self.widths_without(&[], limit);
+        let is_empty = |at: usize| {
+            let stays =
+                |row: &Vec<Cell>| !row[at].text.is_empty() && !row[at].goes_below(widths[at], self.fits[at]);
+            self.fits[at] == Fit::Below && !self.rows.iter().any(stays)
+        };
+        let hidden: Vec<usize> = (0..self.titles.len()).filter(|at| is_empty(*at)).collect();
+        if hidden.is_empty() { widths } else { self.widths_without(&hidden, limit) }
+    }
+
+    /// As wide as the content; if that is too much, the widest column gives way first.
+    fn widths_without(&self, hidden: &[usize], limit: Option<usize>) -> Vec<usize> {
         let mut widths: Vec<usize> = self.titles.iter().map(|title| columns(title)).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(columns(&cell.text));
             }
         }
+        for at in hidden {
+            widths[*at] = 0;
+        }
         let Some(limit) = limit else { return widths };
-        let gaps = GAP * widths.len().saturating_sub(1);
+        let gaps = GAP * widths.len().saturating_sub(1 + hidden.len());
         let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(limit);
         while excess > 0 {
             // Of equals the last gives way: the columns to the left are the ones people look for.

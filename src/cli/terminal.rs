@@ -65,8 +65,16 @@ pub(super) fn stdout_size() -> Option<Size> {
     std::io::stdout().is_terminal().then(size)
 }
 
+/// The columns to wrap advice for: those of the terminal on stderr, or `COLUMNS` where somebody reads it through a pipe.
+pub(super) fn stderr_columns() -> Option<usize> {
+    if std::io::stderr().is_terminal() { Some(size().columns) } else { from_env("COLUMNS") }
+}
+
+fn from_env(key: &str) -> Option<usize> {
+    std::env::var(key).ok()?.parse().ok().filter(|number| *number > 0)
+}
+
 fn size() -> Size {
-    let from_env = |key| std::env::var(key).ok()?.parse().ok().filter(|number| *number > 0);
     let asked = terminal_size::terminal_size();
     Size {
         columns: from_env("COLUMNS").or(asked.map(|(columns, _)| columns.0.into())).unwrap_or(80),

@@ -183,7 +183,17 @@ pub fn first_line(text: &str) -> Option<String> {
 
 fn beginning(text: &str, most: usize) -> Option<String> {
     let line = text.trim().lines().next()?.trim_end();
-    Some(line.chars().take(most).collect())
+    let Some((end, _)) = line.char_indices().nth(most) else { return Some(line.to_owned()) };
+    // The last of the characters is the ellipsis.
+    let last = line[..end].char_indices().next_back().map_or(0, |(at, _)| at);
+    let kept = &line[..last];
+    let is_word_end = line[last..].starts_with(char::is_whitespace);
+    let words = kept.rsplit_once(char::is_whitespace).map(|(words, _)| words);
+    let kept = match words {
+        Some(words) if !is_word_end && words.chars().count() * 2 >= most => words,
+        _ => kept,
+    };
+    Some(format!("{}…", kept.trim_end()))
 }
 
 /// What every bridge shows of it.
@@ -233,9 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn a_first_line_is_cut_between_characters() {
+    fn a_first_line_is_cut_at_the_end_of_a_word_and_says_so() {
         assert_eq!(first_line("\n  Fix it \nand that").as_deref(), Some("Fix it"));
-        assert_eq!(first_line(&"é".repeat(100)).unwrap(), "é".repeat(80));
+        assert_eq!(first_line(&"é".repeat(80)).unwrap(), "é".repeat(80));
+        assert_eq!(first_line(&"é".repeat(100)).unwrap(), format!("{}…", "é".repeat(79)));
+        let long = "Please look through the whole repository for places where prices are rounded twice and mend them";
+        let cut = "Please look through the whole repository for places where prices are rounded…";
+        assert_eq!(first_line(long).as_deref(), Some(cut));
+        assert_eq!(first_line(&format!("{} b", "a".repeat(79))).unwrap(), format!("{}…", "a".repeat(79)));
         assert_eq!(first_line(" \n"), None);
     }
 

@@ -756,3 +756,45 @@ fn the_daemon_is_shown_stopped_and_started_again_while_agents_run_on() {
     let ran = daemon(&["--json", "daemon", "stop"]).ok().json();
     assert!(ran["stopped"].is_i64() && ran["agents_left"] == 0, "{ran}");
 }
+
+#[test]
+fn hints_are_wrapped_between_words_and_never_inside_a_command() {
+    let daemon = Daemon::quick("");
+    let ends = |shown: &str| -> Vec<String> { shown.trim_end().lines().map(str::to_owned).collect() };
+    let wide = daemon.cli(&["run", "--", "no-such-program"]);
+    let hint = wide.stderr.lines().find(|line| line.starts_with("hint: ")).unwrap().to_owned();
+    assert!(hint.len() > 80, "without a width nothing is wrapped: {hint}");
+    let in_a_pipe = run(command(daemon.dir.path())
+        .args(["run", "--", "no-such-program"])
+        .current_dir(daemon.workspace())
+        .env("COLUMNS", "80"));
+    for shown in [in_a_pipe.stderr, on_a_terminal(&daemon, "run -- no-such-program")] {
+        let lines = ends(&shown);
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{shown}");
+        let at =
+            lines.iter().position(|line| line.starts_with("hint: ")).unwrap_or_else(|| panic!("{shown}"));
+        assert!(lines[at + 1..].iter().all(|line| line.starts_with("  ")), "{shown}");
+        let joined = lines[at..].iter().map(|line| line.trim_start()).collect::<Vec<_>>().join(" ");
+        assert_eq!(joined, hint, "no word is lost or parted");
+        assert!(lines.iter().any(|line| line.contains("`intercom daemon restart`")), "{shown}");
+    }
+}
+
+#[test]
+fn ls_has_no_column_without_cells_and_titles_end_with_a_word() {
+    let daemon = Daemon::start();
+    let prompt =
+        "Please look through the whole repository for places where prices are rounded twice and mend them";
+    let dead = daemon.run_with(&["exit:3"], json!({ "name": "dead", "prompt": prompt }));
+    daemon.wait_for_end(&dead);
+    let cut = "Please look through the whole repository for places where prices are rounded…";
+    assert_eq!(daemon.show(&dead)["first_prompt"], cut);
+    let shown = on_a_terminal(&daemon, "ls");
+    let header = shown.lines().next().unwrap();
+    assert!(header.ends_with("TITLE"), "every reason is below its row: {shown}");
+    assert!(shown.contains("\n  │ exited with code 3 before it said anything\n"), "{shown}");
+    let row = shown.lines().find(|line| line.starts_with("ses_")).unwrap();
+    let title = row.split_once("Please").unwrap().1.trim_end();
+    let kept = format!("Please{}", title.strip_suffix('…').unwrap_or_else(|| panic!("{shown}")));
+    assert!(prompt.starts_with(&format!("{kept} ")), "{shown}");
+}
