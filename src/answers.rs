@@ -133,6 +133,11 @@ pub struct Exit {
 }
 
 impl Session {
+    /// The start of its process, else its own beginning: a process that could not be started has no time.
+    pub fn began_at(&self) -> Option<&str> {
+        self.started_at.as_deref().or(self.created_at.as_deref())
+    }
+
     /// What people call it: its name if it has one.
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| short(&self.id))

@@ -55,7 +55,7 @@ fn table(sessions: &[Session], home: Option<&str>, now: Timestamp) -> Table {
             Cell::new(session.name.as_deref().unwrap_or_default()),
             Cell::new(session.agent.as_deref().unwrap_or("-")),
             Cell::styled(phase_style(session), session.phase_word()),
-            Cell::new(&age(session.started_at.as_deref(), now)),
+            Cell::new(&age(session.began_at(), now)),
             Cell::new(&below_home(session.workspace.as_deref().unwrap_or_default(), home)),
             Cell::new(session.own_title().unwrap_or_default()),
             why(session),

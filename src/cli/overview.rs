@@ -153,7 +153,7 @@ impl Overview {
                 Cell::new(&session.label()),
                 Cell::new(session.agent.as_deref().unwrap_or("-")),
                 Cell::styled(phase_style(session), session.phase_word()),
-                Cell::new(&age(session.started_at.as_deref(), now)),
+                Cell::new(&age(session.began_at(), now)),
                 Cell::new(session.own_title().unwrap_or_default()),
                 why(session),
             ]);

@@ -6,13 +6,14 @@ use anyhow::Context as _;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::failure::Failure;
+use super::failure::{Failure, Refusal};
 use super::first_words::{Started, WaitArgs};
 use super::start::Starter;
 use super::url::url;
 use super::{Context, interrupted, out, send};
 use crate::answers::Session;
-use crate::text::clean;
+use crate::config::{self, DEMO_AGENT, known};
+use crate::text::{clean, short};
 
 /// Start an agent in a workspace and print the id of its session
 #[derive(Debug, clap::Args)]
@@ -60,15 +61,27 @@ pub(super) struct Args {
     no_start: bool,
     /// What the agent shall do; `-` reads it from stdin
     prompt: Option<String>,
+    // Taken only to say what was meant: the parser's own message would not help.
+    #[arg(hide = true)]
+    more_words: Vec<String>,
     /// The agent's command and its arguments, instead of a profile
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    let meant = args.prompt.as_deref().filter(|word| args.agent.is_none() && is_agent(word, cx));
+    if !args.more_words.is_empty() {
+        let hint = meant.map(|name| format!("did you mean `--agent {name}`?"));
+        let hint = hint.unwrap_or_else(|| "put the prompt in quotes".to_owned());
+        return Err(Failure::usage("the prompt is one argument, and there are more").hint(hint).into());
+    }
     // A workspace that has a name may have an agent of its own: the daemon knows.
     if args.agent.is_none() && args.command.is_empty() && args.workspace.is_none() {
-        let hint = profiles(cx).await;
+        let hint = match meant {
+            Some(name) => format!("did you mean `--agent {name}`?"),
+            None => profiles(cx).await,
+        };
         return Err(Failure::usage("name an agent with --agent NAME, or a command after `--`")
             .hint(hint)
             .into());
@@ -80,7 +93,10 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         starter.ensure_with_console(cx).await?;
     }
     interrupted::note(format!("see whether the agent was started: {} ls", cx.call));
-    let answer = cx.client.post(&url(&["sessions"], &[]), &body).await?;
+    let answer = match cx.client.post(&url(&["sessions"], &[]), &body).await {
+        Ok(answer) => answer,
+        Err(error) => return Err(not_spawned(error, cx)?),
+    };
     let session: Session = answer.parse()?;
     if !cx.json {
         out::print(&clean(&session.id))?;
@@ -152,6 +168,29 @@ fn variable(typed: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("expected NAME=VALUE".to_owned()),
     }
+}
+
+/// A session whose program could not be run is kept as failed: it is named like any other, with what starts it again.
+fn not_spawned(error: anyhow::Error, cx: &Context) -> anyhow::Result<anyhow::Error> {
+    #[derive(Deserialize)]
+    struct Kept {
+        session: String,
+    }
+    let refusal = error.downcast::<Refusal>()?;
+    let kept = serde_json::from_str::<Kept>(&refusal.body).ok().filter(|_| refusal.code == "spawn_failed");
+    let Some(Kept { session }) = kept else { return Ok(refusal.into()) };
+    if !cx.json {
+        out::print(&clean(&session))?;
+    }
+    let remedy = refusal.remedy().unwrap_or("mend that").to_owned();
+    let hint = format!("{remedy}; then start it: `{} resume {}`", cx.call, short(&session));
+    Ok(refusal.hint(hint).into())
+}
+
+/// Tells whether this is the name of an agent, with and without a daemon.
+fn is_agent(word: &str, cx: &Context) -> bool {
+    let config = config::load(Some(&cx.paths.config), cx.paths.config_explicit).unwrap_or_default();
+    config.agents.contains_key(word) || word == DEMO_AGENT || known(word).is_some()
 }
 
 async fn profiles(cx: &Context) -> String {

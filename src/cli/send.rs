@@ -5,10 +5,10 @@ use std::io::{IsTerminal as _, Read as _};
 use anyhow::Context as _;
 use serde_json::json;
 
-use super::failure::Failure;
+use super::failure::{Failure, Refusal};
 use super::url::url;
-use super::{Context, decide, interrupted, out};
-use crate::answers::Prompt;
+use super::{Context, decide, interrupted, out, shell_variables};
+use crate::answers::{Prompt, Session};
 use crate::text::{clean, short};
 
 /// Send a prompt to an agent, now or as soon as it takes one
@@ -26,10 +26,45 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let body = json!({"text": text(args.text)?});
     let name = clean(&args.session);
     interrupted::note(format!("see whether the prompt was delivered: {} prompts {name}", cx.call));
-    let answer = cx.client.post(&url(&["sessions", &args.session, "prompts"], &[]), &body).await?;
+    let sent = cx.client.post(&url(&["sessions", &args.session, "prompts"], &[]), &body).await;
+    let answer = match sent {
+        Err(error) if error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.code == "ended") => {
+            return Err(ended_without_log_in(&args.session, cx).await.unwrap_or(error));
+        }
+        sent => sent?,
+    };
     let prompt: Prompt = answer.parse()?;
     cx.answer(&answer, || Ok(format!("{} {}", short(&prompt.id), clean(&prompt.state))))?;
+    say_missing_log_in(&args.session, &prompt, cx).await;
     decide::settle(&prompt.delivery())
+}
+
+async fn look(session: &str, cx: &Context) -> Option<Session> {
+    cx.client.get(&url(&["sessions", session], &[])).await.ok()?.parse().ok()
+}
+
+/// The failure of a session that has ended for want of a log-in.
+async fn ended_without_log_in(session: &str, cx: &Context) -> Option<anyhow::Error> {
+    let session = look(session, cx).await?;
+    let failed = session.failed.as_ref().filter(|failed| failed.kind.as_deref() == Some("log_in"))?;
+    Some(Failure::of_agent(&session, &failed.reason, cx).into())
+}
+
+/// Says why a prompt will not be carried out before somebody logs in, and what to do. The prompt is kept.
+async fn say_missing_log_in(session: &str, prompt: &Prompt, cx: &Context) {
+    let Some(session) = look(session, cx).await else { return };
+    let name = clean(&session.label());
+    let failed = session.failed.as_ref().filter(|failed| failed.kind.as_deref() == Some("log_in"));
+    if let Some(failed) = failed {
+        out::talk(&format!("warning: {name} failed: {}", clean(&failed.reason)));
+        let hint = shell_variables::log_in_hint(&session, cx).or_else(|| failed.hint.clone());
+        if let Some(hint) = hint {
+            out::talk(&format!("hint: {}", clean(&hint)));
+        }
+    } else if prompt.state == "queued" && session.phase == "idle" {
+        let why = session.why.as_deref().unwrap_or_default();
+        out::talk(&format!("warning: the prompt waits; {name}: {}", clean(why)));
+    }
 }
 
 /// What was typed, or stdin for `-` without its last line feed.

@@ -271,3 +271,69 @@ fn acp_clients_are_told_why_their_agent_died() {
     assert_eq!(refused["message"], format!("the agent ended before its turn did: {reason}"));
     assert_eq!(daemon.show(&session)["failed"]["reason"], reason);
 }
+
+#[test]
+fn a_prompt_for_an_agent_without_a_log_in_is_kept_and_it_is_said_what_to_do() {
+    let daemon = Daemon::quick(&named("claude", &[]));
+    daemon.cli(&["run", "--agent", "claude", "--name", "shop", "fail:auth"]);
+    let sent = daemon.cli(&["send", "shop", "fail:auth"]).ok();
+    assert!(sent.stderr.starts_with("warning: shop failed: claude needs a login: "), "{sent:?}");
+    assert!(sent.stderr.contains("\nhint: log in: "), "{sent:?}");
+    // At its start, the agent ends: there is nobody to send anything to.
+    let ran = run_acp(&daemon, &["--name", "other", "hello"], &["auth:browser"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    daemon.wait_for_end(daemon.show("other")["id"].as_str().unwrap());
+    let sent = daemon.cli(&["send", "other", "hello"]);
+    assert!(
+        sent.code == 1 && sent.stderr.starts_with("error: other failed: the agent needs a login: "),
+        "{sent:?}"
+    );
+    assert!(sent.stderr.contains("hint: log in (Log in with browser"), "{sent:?}");
+    assert!(sent.stderr.contains("`intercom resume other`"), "{sent:?}");
+}
+
+/// Claude and Codex say "Authentication required" whatever their service has answered.
+#[test]
+fn a_log_in_that_is_wanted_although_a_key_is_set_is_told_with_the_name_of_the_key() {
+    let profile = named("claude", &[]) + "env = { ANTHROPIC_API_KEY = 'wrong' }\n";
+    let daemon = Daemon::quick(&profile);
+    let ran = daemon.cli(&["run", "--agent", "claude", "--name", "shop", "fail:auth"]);
+    let reason = "error: shop failed: claude needs a login although ANTHROPIC_API_KEY is set, so the key may be wrong: “";
+    assert!(ran.code == 1 && ran.stderr.starts_with(reason), "{ran:?}");
+    let hint =
+        "hint: set a valid key (ANTHROPIC_API_KEY) in `env` of its profile and run `intercom reload`; then ";
+    assert!(ran.stderr.contains(hint), "{ran:?}");
+}
+
+#[test]
+fn the_name_of_an_agent_in_place_of_a_prompt_is_understood() {
+    let daemon = Daemon::quick(&named("mine", &[]));
+    for words in [&["claude", "x"][..], &["mine", "fix", "it"], &["demo"]] {
+        let ran = daemon.cli(&[&["run"], words].concat());
+        let hint = format!("hint: did you mean `--agent {}`?\n", words[0]);
+        assert!(ran.code == 2 && ran.stderr.ends_with(&hint), "{ran:?}");
+    }
+    let ran = daemon.cli(&["run", "--agent", "mine", "fix", "it"]);
+    assert!(ran.code == 2 && ran.stderr.ends_with("hint: put the prompt in quotes\n"), "{ran:?}");
+}
+
+#[test]
+fn an_agent_whose_program_is_missing_is_named_and_has_an_age() {
+    let daemon = Daemon::quick("[agents.gone]\ncommand = 'no-such-program'\n");
+    let ran = daemon.cli(&["run", "--agent", "gone", "--name", "shop", "hello"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let id = daemon.show("shop")["id"].as_str().unwrap().to_owned();
+    assert_eq!(ran.stdout, format!("{id}\n"));
+    assert!(ran.stderr.contains("command not found: no-such-program"), "{ran:?}");
+    let short = &id[..12];
+    assert!(
+        ran.stderr.trim_end().ends_with(&format!("; then start it: `intercom resume {short}`")),
+        "{ran:?}"
+    );
+    let ls = daemon.cli(&["ls"]).ok().stdout;
+    let row = ls.lines().find(|line| line.contains(short)).unwrap();
+    let age = row
+        .split_whitespace()
+        .find(|word| word.ends_with('s') && word[..word.len() - 1].parse::<u32>().is_ok());
+    assert!(row.contains("failed") && age.is_some(), "{ls}");
+}

@@ -200,18 +200,24 @@ impl Acp {
             Some(known) => format!("log in: {known}"),
             None => format!("log in{}", ways_in(&self.mind.auth)),
         };
-        match &self.setup.key {
-            _ if !failure.is_refused() => {
-                LogInAdvice { reason: format!("{agent} needs a login"), how: log_in }
-            }
-            Some(key) => LogInAdvice {
+        match (&self.setup.key, failure.is_refused()) {
+            (Some(key), true) => LogInAdvice {
                 reason: format!("the key of {agent} ({}) was refused", key.names),
                 how: key.how_to_replace.clone(),
             },
-            None => LogInAdvice {
+            // Some agents say no more than that, whatever their service has answered.
+            (Some(key), false) if !failure.is_missing() => LogInAdvice {
+                reason: format!(
+                    "{agent} needs a login although {} is set, so the key may be wrong",
+                    key.names
+                ),
+                how: key.how_to_replace.clone(),
+            },
+            (None, true) => LogInAdvice {
                 reason: format!("the login of {agent} was refused"),
                 how: log_in.replacen("log in", "log in again", 1),
             },
+            _ => LogInAdvice { reason: format!("{agent} needs a login"), how: log_in },
         }
     }
 

@@ -182,8 +182,12 @@ impl Failure {
 
     /// Tells whether a key or a log-in was there and was refused, by the agent's own words.
     pub fn is_refused(&self) -> bool {
-        let words = self.message.to_lowercase();
-        !has(&words, MISSING) && (self.code == Some(401) || has(&words, REFUSED))
+        !self.is_missing() && (self.code == Some(401) || has(&self.message.to_lowercase(), REFUSED))
+    }
+
+    /// Tells whether the agent says that it has no key and no log-in.
+    pub fn is_missing(&self) -> bool {
+        has(&self.message.to_lowercase(), MISSING)
     }
 }
 
@@ -199,6 +203,8 @@ const LOGIN_BEGINNINGS: &[&str] = &[
     "failed to authenticate",
     "authentication required",
     "api error: 401",
+    // Codex, of the key of a provider that its configuration names.
+    "missing environment variable: `",
 ];
 /// A longer message is an answer that happens to begin like one of them.
 const MAX_LOGIN_SENTENCE: usize = 300;
