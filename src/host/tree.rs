@@ -52,7 +52,7 @@ fn children_or_scan(parent: i32, by_scan: &mut Option<Vec<(i32, i32)>>) -> Vec<i
 }
 
 /// The children of all threads of a process; `None` where the kernel does not list them.
-fn children(pid: i32) -> Option<Vec<i32>> {
+pub(super) fn children(pid: i32) -> Option<Vec<i32>> {
     let mut found = Vec::new();
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
         return Some(found); // it has gone

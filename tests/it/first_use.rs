@@ -358,8 +358,13 @@ fn the_doctor_finds_shims_of_other_and_of_removed_state_directories() {
     let left = other(&doctor(&mut command(elsewhere.path())));
     assert_eq!(left["status"], "warning");
     assert!(left["detail"].as_str().unwrap().contains(&session), "{left}");
-    let serve = format!("`intercom --state-dir {} serve` takes them up again", state.display());
+    let serve = format!("`intercom --state-dir {} daemon restart` takes them up again", state.display());
     assert!(left["hint"].as_str().unwrap().contains(&serve), "{left}");
+    // Whose process it is: nobody ends one by its number alone.
+    let detail = left["detail"].as_str().unwrap();
+    let agent: String = fixture().file_name().unwrap().to_str().unwrap().chars().take(15).collect();
+    assert!(detail.contains(&format!("of {session} ({agent}, started ")), "{detail}");
+    assert!(detail.contains("s ago)") && detail.contains(state.to_str().unwrap()), "{detail}");
     std::fs::remove_dir_all(&state).unwrap();
     let removed = other(&doctor(&mut command(elsewhere.path())));
     assert!(removed["detail"].as_str().unwrap().contains("which was removed: pid "), "{removed}");

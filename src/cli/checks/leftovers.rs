@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 
+use jiff::Timestamp;
 use rusqlite::OptionalExtension as _;
 
 use super::{Check, open_database};
+use crate::cli::time;
 use crate::config::Paths;
-use crate::host::{self, AGENTS_DIR, RunningShim};
+use crate::host::{self, AGENTS_DIR, ProcessDescription, RunningShim};
 
 /// Shims of this state directory that the database does not know: it is older than they are. A daemon adopts them when it starts.
 pub(in crate::cli) fn orphans(paths: &Paths) -> Option<Check> {
@@ -31,15 +33,33 @@ pub(in crate::cli) fn orphans(paths: &Paths) -> Option<Check> {
     let unknown: Vec<String> = shims
         .iter()
         .filter(|shim| !is_known(shim))
-        .map(|shim| format!("pid {} of {}", shim.pid, shim.session))
+        .map(|shim| {
+            let agent = host::agent_program(shim.pid);
+            format!("pid {} of {}{}", shim.pid, shim.session, described(shim.pid, agent.as_deref()))
+        })
         .collect();
     (!unknown.is_empty()).then(|| {
         Check::warning(
             "orphans",
             format!("agents run that the database does not know: {}", unknown.join(", ")),
-            "`intercom serve` adopts them; then `intercom ls` shows them and `intercom stop` ends them",
+            "`intercom daemon restart` adopts them; then `intercom ls` shows them and `intercom stop` ends them",
         )
     })
+}
+
+/// The name, the age and, without a name of ours, the directory of a process, in brackets: nobody should end a process by its number
+/// alone.
+pub(super) fn described(pid: i32, name: Option<&str>) -> String {
+    let Some(ProcessDescription { name: own, age, directory }) = host::describe_process(pid) else {
+        return String::new();
+    };
+    let started = Timestamp::now().checked_sub(age).map(|at| at.to_string()).unwrap_or_default();
+    let since = format!("{} ago", time::age(Some(&started), Timestamp::now()));
+    match (name, directory) {
+        (Some(name), _) => format!(" ({name}, started {since})"),
+        (None, Some(directory)) => format!(" ({own}, started {since}, in {})", directory.display()),
+        (None, None) => format!(" ({own}, started {since})"),
+    }
 }
 
 /// Processes that were an agent's and belong to nobody any more, of this daemon and of others.
@@ -53,12 +73,18 @@ pub(in crate::cli) fn strays(paths: &Paths) -> Check {
     let place = |session: &str| {
         if kept.contains(session) { "" } else { " (not of this state directory, or removed)" }
     };
-    let named = |(pid, session): &(i32, String)| format!("{pid} of {session}{}", place(session));
+    let named = |(pid, session): &(i32, String)| {
+        format!("pid {pid} of {session}{}{}", described(*pid, None), place(session))
+    };
     let list: Vec<String> = strays.iter().map(named).collect();
     let pids: Vec<String> = strays.iter().map(|(pid, _)| pid.to_string()).collect();
     Check::warning(
         "leftovers",
         list.join(", "),
-        format!("the next `intercom serve` ends those of its own sessions; else kill {}", pids.join(" ")),
+        format!(
+            "the next daemon ends those of its own sessions (`intercom daemon restart`); end the others with `kill {}`, if you know \
+             them",
+            pids.join(" ")
+        ),
     )
 }

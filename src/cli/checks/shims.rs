@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::Check;
+use super::leftovers::described;
 use crate::cli::daemon_info::DaemonInfo;
 use crate::cli::transport::is_listening;
 use crate::config::Paths;
@@ -39,20 +40,24 @@ fn check(state: &Path, removed: bool, served: bool, ours: bool, shims: &[Running
     if served {
         return (!ours).then(|| Check::ok(NAME, format!("{agents} of {place}, which has a daemon")));
     }
-    let serve = if ours {
-        "intercom serve".to_owned()
+    let restart = if ours {
+        "intercom daemon restart".to_owned()
     } else {
-        format!("intercom --state-dir {} serve", shell_word(&place.to_string()))
+        format!("intercom --state-dir {} daemon restart", shell_word(&place.to_string()))
     };
     Some(Check::warning(
         NAME,
         format!("{agents} of {place} without a daemon: {}", named(shims)),
-        format!("`{serve}` takes them up again; `kill {pids}` ends them"),
+        format!("`{restart}` takes them up again; `kill {pids}` ends them"),
     ))
 }
 
 fn named(shims: &[RunningShim]) -> String {
-    shims.iter().map(|shim| format!("pid {} of {}", shim.pid, shim.session)).collect::<Vec<_>>().join(", ")
+    let named = |shim: &RunningShim| {
+        let agent = host::agent_program(shim.pid).unwrap_or_else(|| "the agent has ended".to_owned());
+        format!("pid {} of {}{}", shim.pid, shim.session, described(shim.pid, Some(&agent)))
+    };
+    shims.iter().map(named).collect::<Vec<_>>().join(", ")
 }
 
 fn pids(shims: &[RunningShim]) -> String {
