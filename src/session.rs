@@ -13,4 +13,4 @@ mod tail;
 pub use actor::{Actor, Plan, StartError, failed_commands, quarantined_lines};
 pub use handle::{Arrival, CommandError, Done, Handle, Stopped};
 pub use stall::{Caps, Vigil};
-pub use state::{About, Adoption, Assessed, Input, Judge, Refused, State};
+pub use state::{About, Adoption, Assessed, Input, Judge, OpenRequests, Refused, State};

@@ -56,7 +56,7 @@ mod watch;
 
 pub use errands::Terminal;
 pub use input::{Gone, Input, Refused};
-pub use orphan::Adoption;
+pub use orphan::{Adoption, OpenRequests};
 use terms::{Subject, Terms};
 
 /// Outgoing messages on their way to the agent. At the limit we stop reading from it: it must take some first.

@@ -92,6 +92,11 @@ struct Launch {
     mcp_servers: Option<Json>,
 }
 
+/// Tells whether the text says how to start a session again.
+pub(super) fn is_launch(text: &str) -> bool {
+    serde_json::from_str::<Launch>(text).is_ok()
+}
+
 /// What a session is, kept beside its process for a database that does not know it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Memo {

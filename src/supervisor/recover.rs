@@ -52,20 +52,23 @@ impl Supervisor {
         for (id, micros) in self.store().spent_on(today).await? {
             self.0.bench.spends(id, today, micros);
         }
-        let adopted = self.adopt_kept().await?;
-        let live = self.store().live().await?;
-        let found =
-            stream::iter(live.clone().into_iter().map(|id| self.recover_one(id))).buffer_unordered(AT_ONCE);
-        let found: Vec<Result<Fate, StoreError>> = found.collect().await;
+        let adopted = self.adopt_kept(&self.store().live().await?).await?;
+        let mut live = self.store().live().await?;
+        let recover = |id| async move { (id, self.recover_one(id).await) };
+        let found = stream::iter(live.clone().into_iter().map(recover)).buffer_unordered(AT_ONCE);
+        let found: Vec<(SessionId, Result<Fate, StoreError>)> = found.collect().await;
         let mut recovered = Recovered { adopted, ..Recovered::default() };
-        for fate in found {
+        for (id, fate) in found {
             match fate {
                 Ok(Fate::Attached) => recovered.attached += 1,
                 Ok(Fate::Ended) => recovered.ended += 1,
                 Ok(Fate::Orphan { known }) => recovered.adopted += usize::from(known),
                 // One session that cannot be read must not keep the others from their people.
                 Err(error @ (StoreError::Corrupt { .. } | StoreError::Conflict(_))) => {
-                    tracing::error!(%error, "a session cannot be taken up");
+                    tracing::error!(session.id = %id, %error, "a session cannot be taken up");
+                    if matches!(error, StoreError::Corrupt { .. }) && self.end_unreadable(id).await {
+                        live.retain(|other| *other != id);
+                    }
                 }
                 Err(error) => return Err(error),
             }

@@ -234,3 +234,63 @@ fn an_agent_of_a_session_that_the_database_knows_to_have_ended_is_ended() {
     assert!(!is_alive(&pid), "{}", daemon.log());
     assert!(!daemon.dir.path().join(format!("state/agents/{session}")).exists());
 }
+
+/// Damages a column of a session in the database of a daemon that is not running.
+fn damage(dir: &Path, session: &str, column: &str) {
+    let database = rusqlite::Connection::open(dir.join("state/intercom.db")).unwrap();
+    let sql = format!("UPDATE sessions SET {column} = '{{\"damaged' WHERE id = ?1");
+    assert_eq!(database.execute(&sql, [session]).unwrap(), 1);
+}
+
+#[test]
+fn a_live_session_that_the_database_cannot_read_is_adopted_and_the_others_run_on() {
+    for column in ["state", "launch"] {
+        let daemon = Daemon::quick("");
+        let damaged = daemon.run(&["clearance:1:Open", "serve"]);
+        let clearance = daemon.clearance(&damaged);
+        let other = daemon.run(&["echo"]);
+        let pid = daemon.show(&damaged)["pid"].clone();
+        let (dir, _) = daemon.end(Signal::SIGKILL);
+        damage(dir.path(), &damaged, column);
+        let daemon = Daemon::start_in(dir, &[], &[]);
+        let said = "1 session re-attached, 0 ended while away, 1 adopted as orphans";
+        assert!(daemon.log().contains(said), "{column}: {}", daemon.log());
+        assert!(daemon.log().contains("cannot be read"), "{column}: {}", daemon.log());
+
+        // It is seen, nothing of it waits for an answer that nobody can give, and it can be stopped.
+        let shown = orphan(&daemon, &damaged);
+        assert_eq!(shown["pid"], pid, "{column}");
+        assert_eq!(daemon.get(&format!("/api/v1/clearances/{clearance}")).1["status"], "withdrawn");
+        let adopted = daemon.wait_kind(&damaged, "session.adopted");
+        assert!(adopted["data"]["why"].as_str().unwrap().contains("cannot be read"), "{adopted}");
+        can_only_be_stopped(&daemon, &damaged, &pid);
+        daemon.prompt(&other, "still here");
+        daemon.wait_for(&other, "the echo", |event| event.to_string().contains("still here"));
+    }
+}
+
+#[test]
+fn a_live_session_that_the_database_cannot_read_and_that_has_no_process_is_ended() {
+    let daemon = Daemon::quick("");
+    let damaged = daemon.run(&["serve"]);
+    let other = daemon.run(&["echo"]);
+    let (dir, _) = daemon.end(Signal::SIGKILL);
+    let agents = dir.path().join("state/agents").join(&damaged);
+    // Nothing is left of its process.
+    for meta in agents.read_dir().unwrap().flatten() {
+        let meta = std::fs::read(meta.path().join("meta.json")).unwrap();
+        let meta: Value = serde_json::from_slice(&meta).unwrap();
+        for who in ["shim", "agent"] {
+            let pid = i32::try_from(meta[who]["pid"].as_i64().unwrap()).unwrap();
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+        }
+    }
+    std::fs::remove_dir_all(agents).unwrap();
+    damage(dir.path(), &damaged, "state");
+    let daemon = Daemon::start_in(dir, &[], &[]);
+    let shown = daemon.show(&damaged);
+    assert_eq!(shown["phase"], "ended", "{shown}");
+    assert!(shown["exit"]["reason"].as_str().unwrap().contains("cannot be read"), "{shown}");
+    daemon.prompt(&other, "still here");
+    daemon.wait_for(&other, "the echo", |event| event.to_string().contains("still here"));
+}

@@ -12,8 +12,14 @@
 use super::agent::unknown;
 use super::watch::BY;
 use super::{Input, Out, Refused, Stage, State};
-use crate::domain::event::{LineRejected, RawMessage, SessionAdopted, UnknownMessage};
-use crate::domain::{Event, Json, Said, Situation, Standing};
+use crate::domain::event::{
+    ClearanceClosed, LineRejected, PromptUndelivered, QuestionClosed, RawMessage, SessionAdopted,
+    UnknownMessage,
+};
+use crate::domain::{
+    ClearanceId, ClearanceStatus, Entry, Event, Json, PromptId, PromptState, QuestionId, QuestionStatus,
+    Said, Situation, Standing,
+};
 
 /// Why it is in its phase, for people.
 pub(super) const WHY: &str =
@@ -31,13 +37,23 @@ pub struct Adoption {
     pub created: Option<String>,
     /// What the database lacks, as a part of a sentence.
     pub why: String,
+    /// What the ledger has open of a session whose own record cannot be read.
+    pub open: OpenRequests,
+}
+
+/// Requests and prompts that the ledger has open, whatever the state of their session says.
+#[derive(Debug, Clone, Default)]
+pub struct OpenRequests {
+    pub clearances: Vec<ClearanceId>,
+    pub questions: Vec<QuestionId>,
+    pub prompts: Vec<PromptId>,
 }
 
 impl State {
     /// Whatever the database says of the session was true at the time of the backup: what was open then is closed, and nothing
     /// of it is sent later.
     pub(super) fn adopt(&mut self, adoption: Adoption, out: &mut Out<'_, '_>) {
-        let Adoption { generation, pid, created, why } = adoption;
+        let Adoption { generation, pid, created, why, open } = adoption;
         if let Some(command) = created {
             self.record_creation(BY, &command, out);
         } else {
@@ -45,6 +61,7 @@ impl State {
             self.fail_in_flight(&cause, out);
             self.let_go(out);
             self.fail_queue(&cause, out);
+            close(open, &cause, out);
         }
         self.next_generation();
         (self.generation, self.orphan, self.stage) = (generation, true, Stage::Running);
@@ -106,6 +123,28 @@ impl State {
             Stage::Stopping { .. } => Refused::Stopping,
             _ => refused,
         }
+    }
+}
+
+/// Closes what only the ledger knows.
+fn close(open: OpenRequests, cause: &str, out: &mut Out<'_, '_>) {
+    let (at, reason) = (out.now(), cause.to_owned());
+    for id in open.clearances {
+        let (status, reason) = (ClearanceStatus::Withdrawn, reason.clone());
+        let (action, title, decision) = (None, String::new(), None);
+        let closed =
+            ClearanceClosed { clearance: id, action, title, status, decision, reason: reason.clone() };
+        out.record(Event::ClearanceClosed(closed));
+        out.ledger(Entry::ClearanceClosed { id, status, at, reason });
+    }
+    for id in open.questions {
+        let (status, reason) = (QuestionStatus::Withdrawn, reason.clone());
+        out.record(Event::QuestionClosed(QuestionClosed { question: id, status, reason: reason.clone() }));
+        out.ledger(Entry::QuestionClosed { id, status, at, reason });
+    }
+    for id in open.prompts {
+        out.record(Event::PromptUndelivered(PromptUndelivered { prompt: id, cause: reason.clone() }));
+        out.ledger(Entry::PromptChanged { id, state: PromptState::Failed(reason.clone()), at });
     }
 }
 
