@@ -80,7 +80,7 @@ const WIRING: &[&str] = &["main", "lib", "lifecycle"];
 
 const MAX_LINES: usize = 600;
 
-fn sources() -> BTreeMap<PathBuf, String> {
+pub(crate) fn sources() -> BTreeMap<PathBuf, String> {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
     let mut files = BTreeMap::new();
     let mut dirs = vec![root.to_owned()];
@@ -100,7 +100,7 @@ fn sources() -> BTreeMap<PathBuf, String> {
 }
 
 /// Tests that stand in the file itself are its end; those in a file of their own are only named.
-fn without_tests(text: &str) -> &str {
+pub(crate) fn without_tests(text: &str) -> &str {
     text.split("\n#[cfg(test)]\nmod tests {").next().unwrap()
 }
 
@@ -117,7 +117,7 @@ fn part(path: &Path) -> String {
     first.trim_end_matches(".rs").to_owned()
 }
 
-fn is_test(path: &Path) -> bool {
+pub(crate) fn is_test(path: &Path) -> bool {
     path.components()
         .any(|component| component.as_os_str().to_str().unwrap().trim_end_matches(".rs") == "tests")
 }

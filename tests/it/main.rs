@@ -63,6 +63,7 @@ mod slack_fake;
 mod stalls;
 mod starving;
 mod survive;
+mod tidy;
 mod trees;
 mod viewers;
 mod web;

@@ -309,7 +309,7 @@ fn a_title_is_one_line_of_bounded_length_or_none() {
     assert_eq!(title(json!({ "sessionUpdate": info, "title": " a\nb" })), Some(Some("a".into())));
     assert_eq!(
         title(json!({ "sessionUpdate": info, "title": "é".repeat(500) })),
-        Some(Some("é".repeat(200)))
+        Some(Some(format!("{}…", "é".repeat(199))))
     );
     assert_eq!(title(json!({ "sessionUpdate": info, "title": null })), Some(None));
     assert_eq!(title(json!({ "sessionUpdate": info, "title": "" })), Some(None));

@@ -1,0 +1,139 @@
+//! The sources, measured: names, comments and sizes must not get worse. A limit is lowered when the code has got better, and never
+//! raised.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use intercom::domain::EventKind;
+
+use crate::layers::{is_test, sources, without_tests};
+
+/// One type: the file that defines it, and its name.
+type Definition = (PathBuf, String);
+
+fn production() -> Vec<(PathBuf, String)> {
+    let files = sources().into_iter().filter(|(path, _)| !is_test(path));
+    files.map(|(path, text)| (path, without_tests(&text).to_owned())).collect()
+}
+
+fn definitions() -> Vec<Definition> {
+    let mut found = Vec::new();
+    for (path, text) in production() {
+        for line in text.lines() {
+            let line = line.trim_start().trim_start_matches("pub ");
+            let line =
+                line.split_once(") ").filter(|_| line.starts_with("pub(")).map_or(line, |(_, rest)| rest);
+            let Some((keyword, rest)) = line.split_once(' ') else { continue };
+            if ["struct", "enum", "trait", "union"].contains(&keyword) {
+                let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                if !name.is_empty() {
+                    found.push((path.clone(), name)); // a macro names its types elsewhere
+                }
+            }
+        }
+    }
+    assert!(found.len() > 500, "the types were not found");
+    found
+}
+
+/// Whole percents, rounded up.
+fn percent(part: usize, whole: usize) -> usize {
+    (part * 100).div_ceil(whole)
+}
+
+#[track_caller]
+fn at_most(what: &str, found: usize, limit: usize, examples: &[String]) {
+    assert!(found <= limit, "{what}: {found}, at most {limit}: {examples:#?}");
+    assert!(found + 3 > limit, "{what}: {found} is better than the limit of {limit}; lower it");
+}
+
+#[test]
+fn no_kind_of_an_event_is_spelled_outside_of_the_table() {
+    let table = Path::new("domain/event.rs");
+    let kinds: BTreeSet<String> = EventKind::ALL
+        .iter()
+        .map(|kind| kind.as_str())
+        .filter(|kind| kind.contains('.'))
+        .map(|kind| format!("\"{kind}\""))
+        .collect();
+    let mut spelled = Vec::new();
+    for (path, text) in production().into_iter().filter(|(path, _)| path != table) {
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            if kinds.iter().any(|kind| line.contains(kind.as_str())) {
+                spelled.push(format!("{}: {}", path.display(), line.trim()));
+            }
+        }
+    }
+    assert!(spelled.is_empty(), "{spelled:#?}");
+}
+
+#[test]
+fn one_name_stands_for_one_type() {
+    let all = definitions();
+    let mut places: BTreeMap<&str, BTreeSet<&Path>> = BTreeMap::new();
+    for (path, name) in &all {
+        places.entry(name).or_default().insert(path);
+    }
+    let shared: Vec<String> =
+        places.iter().filter(|(_, paths)| paths.len() > 1).map(|(name, _)| (*name).to_owned()).collect();
+    at_most(
+        "percent of the names are those of several types",
+        percent(shared.len(), places.len()),
+        0,
+        &shared,
+    );
+}
+
+#[test]
+fn a_name_says_enough_about_its_type() {
+    let all = definitions();
+    let is_one_word = |name: &str| name.chars().skip(1).all(|c| !c.is_uppercase());
+    let bare: Vec<String> =
+        all.iter().filter(|(_, name)| is_one_word(name)).map(|(_, name)| name.clone()).collect();
+    at_most("percent of the types have a name of one word", percent(bare.len(), all.len()), 77, &[]);
+}
+
+#[test]
+fn a_doc_comment_begins_with_a_noun_or_a_verb() {
+    const VAGUE: &[&str] = &["What", "Who", "How", "Whether", "Of", "As"];
+    let (mut vague, mut all) = (Vec::new(), 0);
+    for (path, text) in production() {
+        let mut before = "";
+        for line in text.lines() {
+            let doc = line.trim_start().strip_prefix("/// ").or_else(|| line.strip_prefix("//! "));
+            let begins = !before.trim_start().starts_with("///") && !before.starts_with("//!");
+            if let Some(comment) = doc.filter(|_| begins) {
+                all += 1;
+                let first = comment.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+                if VAGUE.contains(&first) {
+                    vague.push(format!("{}: {comment}", path.display()));
+                }
+            }
+            before = line;
+        }
+    }
+    at_most("percent of the comments begin with What, Who, How …", percent(vague.len(), all), 21, &[]);
+}
+
+#[test]
+fn no_struct_has_more_fields_than_a_reader_can_hold() {
+    const MOST: usize = 16;
+    let mut large = Vec::new();
+    for (path, text) in production() {
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            let is_struct = line.contains("struct ") && line.ends_with('{') && !line.starts_with(' ');
+            if !is_struct {
+                continue;
+            }
+            let body = lines.by_ref().take_while(|line| *line != "}");
+            let fields = body.filter(|line| line.starts_with("    ") && !line.starts_with("     "));
+            let is_field = |line: &&str| !line.trim_start().starts_with(['/', '#', '}', ')', ']']);
+            let count = fields.filter(is_field).count();
+            if count > MOST {
+                large.push(format!("{}: {} has {count} fields", path.display(), line.trim_end_matches(" {")));
+            }
+        }
+    }
+    at_most("structs are too large", large.len(), 17, &large);
+}
