@@ -17,6 +17,7 @@ mod cgroup;
 mod client;
 mod confined;
 mod description;
+mod directory;
 mod environment;
 mod files;
 mod find;

@@ -11,6 +11,7 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use super::client::{Care, read_exit};
+use super::directory::is_of_another;
 use super::frame::{Frame, Hello, OLDEST, VERSION};
 use super::shim::{META, Meta, SOCKET};
 use super::{Keep, Process, leftovers};
@@ -31,6 +32,9 @@ pub enum Lost {
     /// It has not been ended: it is another daemon's.
     #[error("its shim takes another process for its daemon")]
     Refused,
+    /// Neither has this.
+    #[error("its directory is a copy, and its agent another daemon's")]
+    Elsewhere,
 }
 
 impl Process {
@@ -80,6 +84,9 @@ impl Care {
                 if is_refused && self.child.is_none() {
                     return Err(Lost::Refused);
                 }
+                if self.child.is_none() && is_of_another(&self.meta, &self.keep.dir) {
+                    return Err(Lost::Elsewhere);
+                }
                 self.end_all().await;
                 return Err(Lost::Silent(error));
             }
@@ -112,8 +119,10 @@ impl Care {
     pub(super) async fn end_all(&self) {
         let (meta, dir) = (self.meta.clone(), self.keep.dir.clone());
         let ended = tokio::task::spawn_blocking(move || {
-            meta.shim.kill();
-            leftovers::end(&meta, &dir)
+            if !is_of_another(&meta, &dir) {
+                meta.shim.kill();
+                leftovers::end(&meta, &dir);
+            }
         });
         ended.await.ok(); // it does not panic
     }

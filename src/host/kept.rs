@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use super::AGENTS_DIR;
+use super::directory::is_of_another;
 use super::find::read_meta;
 use super::identity::{Identity, stat};
 use super::leftovers::{self, RunningShim, running_shims};
@@ -64,19 +65,13 @@ impl KeptProcess {
         read_meta(dir).unwrap_or_else(|| Meta::unlisted(&self.session))
     }
 
-    /// Tells whether the directory is a copy of one whose shim runs elsewhere, under another daemon.
-    fn is_copy(&self, dir: &Path) -> bool {
-        let shim = self.meta(dir).shim;
-        shim.is_running() && !shims_in(dir).contains(&shim)
-    }
-
     fn is_alive(&self, dir: &Path) -> bool {
-        !self.is_copy(dir)
+        !is_of_another(&self.meta(dir), dir)
             && (!shims_in(dir).is_empty() || !leftovers::members(&self.meta(dir), dir).is_empty())
     }
 
     fn end(&self, dir: &Path) {
-        if !self.is_copy(dir) {
+        if !is_of_another(&self.meta(dir), dir) {
             shims_in(dir).iter().for_each(Identity::kill);
             leftovers::end(&self.meta(dir), dir);
         }
@@ -160,7 +155,7 @@ fn sees_what_we_see(pid: i32) -> bool {
 }
 
 /// The shims whose current directory this is, whatever is written down there.
-fn shims_in(dir: &Path) -> Vec<Identity> {
+pub(super) fn shims_in(dir: &Path) -> Vec<Identity> {
     use std::os::unix::fs::MetadataExt;
     let place = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
     let Some(wanted) = place(dir) else { return Vec::new() };

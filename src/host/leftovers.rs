@@ -16,6 +16,7 @@ use nix::libc;
 use nix::sys::signal::Signal;
 
 use super::cgroup::Cgroup;
+use super::directory::is_copied;
 use super::environment::{PART_VARIABLE, SESSION_VARIABLE};
 use super::find::read_meta;
 use super::frame::Left;
@@ -38,6 +39,8 @@ const EMPTY_LOOKS_FOR_RELAYS: u32 = 100;
 /// Looks that find that a process is a stranger before it is one for good. One alone may fall into the moment of an `exec`, when a process
 /// has no environment.
 const STRANGE: u8 = 2;
+/// The end of an agent whose directory was copied, as far as the copy is concerned.
+const COPIED: &str = "its directory is a copy, and its agent another daemon's";
 /// More than a pipe can hold.
 const MAX_RESCUED: u64 = 16 << 20;
 
@@ -46,6 +49,14 @@ pub(super) fn end(meta: &Meta, dir: &Path) -> Left {
     if meta.agent.boot != boot_id() {
         let reason = REBOOTED.to_owned();
         return Left { reason, ..Left::default() };
+    }
+    if is_copied(meta, dir) {
+        tracing::error!(
+            session.id = meta.session,
+            "{} is a copy; its agent belongs to another state directory, and is left alone",
+            dir.display()
+        );
+        return Left { reason: COPIED.to_owned(), ..Left::default() };
     }
     let search = Search::new(meta, dir);
     let (mut killed, mut rescued) = (HashSet::new(), 0);
@@ -81,7 +92,7 @@ pub(super) fn end(meta: &Meta, dir: &Path) -> Left {
 
 /// Those that are left of the agent of a directory, as of now.
 pub(super) fn members(meta: &Meta, dir: &Path) -> Vec<Identity> {
-    if meta.agent.boot != boot_id() {
+    if meta.agent.boot != boot_id() || is_copied(meta, dir) {
         return Vec::new();
     }
     Search::new(meta, dir).look(&HashSet::new(), |_| {})

@@ -22,6 +22,7 @@ use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
+use super::directory::DirectoryPlace;
 use super::{Identity, Keep, Spec};
 
 mod agent;
@@ -78,6 +79,9 @@ pub(super) struct Meta {
     /// The inode of the pipe that is the agent's stdout.
     #[serde(default)]
     pub(super) stdout: Option<u64>,
+    /// The directory that this was written to. Whoever reads it elsewhere reads a copy.
+    #[serde(default)]
+    pub(super) place: Option<DirectoryPlace>,
 }
 
 impl Meta {
@@ -98,6 +102,7 @@ impl Meta {
             part,
             memo: None,
             stdout: None,
+            place: None,
         }
     }
 }

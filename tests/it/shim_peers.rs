@@ -81,3 +81,38 @@ fn a_daemon_of_another_state_directory_neither_gets_the_agent_nor_ends_it() {
     daemon.wait_for(&session, "the echo", |event| event.to_string().contains("still there?"));
     daemon.end_session(&session, "stop");
 }
+
+#[test]
+fn a_copy_of_the_state_directory_that_is_served_elsewhere_ends_nothing_of_the_original() {
+    let daemon = Daemon::quick("");
+    let (running, restarted) = (daemon.run(&["status:up", "echo"]), daemon.run(&["status:up", "echo"]));
+    for session in [&running, &restarted] {
+        daemon.wait_status(session, "up");
+    }
+    // As a person would copy it.
+    let copy = crate::harness::home("");
+    let status = std::process::Command::new("cp")
+        .arg("-a")
+        .arg(daemon.dir.path().join("state"))
+        .arg(copy.path().join("state"))
+        .status()
+        .unwrap();
+    assert!(status.success());
+    // What the copy knows of one of them is not true any more: its shim has gone, and another looks after the session.
+    daemon.end_session(&restarted, "stop");
+    daemon.cli(&["resume", &restarted]).ok();
+    let pids = [&running, &restarted].map(|session| daemon.show(session)["pid"].clone());
+
+    let other = Daemon::start_in(copy, &["--on-stop", "leave"], &[]);
+    assert!(other.log().contains("another daemon's"), "{}", other.log());
+    for session in [&running, &restarted] {
+        assert_eq!(other.show(session)["phase"], "ended", "{session}");
+    }
+    drop(other);
+    for (session, pid) in [&running, &restarted].into_iter().zip(&pids) {
+        assert!(is_alive(pid), "{session}");
+        daemon.prompt(session, "still there?");
+        daemon.wait_for(session, "the echo", |event| event.to_string().contains("still there?"));
+        daemon.end_session(session, "stop");
+    }
+}

@@ -24,6 +24,7 @@ use super::link::Link;
 use super::{EXIT, META, Meta, Order, SOCKET};
 use crate::domain::Exit;
 use crate::host::cgroup::Cgroup;
+use crate::host::directory::DirectoryPlace;
 use crate::host::frame::{Frame, Hello, Left, Waits};
 use crate::host::tree::Reaped;
 use crate::host::{EXITED, Identity, STREAM_CLOSED, Spec, journal, tree};
@@ -117,6 +118,7 @@ impl Shim {
             part: order.keep.part.clone(),
             memo: order.spec.memo.clone(),
             stdout: nix::sys::stat::fstat(&agent.stdout).ok().map(|stat| stat.st_ino),
+            place: DirectoryPlace::of(Path::new(".")),
         };
         if let Err(error) = write_whole(META, &serde_json::to_vec(&meta)?) {
             // An agent that nobody could find again must not stay.
