@@ -58,7 +58,7 @@ pub(super) struct Order {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
-    Runs(Meta),
+    Runs(Box<Meta>),
     Failed(String),
 }
 
@@ -117,7 +117,7 @@ pub fn main() -> ExitCode {
         .and_then(|_| serde_json::from_slice::<Order>(&order).map_err(|error| error.to_string()));
     let started = order.and_then(|order| run::Shim::start(&order).map_err(|error| error.to_string()));
     let (answer, shim) = match started {
-        Ok(shim) => (Answer::Runs(shim.meta().clone()), Some(shim)),
+        Ok(shim) => (Answer::Runs(Box::new(shim.meta().clone())), Some(shim)),
         Err(error) => (Answer::Failed(error), None),
     };
     let mut stdout = std::io::stdout();

@@ -95,7 +95,7 @@ async fn start(spec: Spec, keep: &Keep, shim: &mut Option<Child>) -> io::Result<
     let child = shim.insert(child);
     let order = Order { spec, keep: keep.clone(), version: version(), open_files: super::usual_open_files() };
     match ask(child, &order).await? {
-        Answer::Runs(meta) => Ok(meta),
+        Answer::Runs(meta) => Ok(*meta),
         Answer::Failed(cause) => {
             child.wait().await.ok(); // reaped, that is all
             Err(io::Error::other(cause))
