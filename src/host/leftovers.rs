@@ -5,7 +5,7 @@
 //! agent's stdout, and a parent that is known by one of these.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -36,6 +36,9 @@ const STOPPING: Duration = Duration::from_millis(500);
 const EMPTY_LOOKS: u32 = 10;
 /// The same once a process was found that had gone before it could be stopped: there is such a relay.
 const EMPTY_LOOKS_FOR_RELAYS: u32 = 100;
+/// How long one look goes on to look at processes that were born during it, and how many numbers at a time.
+const CHASE: Duration = Duration::from_millis(100);
+const MAX_BORN: i32 = 4096;
 /// Looks that find that a process is a stranger before it is one for good. One alone may fall into the moment of an `exec`, when a process
 /// has no environment.
 const STRANGE: u8 = 2;
@@ -96,6 +99,27 @@ pub(super) fn members(meta: &Meta, dir: &Path) -> Vec<Identity> {
         return Vec::new();
     }
     Search::new(meta, dir).look(&HashSet::new(), |_| {})
+}
+
+/// The number that was given to a process last.
+fn newest_pid() -> Option<i32> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().last()?.parse().ok()
+}
+
+/// Adds the numbers that were given out since `newest`, and returns the first of them. `None` if there are none, or no more time.
+fn next_born(numbers: &mut VecDeque<i32>, newest: &mut Option<i32>, deadline: Instant) -> Option<i32> {
+    let (before, now) = (newest.as_ref().copied()?, newest_pid()?);
+    *newest = Some(now);
+    if Instant::now() > deadline {
+        return None;
+    }
+    // Numbers begin anew behind the largest; and a machine that gives out very many is listed again.
+    if (before..before.saturating_add(MAX_BORN)).contains(&now) {
+        numbers.extend(before + 1..=now);
+    } else {
+        numbers.extend(pids().filter(|pid| *pid > 1));
+    }
+    numbers.pop_front()
 }
 
 /// How the processes of an agent are told from all others.
@@ -161,9 +185,11 @@ impl<'a> Search<'a> {
     /// them.
     fn look(&self, seen: &HashSet<(i32, u64)>, mut found: impl FnMut(&Identity)) -> Vec<Identity> {
         let in_cgroup: HashSet<i32> = self.cgroup.iter().flat_map(Cgroup::members).collect();
+        let (mut newest, deadline) = (newest_pid(), Instant::now() + CHASE);
         let mut numbers: Vec<i32> = pids().filter(|pid| *pid > 1 && *pid != self.own).collect();
         // The youngest first: they are the ones that may be gone in a moment.
         numbers.sort_unstable_by_key(|pid| std::cmp::Reverse(*pid));
+        let mut numbers = VecDeque::from(numbers);
         let (mut fresh, mut others, mut members) = (Vec::new(), Vec::new(), HashSet::new());
         let mut take = |pid: i32, stat: &Stat, members: &mut HashSet<i32>| {
             members.insert(pid);
@@ -173,8 +199,14 @@ impl<'a> Search<'a> {
                 fresh.push(process);
             }
         };
-        for pid in numbers {
+        let mut looked_at = HashSet::new();
+        // Then those that were born meanwhile, until nobody was: whoever is missed by a list has gone, or has handed its life on
+        // to a number that was given out after the list was begun.
+        while let Some(pid) = numbers.pop_front().or_else(|| next_born(&mut numbers, &mut newest, deadline)) {
             let Some(stat) = stat(pid).filter(|stat| !stat.is_dead()) else { continue };
+            if pid == self.own || !looked_at.insert((pid, stat.started)) {
+                continue;
+            }
             if self.strangers.borrow().get(&(pid, stat.started)).is_some_and(|times| *times >= STRANGE) {
                 continue;
             }
