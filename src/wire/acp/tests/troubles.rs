@@ -167,9 +167,12 @@ fn speech_counts_only_if_it_begins_as_agents_put_it() {
 
 #[test]
 fn a_missing_login_is_heard_in_what_an_agent_says() {
-    for said in
-        ["Not logged in · Please run /login", " Invalid API key · Please run /login\n", "API Error: 401 x"]
-    {
+    for said in [
+        "Not logged in · Please run /login",
+        " Invalid API key · Please run /login\n",
+        "API Error: 401 x",
+        "Missing environment variable: `OPENAI_API_KEY`.",
+    ] {
         assert!(wants_login(said), "{said}");
         let chars: Vec<char> = said.trim().chars().collect();
         assert!(
