@@ -365,6 +365,21 @@ mod tests {
     }
 
     #[test]
+    fn paragraphs_of_help_are_wrapped_by_the_terminal_alone() {
+        let mut commands = vec![Cli::command()];
+        while let Some(command) = commands.pop() {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines: Vec<&str> = after.lines().collect();
+            for pair in lines.windows(2) {
+                let is_text = |line: &str| !line.is_empty() && !line.starts_with("  ");
+                let breaks = is_text(pair[0]) && is_text(pair[1]) && !pair[0].ends_with(':');
+                assert!(!breaks, "{}: a line break after {:?}", command.get_name(), pair[0]);
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
+    }
+
+    #[test]
     fn every_verb_says_what_it_does() {
         for verb in Cli::command().get_subcommands() {
             assert!(verb.get_about().is_some(), "{} has no sentence", verb.get_name());

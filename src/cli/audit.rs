@@ -26,9 +26,10 @@ const INDENT: usize = 8;
 /// Show the audit: every decision, grant, token, start, stop and change of the configuration
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each row carries a hash of itself and of all rows before it. --verify looks at every one and names what was altered,
-taken out or reordered, also at the end; a break that the daemon has recorded is named from then on. The head that it prints,
+Each row carries a hash of itself and of all rows before it. --verify looks at every one and names what was altered, \
+taken out or reordered, also at the end; a break that the daemon has recorded is named from then on. The head that it prints, \
 kept elsewhere ([audit] anchor_file does that), shows later that nothing before it was rewritten.
+
 With --json, each line is one row.")]
 pub(super) struct Args {
     /// Only rows since then: an age such as 30d or 2h, or a time such as 2026-03-04, 2026-03-04 15:02 or 2026-03-04T12:00:00Z

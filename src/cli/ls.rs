@@ -28,7 +28,11 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     if cx.json {
         return out::print_json(&list.body);
     }
-    let nothing = if args.all { "no sessions" } else { "no live sessions; `intercom run` starts one" };
+    let nothing = if args.all {
+        "no sessions; `intercom run` starts one"
+    } else {
+        "no live sessions; `intercom run` starts one, `intercom ls --all` lists the ended ones"
+    };
     let mut sessions: Vec<Session> = list.items()?;
     sessions.sort_by_key(Session::urgency);
     // A script gets whole paths, and of a daemon elsewhere we do not know the home.

@@ -25,7 +25,7 @@ use crate::text::{clean, columns, plural, short};
 /// See, check and try out the rules that decide clearances
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Rules are [[rule]] tables in the configuration, never in a workspace. The first that matches decides; without a match,
+Rules are [[rule]] tables in the configuration, never in a workspace. The first that matches decides; without a match, \
 people are asked. docs/POLICY.md has the whole of it.")]
 pub(super) struct Args {
     #[command(subcommand)]

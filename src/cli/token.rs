@@ -12,7 +12,7 @@ use crate::text::{clean, short};
 /// Make, list and revoke tokens for the API on the network
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A token is sent as `Authorization: Bearer …`. For the command line, set INTERCOM_URL, and INTERCOM_TOKEN or
+A token is sent as `Authorization: Bearer …`. For the command line, set INTERCOM_URL, and INTERCOM_TOKEN or \
 INTERCOM_TOKEN_FILE; INTERCOM_CA_FILE names the certificate of a daemon that signed its own.")]
 pub(super) struct Args {
     #[command(subcommand)]

@@ -227,7 +227,12 @@ fn what_is_not_there_is_said_by_its_name() {
     ] {
         let ran = daemon.cli(args);
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{args:?}: {ran:?}");
-        assert_eq!(ran.stderr, format!("error: no {what} is known as `nobody`\n"), "{args:?}");
+        let list = if what == "session" { "ls".to_owned() } else { format!("{what}s") };
+        let told = format!(
+            "error: no {what} is known as `nobody`\nhint: `intercom {list} --all` lists the {what}s\n"
+        );
+        assert_eq!(ran.stderr, told, "{args:?}");
+        daemon.cli(&[&list, "--all"]).ok();
     }
     let ran = daemon.cli(&["run", "--agent", "nobody"]);
     assert_eq!(
@@ -239,14 +244,20 @@ fn what_is_not_there_is_said_by_its_name() {
     );
     let ran = daemon.cli(&["run", "--", "./no-such-agent"]);
     let told =
-        "error: command not found: ./no-such-agent\nhint: install it, or give the full path of the program; ";
+        "error: command not found: ./no-such-agent\nhint: no file has this path; check how it is spelled\n";
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, told));
+    let ran = daemon.cli(&["run", "--", "no-such-agent"]);
+    let told =
+        "error: command not found: no-such-agent\nhint: install it, or give the full path of the program; ";
     assert!(ran.code == 1 && ran.stderr.starts_with(told), "{ran:?}");
     // What could not be started is listed until somebody has looked at it.
-    let failed = daemon.cli(&["ls", "--json"]).ok().json()["items"][0]["id"].as_str().unwrap().to_owned();
-    let shown = daemon.cli(&["show", &failed]).ok().stdout;
-    assert!(shown.contains("what to do mend that, then start it again: `intercom resume "), "{shown}");
+    let failed = daemon.cli(&["ls", "--json"]).ok().json()["items"].take();
+    for one in failed.as_array().unwrap() {
+        let shown = daemon.cli(&["show", one["id"].as_str().unwrap()]).ok().stdout;
+        assert!(shown.contains("what to do mend that, then start it again: `intercom resume "), "{shown}");
+    }
     for (list, nothing) in [
-        ("ls", "no live sessions; `intercom run` starts one\n"),
+        ("ls", "no live sessions; `intercom run` starts one, `intercom ls --all` lists the ended ones\n"),
         ("clearances", "nothing waits for a decision\n"),
         ("questions", "nothing waits for an answer\n"),
     ] {

@@ -45,7 +45,16 @@ impl ApiError {
 
     pub(super) fn not_found(what: &str, typed: &str) -> Self {
         let message = format!("no {what} is known as `{typed}`");
-        Self::new(StatusCode::NOT_FOUND, "not_found", message)
+        let error = Self::new(StatusCode::NOT_FOUND, "not_found", message);
+        let list = match what {
+            "session" => "`intercom ls --all` lists the sessions",
+            "clearance" => "`intercom clearances --all` lists the clearances",
+            "question" => "`intercom questions --all` lists the questions",
+            "prompt" => "`intercom prompts SES` lists the prompts of a session",
+            "token" => "`intercom token list` lists the tokens",
+            _ => return error,
+        };
+        error.hint(list)
     }
 
     pub(super) fn ambiguous(what: &str, typed: &str, ids: &[String]) -> Self {
@@ -176,6 +185,8 @@ impl From<StartRefused> for ApiError {
 fn missing_program_hint(cause: &str) -> Option<&'static str> {
     if cause.contains("; install it: ") {
         None
+    } else if cause.starts_with("command not found: ") && cause.contains('/') {
+        Some("no file has this path; check how it is spelled")
     } else if cause.starts_with("command not found: ") {
         Some(
             "install it, or give the full path of the program; the daemon looks on the PATH that it was started with: \
