@@ -26,6 +26,7 @@ mod command;
 mod contradiction;
 mod decide;
 mod diff;
+mod git;
 mod glob;
 mod harmless;
 mod launch;

@@ -4,6 +4,7 @@
 mod options;
 
 use self::options::{PLAIN, ROWS, Row};
+use super::git::is_plain_git;
 use super::programs::{Runs, base, file_name, runs};
 use super::risk::effects::written_among;
 use super::risk::places;
@@ -37,64 +38,6 @@ const ANY_PROGRAM: &[&str] = &["sbt", "lein", "bazel", "bazelisk", "cmake", "dot
 
 /// Phases of Maven that run the build of the project and write below it. Goals of plugins run anything.
 const MAVEN_PHASES: &[&str] = &["clean", "validate", "compile", "test-compile", "test", "package", "verify"];
-
-/// Subcommands of git that run no program that their operands name. Others must be spelled by the rule, with
-/// everything behind them: aliases, helpers and remotes of git are programs.
-const PLAIN_GIT: &[&str] = &[
-    "status",
-    "diff",
-    "log",
-    "show",
-    "blame",
-    "annotate",
-    "shortlog",
-    "whatchanged",
-    "rev-parse",
-    "rev-list",
-    "ls-files",
-    "ls-tree",
-    "cat-file",
-    "describe",
-    "grep",
-    "add",
-    "rm",
-    "mv",
-    "commit",
-    "branch",
-    "tag",
-    "stash",
-    "checkout",
-    "switch",
-    "restore",
-    "reset",
-    "merge",
-    "merge-base",
-    "fetch",
-    "pull",
-    "push",
-    "clone",
-    "remote",
-    "ls-remote",
-    "name-rev",
-    "reflog",
-    "show-ref",
-    "show-branch",
-    "for-each-ref",
-    "count-objects",
-    "cherry",
-    "check-ignore",
-    "check-attr",
-    "diff-tree",
-    "diff-index",
-    "diff-files",
-    "symbolic-ref",
-    "version",
-];
-
-/// Tells whether the subcommand of git runs no program that its operands name.
-pub(super) fn is_plain_git(subcommand: &str) -> bool {
-    PLAIN_GIT.contains(&subcommand)
-}
 
 /// Words of jq's own language that read more than its input.
 const JQ_READS: &[&str] =

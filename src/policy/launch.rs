@@ -1,5 +1,6 @@
 //! What a command of plain words runs, read strictly: whether an allow rule's leading words say all of it.
 
+use super::git::is_plain_git;
 use super::programs::{self, Runs, base, runs};
 use super::rule::Options;
 use super::{harmless, words};
@@ -237,7 +238,7 @@ fn git(argv: &[String], at: usize, spelled: usize) -> Result<(), String> {
         Some("bisect") if argv.iter().any(|word| matches!(word.as_str(), "run" | "view" | "visualize")) => {
             Err("`git bisect` with a program runs something else".to_owned())
         }
-        Some(name) if spelled <= next && !harmless::is_plain_git(name) => {
+        Some(name) if spelled <= next && !is_plain_git(name) => {
             Err("the rule does not name this subcommand of git".to_owned())
         }
         // `ext::sh` is no address but a program to talk to.

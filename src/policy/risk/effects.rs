@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use crate::policy::git;
 use crate::policy::programs::{Runs, base, file_name, runs};
 use crate::policy::shell::{Script, Simple, Word};
 
@@ -59,23 +60,6 @@ static PROGRAMS: LazyLock<Vec<Program>> = LazyLock::new(|| {
     file.program
 });
 
-/// Subcommands of git that change nothing but git's own caches.
-const READING_GIT: &[&str] = &[
-    "status",
-    "diff",
-    "log",
-    "show",
-    "rev-parse",
-    "ls-files",
-    "blame",
-    "describe",
-    "shortlog",
-    "grep",
-    "ls-tree",
-    "cat-file",
-    "rev-list",
-];
-
 /// Tells whether the program is known to change nothing unless it is told to write a file.
 pub(in crate::policy) fn only_reads(program: &str) -> bool {
     row(program).is_some_and(|row| row.effect == Effect::Reads)
@@ -115,7 +99,7 @@ fn of_words(name: &str, own: &[Word]) -> Effect {
     let operands = || words.iter().filter(|word| !word.starts_with('-'));
     match name {
         "git" => match operands().next().copied() {
-            Some(subcommand) if READING_GIT.contains(&subcommand) => Effect::Reads,
+            Some(subcommand) if git::only_reads(subcommand) => Effect::Reads,
             Some("rm" | "clean") => Effect::Deletes,
             Some("mv") => Effect::Moves,
             _ => Effect::Changes,
