@@ -191,7 +191,7 @@ impl Care {
 
 /// What the shim wrote down at the end, if it came to that.
 pub(super) fn read_exit(dir: &Path) -> Option<Left> {
-    serde_json::from_slice(&std::fs::read(dir.join(EXIT)).ok()?).ok()
+    super::find::read_record(&dir.join(EXIT))
 }
 
 async fn write_control(mut stream: OwnedWriteHalf, mut control: mpsc::UnboundedReceiver<Frame>, offset: u64) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use serde::de::DeserializeOwned;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
@@ -129,7 +130,14 @@ impl Care {
 }
 
 pub(super) fn read_meta(dir: &Path) -> Option<Meta> {
-    serde_json::from_slice(&std::fs::read(dir.join(META)).ok()?).ok()
+    read_record(&dir.join(META))
+}
+
+/// A file of JSON that a shim has written; `None` if there is none. One that is damaged counts as none, and is named in the log.
+pub(super) fn read_record<T: DeserializeOwned>(file: &Path) -> Option<T> {
+    let bytes = std::fs::read(file).ok()?;
+    let read = serde_json::from_slice(&bytes);
+    read.inspect_err(|error| tracing::error!(file = %file.display(), %error, "a file is damaged")).ok()
 }
 
 /// The first words of a shim.
