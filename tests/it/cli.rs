@@ -244,8 +244,8 @@ fn what_is_not_there_is_said_by_its_name() {
     );
     let ran = daemon.cli(&["run", "--", "./no-such-agent"]);
     let told =
-        "error: command not found: ./no-such-agent\nhint: no file has this path; check how it is spelled\n";
-    assert_eq!((ran.code, ran.stderr.as_str()), (1, told));
+        "error: command not found: ./no-such-agent\nhint: put the program there, or give its right path; ";
+    assert!(ran.code == 1 && ran.stderr.starts_with(told), "{ran:?}");
     let ran = daemon.cli(&["run", "--", "no-such-agent"]);
     let told =
         "error: command not found: no-such-agent\nhint: install it, or give the full path of the program; ";

@@ -186,7 +186,7 @@ fn missing_program_hint(cause: &str) -> Option<&'static str> {
     if cause.contains("; install it: ") {
         None
     } else if cause.starts_with("command not found: ") && cause.contains('/') {
-        Some("no file has this path; check how it is spelled")
+        Some("put the program there, or give its right path")
     } else if cause.starts_with("command not found: ") {
         Some(
             "install it, or give the full path of the program; the daemon looks on the PATH that it was started with: \
