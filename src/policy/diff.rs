@@ -14,6 +14,14 @@ pub(super) struct Diff {
     pub(super) changed: usize,
 }
 
+/// The first directory of a name, which tools take off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Prefix {
+    /// It was `a/` or `b/`, and is off.
+    Taken,
+    MayBeTaken,
+}
+
 /// Lines between `diff --git` and `---`.
 const EXTENDED: &[&str] = &[
     "index ",
@@ -78,8 +86,7 @@ pub(super) fn read(text: &str) -> Diff {
         if let Some(name) = NAMING.iter().find_map(|start| line.strip_prefix(start)) {
             diff.name(name);
         } else if let Some(name) = line.strip_prefix("Index:") {
-            diff.dated(name.trim());
-            diff.stripped(name.trim());
+            diff.dated(name.trim(), Prefix::MayBeTaken);
         } else if let Some(both) = line.strip_prefix("diff --git ") {
             diff.both(both);
             diff.changed += std::mem::replace(&mut headers, 1);
@@ -159,10 +166,7 @@ impl Diff {
             }
         };
         for (name, stripped) in names.into_iter().zip(stripped) {
-            self.dated(name);
-            if stripped.is_none() && name != "/dev/null" {
-                self.stripped(name);
-            }
+            self.dated(name, if stripped.is_none() { Prefix::MayBeTaken } else { Prefix::Taken });
         }
         // Tools that take nothing off find the prefixes too.
         for (side, name) in ["a", "b"].into_iter().zip(stripped) {
@@ -189,15 +193,23 @@ impl Diff {
     }
 
     /// A name that may have a date behind it without a tab between them, which `patch` takes off.
-    fn dated(&mut self, name: &str) {
-        self.name(name);
+    fn dated(&mut self, name: &str, prefix: Prefix) {
+        self.name_or_below(name, prefix);
         let is_date = |rest: &str| {
             let rest = rest.trim_start();
-            rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, 'M' | 'T' | 'W' | 'F' | 'S'))
+            rest.is_empty()
+                || rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, 'M' | 'T' | 'W' | 'F' | 'S'))
         };
         for (at, _) in name.match_indices(' ').filter(|(at, _)| is_date(&name[*at..])) {
             self.unclear = true;
-            self.name(name[..at].trim_end());
+            self.name_or_below(name[..at].trim_end(), prefix);
+        }
+    }
+
+    fn name_or_below(&mut self, name: &str, prefix: Prefix) {
+        self.name(name);
+        if prefix == Prefix::MayBeTaken && name != "/dev/null" {
+            self.stripped(name);
         }
     }
 

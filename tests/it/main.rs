@@ -24,6 +24,7 @@ mod callers_table;
 mod cli;
 mod contract;
 mod ctrl_c;
+mod damage;
 mod decisions;
 mod deferred;
 mod demo;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::policy::diff;
 
@@ -86,25 +88,110 @@ fn every_file_that_real_tools_patch_is_named_or_the_diff_is_unreadable() {
         texts.push(piece.replacen("--- ", "  --- ", 1));
         texts.push(piece.replacen("+++ ", "X+++ ", 1));
     }
-    let tools: &[&[&str]] = &[
+    let applied: usize = texts.iter().map(|text| applications(text)).sum();
+    assert!(applied > 100, "only {applied} diffs were applied: the test tests little");
+}
+
+/// Gives the text to each tool; the number of those that changed something. Every file that one changes must be named.
+#[track_caller]
+fn applications(text: &str) -> usize {
+    const TOOLS: &[&[&str]] = &[
         &["patch", "-p1", "-f", "-s"],
         &["patch", "-p0", "-f", "-s"],
         &["git", "apply", "-"],
         &["git", "apply", "-p0", "-"],
+        &["patch", "-f", "-s"],
+        &["patch", "-p2", "-f", "-s"],
     ];
+    let read = diff::read(text);
     let mut applied = 0;
-    for text in &texts {
-        let read = diff::read(text);
-        for tool in tools {
-            let changed = changed(tool, text);
-            applied += usize::from(!changed.is_empty());
-            for name in changed {
-                let is_named = read.names.contains(&name) || read.other_names.contains(&name);
-                assert!(is_named || read.unreadable, "{tool:?} changes {name} with {text:?}: {read:?}");
-            }
+    for tool in TOOLS {
+        let changed = changed(tool, text);
+        applied += usize::from(!changed.is_empty());
+        // Without a number, `patch` takes off every directory, and with a large one more than any other tool. People see the
+        // whole name; no rule about the last part of it can hold for every directory.
+        let takes_more = tool.contains(&"-p2") || tool.len() == 3;
+        for name in changed {
+            let end = format!("/{name}");
+            let is_it = |known: &String| {
+                let known = known.replace("/./", "/").replace("//", "/");
+                known.trim_start_matches("./") == name || (takes_more && known.ends_with(&end))
+            };
+            let is_named = read.names.iter().chain(&read.other_names).any(is_it);
+            assert!(is_named || read.unreadable, "{tool:?} changes {name} with {text:?}: {read:?}");
         }
     }
-    assert!(applied > 100, "only {applied} diffs were applied: the test tests little");
+    applied
+}
+
+/// Lines as `patch` knows them, and some that only look like them.
+fn any_diff() -> impl Strategy<Value = String> {
+    let name = prop::sample::select(vec![
+        "x",
+        "a/x",
+        "b/x",
+        "src/a",
+        "a/src/a",
+        "deploy.sh",
+        "sub/deploy.sh",
+        "a/sub/deploy.sh",
+        "/dev/null",
+        "./x",
+        "\"deploy.sh\"",
+        "\"a/deploy\\056sh\"",
+        "new",
+        "src/../deploy.sh",
+        "a//x",
+    ]);
+    let prefix = prop::sample::select(PREFIXES.to_vec());
+    let stamp = prop::sample::select(vec!["", "\t2020-01-01", " 2020-01-01 00:00:00", "\t", " "]);
+    let hunk = prop::sample::select(vec![
+        "@@ -1,3 +1,3 @@\n one\n-two\n+TWO\n three\n",
+        "@@ -1,3 +1,2 @@\n one\n-two\n three\n",
+        "@@ -0,0 +1 @@\n+evil\n",
+        "@@ -1,3 +0,0 @@\n-one\n-two\n-three\n",
+        "***************\n*** 1,3 ****\n  one\n! two\n  three\n--- 1,3 ----\n  one\n! TWO\n  three\n",
+        "2c2\n< two\n---\n> TWO\n",
+        "",
+    ]);
+    let marks = prop::sample::select(vec![
+        ("--- ", "+++ "),
+        ("*** ", "--- "),
+        ("+++ ", "--- "),
+        ("Index: ", ""),
+        ("--- ", ""),
+        ("", "+++ "),
+        ("Prereq: ", ""),
+        ("rename from ", "rename to "),
+        ("copy from ", "copy to "),
+    ]);
+    let git = any::<bool>();
+    let part = (name.clone(), name, prefix, stamp, hunk, marks, git).prop_map(
+        |(old, new, prefix, stamp, hunk, (first, second), git)| {
+            let mut text = String::new();
+            if git {
+                text.push_str(&format!("diff --git {old} {new}\n"));
+            }
+            if !first.is_empty() {
+                text.push_str(&format!("{first}{old}{stamp}\n"));
+            }
+            if !second.is_empty() {
+                text.push_str(&format!("{second}{new}{stamp}\n"));
+            }
+            text.push_str(hunk);
+            text.lines().map(|line| format!("{prefix}{line}\n")).collect::<String>()
+        },
+    );
+    prop::collection::vec(part, 1..3).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_file_that_real_tools_patch_with_a_generated_diff_is_named(text in any_diff()) {
+        applications(&text);
+    }
 }
 
 #[test]
