@@ -78,7 +78,9 @@ fn a_known_agent_runs_by_its_name_alone_and_gets_its_key_and_no_other() {
 
     let ran = daemon.cli(&["run", "--agent", "vibe"]);
     let told = "error: command not found: vibe-acp; install it: uv tool install mistral-vibe\n";
-    assert_eq!((ran.code, ran.stderr.as_str()), (1, told));
+    assert!(ran.code == 1 && ran.stderr.starts_with(told), "{ran:?}");
+    let resume = format!("`intercom resume {}`", &ran.stdout.trim()[..12]);
+    assert!(ran.stderr.contains(&resume), "the session can be started once the program is there: {ran:?}");
 }
 
 #[track_caller]
@@ -109,6 +111,9 @@ fn the_doctor_tells_what_is_installed_and_what_is_missing() {
     assert!(ran.stdout.contains("hint: install Node.js 20 or later\n"), "{ran:?}");
     let claude = line(&ran, "agent claude");
     assert!(claude.starts_with("warning") && claude.ends_with("claude-agent-acp; no log-in was found"));
+    assert!(ran.stdout.contains("hint: set ANTHROPIC_API_KEY\n"), "nothing is there to log in with: {ran:?}");
+    programs(dir.path(), &[("claude", "")]);
+    let ran = doctor(&path);
     assert!(ran.stdout.contains("hint: run `claude` and `/login` there"), "{ran:?}");
 
     programs(dir.path(), &[("node", "echo v22.1.0")]);

@@ -168,18 +168,15 @@ fn any_diff() -> impl Strategy<Value = String> {
     let git = any::<bool>();
     let part = (name.clone(), name, prefix, stamp, hunk, marks, git).prop_map(
         |(old, new, prefix, stamp, hunk, (first, second), git)| {
-            let mut text = String::new();
-            if git {
-                text.push_str(&format!("diff --git {old} {new}\n"));
-            }
-            if !first.is_empty() {
-                text.push_str(&format!("{first}{old}{stamp}\n"));
-            }
-            if !second.is_empty() {
-                text.push_str(&format!("{second}{new}{stamp}\n"));
-            }
-            text.push_str(hunk);
-            text.lines().map(|line| format!("{prefix}{line}\n")).collect::<String>()
+            let line = |mark: &str, rest: String| if mark.is_empty() { String::new() } else { rest };
+            let text = [
+                line(if git { "diff" } else { "" }, format!("diff --git {old} {new}\n")),
+                line(first, format!("{first}{old}{stamp}\n")),
+                line(second, format!("{second}{new}{stamp}\n")),
+                hunk.to_owned(),
+            ]
+            .concat();
+            text.lines().map(|line| format!("{prefix}{line}\n")).collect::<Vec<_>>().concat()
         },
     );
     prop::collection::vec(part, 1..3).prop_map(|parts| parts.concat())
