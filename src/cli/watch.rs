@@ -42,7 +42,9 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let end = last_seq(&cx.client).await?;
     if cx.json || stdout_size().is_none() {
         interrupted::end_on_ctrl_c();
-        return lines(Stream::open(&cx.client, only.as_deref(), end).await?, cx).await;
+        // The stream is opened last: from then on, a daemon that goes away is waited for.
+        let names = if cx.json { SessionNames::default() } else { SessionNames::all(cx).await? };
+        return lines(Stream::open(&cx.client, only.as_deref(), end).await?, names, cx).await;
     }
     // The overview begins with what happened last, if it is still there.
     let before = end.saturating_sub(LATEST as u64);
@@ -55,9 +57,8 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     live(stream, only.as_deref(), cx).await
 }
 
-async fn lines(mut stream: Stream, cx: &Context) -> anyhow::Result<()> {
+async fn lines(mut stream: Stream, mut names: SessionNames, cx: &Context) -> anyhow::Result<()> {
     let mut flow = Flow::new(cx.paint, None);
-    let mut names = if cx.json { SessionNames::default() } else { SessionNames::all(cx).await? };
     loop {
         let item = if let Ok(item) = timeout(REFRESH, stream.next()).await {
             item?

@@ -240,6 +240,7 @@ fn one_leaves_in_the_middle_of_a_turn_and_comes_back_and_misses_nothing() {
         // The whole of it once more.
         let mut again = Seat::ready(way, &daemon);
         again.load(&daemon, &session);
+        again.until_words(&session, "three"); // over HTTP, the answer may come before the end of what it is about
         again.settle();
         assert_eq!(agents_own(&again.updates(&session)), at_the_console(&daemon, &session), "{way:?}");
         let updates = again.updates(&session);
