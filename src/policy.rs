@@ -87,6 +87,11 @@ pub fn read_command(text: &str) -> CommandReading {
     CommandReading { programs: script.programs(), unreadable: script.reason }
 }
 
+/// The files that a diff names.
+pub fn files_in_diff(text: &str) -> Vec<String> {
+    diff::read(text).names
+}
+
 /// The parts of this module that the crate's `fuzzing` checks.
 #[doc(hidden)]
 pub mod fuzzing {

@@ -11,7 +11,8 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::domain::{Json, LoggedEvent, SessionId};
+use crate::domain::{EventKind, Json, LoggedEvent, SessionId};
+use crate::fold::{Fold, fold};
 use crate::redact::{PieceRedactor, redact_json};
 use crate::store::{Store, StoreError};
 
@@ -22,16 +23,8 @@ const MAX_AROUND: usize = 4000;
 /// Sessions whose streams are known at most. Beyond it their messages are looked up again.
 const MAX_KNOWN: usize = 10_000;
 
-/// Updates that say nothing about the message that is being streamed.
-const ASIDES: &[&str] = &[
-    "usage_update",
-    "available_commands_update",
-    "plan",
-    "plan_update",
-    "current_mode_update",
-    "config_option_update",
-    "session_info_update",
-];
+/// Updates that come between the words of a message, besides the asides of `fold`.
+const ASIDES: &[&str] = &["plan", "plan_update"];
 
 /// What an event means to a streamed message.
 #[derive(Debug, PartialEq, Eq)]
@@ -240,20 +233,21 @@ struct Content<'a> {
 }
 
 fn part(event: &LoggedEvent) -> Part {
-    if event.kind == "heartbeat" {
+    if event.known_kind() == Some(EventKind::Heartbeat) {
         return Part::Aside;
     }
-    if event.kind != "update" {
-        return Part::Other;
+    // Readers join the pieces of a message across every aside of `fold`: what is none there must be none here.
+    let fold = fold(&event.event());
+    if fold == Fold::Aside {
+        return Part::Aside;
     }
     let data = serde_json::from_str::<Data<'_>>(event.data.as_str()).ok();
-    let Some(Update { session_update: Some(kind), content }) = data.and_then(|data| data.update) else {
-        return Part::Other;
-    };
+    let update = data.and_then(|data| data.update).filter(|_| event.known_kind() == Some(EventKind::Update));
+    let Some(Update { session_update: Some(kind), content }) = update else { return Part::Other };
     if ASIDES.contains(&&*kind) {
         return Part::Aside;
     }
-    let text = content.filter(|_| kind.ends_with("_chunk")).and_then(text_of);
+    let text = content.filter(|_| matches!(fold, Fold::Chunk(_))).and_then(text_of);
     match text.and_then(|raw| serde_json::from_str(raw.get()).ok()) {
         Some(text) => Part::Piece { kind: kind.into_owned(), text },
         None => Part::Other,

@@ -153,10 +153,13 @@ fn settle(
 ) -> anyhow::Result<Option<Answer>> {
     let event = event.map(|received| &received.event);
     let session: Session = answer.parse()?;
-    if let Some(reason) = failure(&session, event).filter(|_| goal != Goal::Ended) {
+    let verdict = judge(goal, &session, event.and_then(Event::kind), young);
+    // Those who wait for the end have it, however its last turn went.
+    let is_over = goal == Goal::Ended && verdict == Verdict::Reached;
+    if let Some(reason) = failure(&session, event).filter(|_| !is_over) {
         return Err(Failure::of_agent(&session, &reason, cx).into());
     }
-    match judge(goal, &session, event.and_then(Event::kind), young) {
+    match verdict {
         Verdict::Reached => Ok(Some(answer)),
         Verdict::NotYet => Ok(None),
         Verdict::OutOfReach => Err(out_of_reach(&session).into()),

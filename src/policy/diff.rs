@@ -33,6 +33,8 @@ const EXTENDED: &[&str] = &[
     "dissimilarity index ",
     "rename from ",
     "rename to ",
+    "rename old ",
+    "rename new ",
     "copy from ",
     "copy to ",
 ];
@@ -40,6 +42,8 @@ const EXTENDED: &[&str] = &[
 const NAMING: &[&str] = &[
     "rename from ",
     "rename to ",
+    "rename old ",
+    "rename new ",
     "copy from ",
     "copy to ",
     "*** Update File: ",
@@ -134,8 +138,11 @@ impl Diff {
                 return at;
             }
             let next = lines.get(at + 1).copied().unwrap_or_default();
-            // Two changed lines, or the next file of a hunk that lies about its length.
-            self.unclear |= line.starts_with("--- ") && next.starts_with("+++ ");
+            // Two changed lines, or the next file of a hunk that lies about its length: `patch` may take it for that.
+            let is_header = |line: &str, start: &str| line.starts_with(start) || is_moved_header(line);
+            let may_be_header = is_header(line, "--- ") && is_header(next, "+++ ");
+            self.unclear |= may_be_header;
+            self.unreadable |= may_be_header;
             match line.chars().next() {
                 Some(' ') | None if old > 0 && new > 0 => {
                     (old, new) = (old - 1, new - 1);

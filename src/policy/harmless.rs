@@ -62,7 +62,8 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
     let mut after = words[..spelled.min(words.len())].contains(&"--");
     let mut is_text = false;
     for (at, word) in words.iter().enumerate().skip(spelled) {
-        if std::mem::take(&mut is_text) && !word.starts_with('-') {
+        let may_be_text = std::mem::take(&mut is_text);
+        if may_be_text && !word.starts_with('-') {
             continue;
         }
         // `host:file` is fetched by a program, also behind an option.
@@ -72,8 +73,10 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
         if *word == "--" && !after {
             after = true;
         } else if word.starts_with('-') {
-            is_text = option(&rows, word, after, ONE_DASH.contains(&words[0]))
+            let takes_text = option(&rows, word, after, ONE_DASH.contains(&words[0]))
                 .ok_or_else(|| format!("`{word}` is not known to be harmless; write it into the rule"))?;
+            // In `grep -e -e FILE` the second `-e` is the text of the first, and the file is a file.
+            is_text = takes_text && !may_be_text;
         } else {
             stays(word)?;
             operand(&rows, &words, at, spelled)?;

@@ -1,6 +1,6 @@
 //! Stalls, restarts and reminders in English.
 
-use super::{Rung, Summary, Time, Tone, by, end_in_words, part};
+use super::{Rung, Summary, Time, Tone, by, end_in_words, in_words, part};
 use crate::domain::Event;
 use crate::text::clean;
 
@@ -37,11 +37,11 @@ pub(super) fn summary(event: &Event, show_time: fn(Time) -> String) -> Option<Su
             Summary::new(Tone::Warning, format!("still waiting for you: {what} since {since}"))
         }
         Event::LimitReached(reached) => {
-            let (limit, until) = (clean(&reached.limit), show_time(reached.until));
+            let (limit, until) = (in_words(&clean(&reached.limit)), show_time(reached.until));
             Summary::new(Tone::Warning, format!("waits for its service: {limit} limit, until {until}"))
         }
         Event::LimitOver(over) => {
-            Summary::new(Tone::Plain, format!("the {} limit should be over", clean(&over.limit)))
+            Summary::new(Tone::Plain, format!("the {} limit should be over", in_words(&clean(&over.limit))))
         }
         Event::AgentRestarting(restarting) => {
             let wait = restarting.wait_ms;

@@ -737,3 +737,21 @@ fn an_unknown_query_field_is_a_bad_request_also_where_none_is_taken() {
         refused(daemon.get(&format!("/api/v1/{path}?colour=red")), 400, "bad_request");
     }
 }
+
+#[test]
+fn the_files_of_a_diff_are_named_beside_the_one_that_the_agent_names() {
+    let daemon = Daemon::quick("");
+    let ask = json!({
+        "title": "Edit readme", "file_path": "README.md",
+        "diff": "--- a/src/secret.rs\n+++ b/src/secret.rs\n@@ -1 +1 @@\n-x\n+y\n",
+    });
+    let session = daemon.run(&[&format!("clearance:1:{ask}"), "serve"]);
+    let id = daemon.clearance(&session);
+    let clearance = daemon.get(&format!("/api/v1/clearances/{id}")).1;
+    assert_eq!(clearance["action"], "README.md, src/secret.rs +1 -1", "{clearance}");
+    let same = json!({ "title": "Edit", "file_path": "/w/src/a.rs", "diff": "--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1 +1 @@\n-x\n+y\n" });
+    let session = daemon.run(&[&format!("clearance:1:{same}"), "serve"]);
+    let id = daemon.clearance(&session);
+    let clearance = daemon.get(&format!("/api/v1/clearances/{id}")).1;
+    assert_eq!(clearance["more_paths"], json!([]), "{clearance}");
+}

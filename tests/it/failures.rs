@@ -202,7 +202,7 @@ fn a_missing_log_in_at_the_start_is_told_with_the_ways_that_the_agent_offers() {
     let ran = run_acp(&daemon, &["--name", "shop", "hello"], &["auth:browser"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.starts_with("error: shop failed: the agent needs a login: "), "{ran:?}");
-    assert!(ran.stderr.contains("log in (Log in with browser"), "{ran:?}");
+    assert!(ran.stderr.contains("log in (it says: “Log in with browser"), "{ran:?}");
     let failed = &daemon.show("shop")["failed"];
     assert_eq!(failed["kind"], "log_in", "{failed}");
     daemon.wait_for_end(daemon.show("shop")["id"].as_str().unwrap());
@@ -288,7 +288,7 @@ fn a_prompt_for_an_agent_without_a_log_in_is_kept_and_it_is_said_what_to_do() {
         sent.code == 1 && sent.stderr.starts_with("error: other failed: the agent needs a login: "),
         "{sent:?}"
     );
-    assert!(sent.stderr.contains("hint: log in (Log in with browser"), "{sent:?}");
+    assert!(sent.stderr.contains("hint: log in (it says: “Log in with browser"), "{sent:?}");
     assert!(sent.stderr.contains("`intercom resume other`"), "{sent:?}");
 }
 

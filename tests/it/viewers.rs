@@ -141,6 +141,29 @@ fn a_secret_that_is_streamed_in_pieces_reaches_no_viewer() {
     assert!(leaks(&words(&all)), "operators read it");
 }
 
+/// An agent may put anything between the halves of a secret that readers leave out when they join the message.
+#[test]
+fn an_aside_between_the_halves_of_a_secret_does_not_show_it_to_a_viewer() {
+    let (daemon, viewer, port) = with_viewer();
+    let (first, second) = SECRET.split_at(20);
+    for aside in [
+        r#"update:{"sessionUpdate":"_foo"}"#,
+        r#"update:{"sessionUpdate":"foo_chunk","content":{"type":"text","text":"x"}}"#,
+        r#"update:{"sessionUpdate":"plan","entries":[]}"#,
+        "raw:junk",
+        r#"raw:{"jsonrpc":"2.0","method":"_x/y","params":{}}"#,
+        "usage:1:2",
+    ] {
+        let script = json!([format!("say:The token: {first}"), aside, format!("say:{second} end")]);
+        let session = daemon.run_acp(&[&format!("script:{script}")]);
+        daemon.prompt(&session, "go");
+        daemon.wait_kind(&session, "turn.ended");
+        let seen = page(&port, &viewer, &format!("after=0&limit=1000&session={session}"));
+        assert!(!leaks(&words(&seen)), "{aside}: {}", words(&seen));
+        assert!(words(&seen).ends_with(" end"), "{aside}: {}", words(&seen));
+    }
+}
+
 #[test]
 fn half_of_a_secret_is_held_while_the_others_go_on() {
     let (daemon, viewer, port) = with_viewer();

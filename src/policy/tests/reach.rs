@@ -304,6 +304,10 @@ const OUT: &[(&str, &str)] = &[
     ("cmake", "cmake -E env"),
     ("bazel", "bazel run x"),
     ("rake test", "rake test evil"),
+    // The second option is the text of the first.
+    ("grep", "grep -v -e -e /etc/passwd"),
+    ("grep", "grep -v --regexp --regexp /etc/passwd"),
+    ("rg", "rg -v -e -e ../secret"),
 ];
 
 #[test]

@@ -11,6 +11,7 @@ use crate::domain::{
     Json, KnownAgent, Line, Outbound, Outcome, Progress, Question, QuestionId, QuestionStatus, Rejection,
     RequestId, Risk, Ruling, Said, VIA_POLICY, Verdict,
 };
+use crate::policy;
 use crate::session::errand::{Looked, Trouble};
 use crate::text::short;
 
@@ -220,10 +221,11 @@ impl State {
         }
     }
 
-    pub(super) fn open_clearance(&mut self, ask: Ask, assessed: Assessed, out: &mut Out<'_, '_>) {
+    pub(super) fn open_clearance(&mut self, mut ask: Ask, assessed: Assessed, out: &mut Out<'_, '_>) {
         if self.is_open(&ask.request) {
             return self.duplicate(ask.request, ask.line, "clearance/request", out);
         }
+        name_files_of_diff(&mut ask);
         let id = ClearanceId::from_seed(out.seed());
         let Assessed { risk, computed, why, ruling, needed, limit, forbidden_by } = assessed;
         let claimed = if ask.claims { Risk::of_claim(ask.claimed_risk.as_deref()) } else { Risk::Low };
@@ -417,6 +419,22 @@ impl State {
     fn prompt_with_heartbeat(&mut self, out: &mut Out<'_, '_>) {
         if self.about.prompts_on_heartbeat && self.stage == Stage::Running && !self.holds_prompts() {
             self.send_queued_prompt(out);
+        }
+    }
+}
+
+/// Files of a diff that are shown beside the one that the agent names.
+const MAX_DIFF_FILES: usize = 20;
+
+/// Adds the files that a diff names: the file that the agent names beside it may be another one.
+fn name_files_of_diff(ask: &mut Ask) {
+    let names = ask.diff.as_deref().map(policy::files_in_diff).unwrap_or_default();
+    for name in names.into_iter().take(MAX_DIFF_FILES) {
+        let is_same = |known: &String| {
+            *known == name || known.ends_with(&format!("/{name}")) || name.ends_with(&format!("/{known}"))
+        };
+        if !ask.file_path.iter().chain(&ask.more_paths).any(is_same) {
+            ask.more_paths.push(name);
         }
     }
 }

@@ -145,6 +145,7 @@ impl InputFacts {
         match inner.then(|| serde_json::from_str::<&RawValue>(text)) {
             Some(Ok(inner)) => self.value(inner, depth + 1),
             _ if looks_like_path(text) => self.path(text),
+            _ if looks_like_diff(text) => add(&mut self.diffs, text),
             _ => {}
         }
     }
@@ -159,6 +160,10 @@ impl InputFacts {
         let names_command = fields.iter().any(|(name, _)| COMMANDS.contains(&&*key(name)));
         let mut has_command = false;
         for (name, value) in fields {
+            // Codex and editors name files by keys: `{"changes": {"src/a.rs": …}}`.
+            if looks_like_path(name) {
+                self.path(name);
+            }
             let key = key(name);
             let is = |keys: &[&str]| keys.contains(&&*key);
             if key == "commands" {
@@ -271,9 +276,17 @@ fn is_shell(word: &str) -> bool {
     ["sh", "bash", "zsh", "dash"].contains(&name)
 }
 
+/// A relative path counts as well; an address does not.
 fn looks_like_path(text: &str) -> bool {
-    let begins = ["/", "./", "../", "~/", "file://"].iter().any(|start| text.starts_with(start));
-    begins && text.len() <= MAX_PATH && !text.starts_with("//") && !text.contains(char::is_whitespace)
+    let is_file = text.starts_with("file://");
+    let is_path = text.contains('/') && !text.contains("://") && !text.starts_with("//");
+    (is_file || is_path) && text.len() <= MAX_PATH && !text.contains(char::is_whitespace)
+}
+
+/// A patch under a key that we do not know.
+fn looks_like_diff(text: &str) -> bool {
+    let has_line = |start: &str| text.lines().any(|line| line.starts_with(start));
+    has_line("*** Begin Patch") || has_line("diff --git ") || (has_line("--- ") && has_line("+++ "))
 }
 
 fn add(list: &mut Vec<String>, fact: &str) {

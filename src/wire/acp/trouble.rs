@@ -224,7 +224,9 @@ pub fn may_want_login(text: &str) -> bool {
 /// The ways to log in that the agent offers, and those that always work.
 pub fn ways_in(methods: &[AuthMethod]) -> String {
     let ways: Vec<String> = methods.iter().map(AuthMethod::advice).collect();
-    let ways = if ways.is_empty() { String::new() } else { format!(" ({})", ways.join("; ")) };
+    // The agent's own words: no command in them may look like one that we advise.
+    let words = ways.join("; ").replace(['“', '”', '"', '`'], "'");
+    let ways = if ways.is_empty() { String::new() } else { format!(" (it says: “{words}”)") };
     format!(
         "{ways} as the user that the agent runs as, or put its key into `env` of its profile and run `intercom reload`"
     )

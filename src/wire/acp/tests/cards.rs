@@ -243,6 +243,10 @@ fn a_command_in_the_input_does_not_replace_what_is_asked_for() {
         json!({ "kind": "execute", "rawInput": { "command": "ls", "patch": "--- /etc/passwd\n+++ /etc/passwd\n@@ -1 +1 @@\n-a\n+b\n" } }),
         json!({ "kind": "execute", "rawInput": { "command": "ls", "script": "rm /etc/passwd" } }),
         json!({ "kind": "execute", "rawInput": { "command": "ls", "cwd": "/w", "workdir": "/etc/x" } }),
+        json!({ "kind": "execute", "rawInput": { "command": "ls", "changes": { "/etc/passwd": { "type": "delete" } } } }),
+        json!({ "kind": "execute", "rawInput": { "command": "ls", "changes": { "file:///etc/passwd": [] } } }),
+        json!({ "kind": "execute", "rawInput": { "command": "ls", "move_path": "../etc/passwd" } }),
+        json!({ "kind": "execute", "rawInput": { "command": "ls", "input": "*** Begin Patch\n*** Update File: /etc/passwd\n-a\n+b\n*** End Patch\n" } }),
     ];
     for mut tool in hidden {
         tool["title"] = json!("t");

@@ -128,8 +128,8 @@ fn people_are_told_what_to_do() {
     let auth = r#"{"code":-32000,"message":"Authentication required"}"#;
     assert_eq!(
         advice(auth, &methods),
-        "claude needs a login: Authentication required; log in (Login, run `copilot login`; Key, set X_API_KEY; Google, with \
-         your account) as the user that the agent runs as, or put its key into `env` of its profile and run `intercom reload`."
+        "claude needs a login: Authentication required; log in (it says: “Login, run 'copilot login'; Key, set X_API_KEY; Google, with \
+         your account”) as the user that the agent runs as, or put its key into `env` of its profile and run `intercom reload`."
     );
     assert!(advice(auth, &[]).contains("; log in as the user"));
     let limited =
