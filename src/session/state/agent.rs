@@ -429,7 +429,9 @@ const MAX_DIFF_FILES: usize = 20;
 /// Adds the files that a diff names: the file that the agent names beside it may be another one.
 fn name_files_of_diff(ask: &mut Ask) {
     let names = ask.diff.as_deref().map(policy::files_in_diff).unwrap_or_default();
-    for name in names.into_iter().take(MAX_DIFF_FILES) {
+    // Agents that name the file elsewhere write `--- a` and `+++ b`.
+    let is_placeholder = |name: &String| ["a", "b"].contains(&name.as_str());
+    for name in names.into_iter().filter(|name| !is_placeholder(name)).take(MAX_DIFF_FILES) {
         let is_same = |known: &String| {
             *known == name || known.ends_with(&format!("/{name}")) || name.ends_with(&format!("/{known}"))
         };
