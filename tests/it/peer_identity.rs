@@ -176,8 +176,9 @@ def say(text):
 for source in sources:
     if source.startswith("+"):
         source = source[1:]
-        length = "/128" if ":" in source else "/32"
-        subprocess.run(["ip", "addr", "add", source + length, "dev", "lo"], check=True)
+        # Without nodad the kernel checks an IPv6 address for duplicates first, and nothing can be bound to it meanwhile.
+        settings = ["/128", "nodad"] if ":" in source else ["/32"]
+        subprocess.run(["ip", "addr", "add", source + settings[0], "dev", "lo", *settings[1:]], check=True)
     stream = socket.socket(family)
     stream.bind((source, 0))
     stream.connect((host, int(port)))
@@ -196,9 +197,9 @@ if "INTERCOM_SESSION" in os.environ:
 fn check_addresses(flags: &[&str], listen: &str, sources: &[&str]) {
     let dir = home(&format!("[api]\nlisten = \"{listen}\"\n"));
     let first = sources[1];
-    let length = if first.contains(':') { 128 } else { 32 };
+    let settings = if first.contains(':') { "/128 dev lo nodad" } else { "/32 dev lo" };
     let script = format!(
-        "ip link set lo up && ip addr add {first}/{length} dev lo && exec {INTERCOM} {}",
+        "ip link set lo up && ip addr add {first}{settings} && exec {INTERCOM} {}",
         SERVE.join(" ")
     );
     let mut unshare = Command::new("unshare");
