@@ -198,10 +198,8 @@ fn check_addresses(flags: &[&str], listen: &str, sources: &[&str]) {
     let dir = home(&format!("[api]\nlisten = \"{listen}\"\n"));
     let first = sources[1];
     let settings = if first.contains(':') { "/128 dev lo nodad" } else { "/32 dev lo" };
-    let script = format!(
-        "ip link set lo up && ip addr add {first}{settings} && exec {INTERCOM} {}",
-        SERVE.join(" ")
-    );
+    let script =
+        format!("ip link set lo up && ip addr add {first}{settings} && exec {INTERCOM} {}", SERVE.join(" "));
     let mut unshare = Command::new("unshare");
     unshare.args(flags).args(["sh", "-c", &script]).env_clear();
     unshare.envs(command(dir.path()).get_envs().filter_map(|(name, value)| Some((name, value?))));

@@ -235,10 +235,7 @@ impl Ledger {
                     open.at = At::Sent;
                     open.tries = 1;
                     open.text = open.kind.is_kept().then(|| text.clone());
-                    let prompted = open.session.as_ref().filter(|_| open.kind == Kind::Prompt);
-                    if let Some(session) = prompted {
-                        self.sessions.entry(session.clone()).or_default().attached = true;
-                    }
+                    attach_prompted(open, &mut self.sessions);
                 }
                 text
             }
@@ -365,6 +362,14 @@ impl Waiting {
             Self::Request { text, .. } | Self::Notification { text, .. } | Self::Answer(text) => text.len(),
             Self::Close(session) => session.len(),
         }
+    }
+}
+
+/// Notes that a prompt which is now sent attaches its client to the session: events of it follow, and the next daemon
+/// must be told where this one stopped. A prompt that is sent again attaches anew: a close may have come between.
+fn attach_prompted(open: &Open, sessions: &mut BTreeMap<String, Session>) {
+    if let (Kind::Prompt, Some(session)) = (open.kind, &open.session) {
+        sessions.entry(session.clone()).or_default().attached = true;
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::open::{At, Open, Session};
-use super::{Ledger, Link, Waiting, cancel};
+use super::{Ledger, Link, Waiting, attach_prompted, cancel};
 use crate::cli::acp::message::{self, Resume};
 use crate::domain::Json;
 use crate::wire::jsonrpc::{self, INTERNAL_ERROR};
@@ -55,6 +55,7 @@ impl Ledger {
             Some(text) if open.tries < MAX_TRIES => {
                 self.first.push_back(text.clone());
                 (open.at, open.tries) = (At::Sent, open.tries + 1);
+                attach_prompted(open, &mut self.sessions);
                 // What took back several goes behind the last of them.
                 let cancel = open.cancel.clone();
                 let later = |open: &Open| open.at == At::Broken && open.cancel == cancel;

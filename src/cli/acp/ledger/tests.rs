@@ -361,3 +361,24 @@ fn one_request_too_many_is_refused_and_the_answers_of_the_client_still_get_throu
     say(&mut ledger, &result(asked["id"].clone(), json!({})));
     assert_eq!(to_daemon(&mut ledger), [result(7, json!({}))]);
 }
+
+#[test]
+fn a_prompt_that_is_sent_again_after_a_close_keeps_its_place_in_the_session() {
+    let mut ledger = with_session();
+    say(&mut ledger, &call(2, "session/prompt", json!({ "sessionId": "ses_1", "prompt": [] })));
+    say(&mut ledger, &call(3, "session/close", json!({ "sessionId": "ses_1" })));
+    assert_eq!(to_daemon(&mut ledger).len(), 2);
+    hear(&mut ledger, &result(3, json!({})));
+    ledger.lost(false);
+    ledger.connected();
+    let methods: Vec<Value> = to_daemon(&mut ledger).iter().map(|told| told["method"].clone()).collect();
+    assert_eq!(methods, ["initialize", "session/prompt"]);
+    hear_of(&mut ledger, 7, "ses_1", &json!({ "method": "session/update", "params": {} }));
+    ledger.lost(false);
+    let told = {
+        ledger.connected();
+        to_daemon(&mut ledger)
+    };
+    let resume = told.iter().find(|told| told["method"] == "session/resume").expect("where it was");
+    assert_eq!(resume["params"]["_meta"]["intercom"]["after"], 7);
+}
