@@ -20,6 +20,8 @@ pub mod fuzzing;
 pub mod host;
 pub mod lifecycle;
 pub mod policy;
+#[cfg(test)]
+mod published;
 pub mod redact;
 pub mod remote;
 pub mod session;

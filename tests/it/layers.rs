@@ -58,6 +58,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("store", &["wire", "bus", "domain", "failpoint"]),
     ("wire", &["domain"]),
     ("domain", &[]),
+    // Of tests only.
+    ("published", &[]),
     ("action", &["domain", "redact", "text"]),
     ("answers", &["action", "domain", "text"]),
     ("bus", &["domain"]),

@@ -331,6 +331,11 @@ mod tests {
     }
 
     #[test]
+    fn the_published_description_is_the_one_that_is_served() {
+        crate::published::assert_published("openapi.json", &document());
+    }
+
+    #[test]
     fn every_reference_leads_somewhere() {
         fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
             match value {

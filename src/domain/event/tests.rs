@@ -74,6 +74,58 @@ fn recorded_payloads_match_the_published_schema() {
     }
 }
 
+/// The schema of an event: `data` is described for each known kind, and anything for a kind of a newer release.
+fn schema() -> serde_json::Value {
+    use serde_json::json;
+    let mut generator = schemars::SchemaGenerator::default();
+    let payloads: Vec<serde_json::Value> = EventKind::ALL
+        .iter()
+        .map(|kind| {
+            json!({
+                "if": { "properties": { "kind": { "const": kind.as_str() } } },
+                "then": { "properties": { "data": kind.payload_schema(&mut generator) } },
+            })
+        })
+        .collect();
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Event",
+        "description": "A fact in the log of a session, as the log stores it. Readers keep kinds that they do not know.",
+        "type": "object",
+        "required": ["seq", "session", "at", "kind", "data"],
+        "properties": {
+            "seq": { "type": "integer", "minimum": 1 },
+            "session": { "type": "string" },
+            "at": { "type": "string", "format": "date-time" },
+            "kind": { "type": "string" },
+            "data": true,
+        },
+        "allOf": payloads,
+        "$defs": generator.take_definitions(true),
+    })
+}
+
+#[test]
+fn the_published_schema_is_that_of_the_payloads() {
+    crate::published::assert_published("events.schema.json", &schema());
+}
+
+#[test]
+fn the_published_schema_takes_recorded_and_unknown_events_and_refuses_others() {
+    let validator = jsonschema::validator_for(&schema()).unwrap();
+    let at = "2026-01-01T00:00:00.000Z";
+    let event = |kind: &str, data: serde_json::Value| serde_json::json!({ "seq": 1, "session": "ses_1", "at": at, "kind": kind, "data": data });
+    for kind in EventKind::ALL {
+        for payload in golden(*kind) {
+            let event = event(kind.as_str(), serde_json::from_str(&payload).unwrap());
+            let errors: Vec<String> = validator.iter_errors(&event).map(|error| error.to_string()).collect();
+            assert!(errors.is_empty(), "{}: {payload}: {errors:?}", kind.as_str());
+        }
+    }
+    assert!(validator.is_valid(&event("moon.landed", serde_json::json!(7))));
+    assert!(!validator.is_valid(&event("turn.started", serde_json::json!({ "turn": 7 }))));
+}
+
 #[test]
 fn an_unknown_kind_and_an_unreadable_payload_are_kept() {
     for (kind, data) in [("moon.landed", r#"{"n": 1.0}"#), ("turn.started", r#"{"turn":7}"#), ("nudge", "[]")]
