@@ -1,3 +1,4 @@
+// @ts-check
 // The console: signs in, opens the one connection, and shows the page that the address names.
 
 import * as live from "./js/live.js";
@@ -5,15 +6,18 @@ import { h, icon, text, attribute } from "./js/dom.js";
 import { may, waiting } from "./js/store.js";
 import * as address from "./js/address.js";
 import { takeCode, withCode, view as signIn } from "./js/signin.js";
-import { why } from "./js/api.js";
+import { statusOf, why } from "./js/api.js";
 import * as fleet from "./js/fleet.js";
 import * as notify from "./js/notify.js";
 import * as keys from "./js/keys.js";
+/** @import { Role, View } from "./types/models" */
 
-const root = document.getElementById("app");
+/** @typedef {{ name: string, open: () => Promise<View> }} Opened a page that an address names */
+
+const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 
 // The address names the page that is shown: the way past the menu must not change it.
-document.querySelector(".skip").addEventListener("click", (event) => {
+document.querySelector(".skip")?.addEventListener("click", (event) => {
   event.preventDefault();
   document.getElementById("main")?.focus();
 });
@@ -21,7 +25,11 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 const theme = localStorage.getItem("theme");
 if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 
-/** Pages other than the first are fetched when they are wanted. */
+/**
+ * Pages other than the first are fetched when they are wanted.
+ *
+ * @type {Array<Opened & { hash: string, label: string, least?: Role }>}
+ */
 const PAGES = [
   { hash: "#/", name: "fleet", label: "Fleet", open: async () => fleet.view() },
   {
@@ -47,6 +55,10 @@ const PAGES = [
   },
 ];
 
+/**
+ * @param {string} path
+ * @returns {Opened}
+ */
 function find(path) {
   const session = /^#\/s\/(ses_[0-9a-z]+)(\/write)?$/.exec(path);
   if (session)
@@ -63,7 +75,7 @@ function frame() {
     h(
       "a",
       { href: page.hash, class: "nav", data: { page: page.name } },
-      icon(page.name),
+      icon(/** @type {import("./js/dom.js").Icon} */ (page.name)),
       h("span", {}, page.label),
       page.name === "inbox" ? count : null,
     ),
@@ -89,12 +101,15 @@ function frame() {
   return { element, main, banner, links, count };
 }
 
+/** @type {View | null} */
 let shown = null;
+/** @type {ReturnType<typeof frame> | null} */
 let parts = null;
 let turn = 0;
 // Whether the page that is wanted could not be fetched: it comes with the connection.
 let missed = false;
 
+/** @returns {View} */
 const away = () => ({
   element: h("div", { class: "page" }, h("p", { class: "empty" }, "This page comes when the daemon is back.")),
   title: "Offline",
@@ -124,15 +139,17 @@ async function route() {
   if (moved && !document.activeElement?.closest(".composer")) parts.main.focus({ preventScroll: true });
 }
 
-let ticking = null;
+/** @type {ReturnType<typeof setInterval> | undefined} */
+let ticking;
 function showStatus() {
   if (!parts) return;
-  const { name, again } = live.status;
+  const { status } = live;
   clearInterval(ticking);
-  parts.banner.hidden = name !== "offline";
-  document.documentElement.dataset.connection = name;
-  if (name === "live" && missed) route();
-  if (name !== "offline") return;
+  parts.banner.hidden = status.name !== "offline";
+  document.documentElement.dataset.connection = status.name;
+  if (status.name === "live" && missed) route();
+  if (status.name !== "offline") return;
+  const { again } = status;
   const words = h("span", {});
   const draw = () =>
     text(
@@ -144,6 +161,7 @@ function showStatus() {
   parts.banner.replaceChildren(words, h("button", { type: "button", class: "small", onclick: live.retry }, "Try now"));
 }
 
+/** @param {string | null} problem */
 function leave(problem) {
   shown?.close();
   shown = parts = null;
@@ -156,12 +174,13 @@ function leave(problem) {
 
 async function start() {
   const code = takeCode();
+  /** @type {string | null} */
   let problem = null;
   if (code) await withCode(code).catch((error) => (problem = why(error)));
   try {
     await live.load();
   } catch (error) {
-    if (error.status === 401) return leave(problem);
+    if (statusOf(error) === 401) return leave(problem);
     root.replaceChildren(
       h(
         "main",

@@ -1,36 +1,71 @@
+// @ts-check
 // The address: the page that it names, the page's filters, and how far each visited page was scrolled.
 
 const POSITIONS = "positions";
 /** Pages whose position is kept over a reload. */
 const KEPT = 50;
 
+/**
+ * How far a visit was scrolled; `anchor` is the row that was at the top.
+ *
+ * @typedef {{ top: number, anchor: { name: string, at: number } | null, timeline?: { key: number, offset: number } | null }} Position
+ */
+
+/** @type {Map<string, Partial<Position>>} */
 const positions = new Map(JSON.parse(sessionStorage.getItem(POSITIONS) ?? "[]"));
 history.scrollRestoration = "manual";
 
-/** The path of a hash without its filters. */
+/**
+ * The path of a hash without its filters.
+ *
+ * @param {string} hash
+ */
 export const pathOf = (hash) => (hash || "#/").split("?")[0];
 
-/** The filters of the address, with the type of their defaults. */
+/**
+ * The filters of the address, with the type of their defaults.
+ *
+ * @template {Record<string, string | number>} Filters
+ * @param {Filters} defaults
+ * @returns {{ [name in keyof Filters]: Filters[name] extends number ? number : string }}
+ */
 export function filters(defaults) {
   const given = new URLSearchParams(location.hash.split("?")[1] ?? "");
+  /** @param {[string, string | number]} filter */
   const read = ([name, usual]) => {
     const value = given.get(name) ?? usual;
     return [name, typeof usual === "number" ? Number(value) || usual : value];
   };
-  return Object.fromEntries(Object.entries(defaults).map(read));
+  return /** @type {any} */ (Object.fromEntries(Object.entries(defaults).map(read)));
 }
 
-/** Writes the filters into the address, so that *Back*, a reload and a bookmark lead to the same list. */
+/**
+ * Writes the filters into the address, so that *Back*, a reload and a bookmark lead to the same list.
+ *
+ * @param {Record<string, string | number>} values
+ * @param {Record<string, string | number>} defaults
+ */
 export function keep(values, defaults) {
-  const changed = Object.entries(values).filter(([name, value]) => value !== defaults[name]);
+  const changed = Object.entries(values)
+    .filter(([name, value]) => value !== defaults[name])
+    .map(([name, value]) => [name, String(value)]);
   const query = new URLSearchParams(changed).toString();
   history.replaceState(history.state, "", pathOf(location.hash) + (query ? `?${query}` : ""));
 }
 
+/** @type {string | null} */
 let visit = null;
-/** Keeps something of the position in the page that is shown. */
+/**
+ * Keeps something of the position in the page that is shown.
+ *
+ * @param {Partial<Position>} more
+ */
 export const note = (more) => visit && positions.set(visit, { ...positions.get(visit), ...more });
-/** Finds what was kept when the reader left the page of the address, if they come back to it. */
+/**
+ * Finds what was kept when the reader left the page of the address, if they come back to it.
+ *
+ * @returns {Partial<Position>}
+ */
 export const noted = () => positions.get(history.state?.visit) ?? {};
 
 addEventListener("scroll", () => note({ top: scrollY }), { passive: true });
@@ -38,25 +73,42 @@ addEventListener("pagehide", () => {
   sessionStorage.setItem(POSITIONS, JSON.stringify([...positions].slice(-KEPT)));
 });
 
-const nameOf = (element) => element.getAttribute("href") ?? element.dataset.id;
+/** @param {HTMLElement} element */
+const nameOf = (element) => element.getAttribute("href") ?? element.dataset.id ?? "";
 
-/** Leaves the page that `main` shows for the one of the address. Returns the position that the reader left there before. */
+/**
+ * @param {HTMLElement} main
+ * @returns {HTMLElement[]}
+ */
+const rowsOf = (main) => [...main.querySelectorAll("[data-stop]")].filter((row) => row instanceof HTMLElement);
+
+/**
+ * Leaves the page that `main` shows for the one of the address. Returns the position that the reader left there before.
+ *
+ * @param {HTMLElement} main
+ * @returns {Position}
+ */
 export function turn(main) {
   if (visit) {
     // Heights of rows that were never seen are guesses: the row at the top is what a reader comes back to.
-    const row = [...main.querySelectorAll("[data-stop]")].find((each) => each.getBoundingClientRect().bottom > 0);
+    const row = rowsOf(main).find((each) => each.getBoundingClientRect().bottom > 0);
     const anchor = row ? { name: nameOf(row), at: row.getBoundingClientRect().top } : null;
     note({ top: scrollY, anchor });
   }
   if (!history.state?.visit) history.replaceState({ visit: crypto.randomUUID(), inside: visit !== null }, "");
   visit = history.state.visit;
-  return positions.get(visit) ?? { top: 0, anchor: null };
+  return { top: 0, anchor: null, ...positions.get(history.state.visit) };
 }
 
-/** Scrolls to where the reader was. A page that is still fetched gets there when it is long enough. */
+/**
+ * Scrolls to where the reader was. A page that is still fetched gets there when it is long enough.
+ *
+ * @param {HTMLElement} main
+ * @param {Position} position
+ */
 export function restore(main, { top, anchor }) {
   const there = () => {
-    const row = anchor && [...main.querySelectorAll("[data-stop]")].find((each) => nameOf(each) === anchor.name);
+    const row = anchor && rowsOf(main).find((each) => nameOf(each) === anchor.name);
     scrollTo(0, row && top > 0 ? scrollY + row.getBoundingClientRect().top - anchor.at : top);
     return row ? Math.abs(row.getBoundingClientRect().top - anchor.at) < 2 : Math.abs(scrollY - top) < 2;
   };
@@ -71,7 +123,11 @@ export function restore(main, { top, anchor }) {
   if (!there()) growth.observe(main);
 }
 
-/** Goes back to where the reader came from, if that was a page of the console. */
+/**
+ * Goes back to where the reader came from, if that was a page of the console.
+ *
+ * @param {MouseEvent} event
+ */
 export function back(event) {
   if (!history.state?.inside || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();

@@ -1,20 +1,38 @@
+// @ts-check
 // Calls of the daemon's API, as the person who is signed in.
 
 import { localTimes } from "./text.js";
+/** @import { Body, Clearance, Deleted, Got, Posted, Question } from "../types/models" */
+
+/** @typedef {{ error?: { code: string, message: string, hint: string | null }, clearance?: Clearance, question?: Question }} RefusedBody */
 
 export class Refused extends Error {
+  /**
+   * @param {number} status
+   * @param {RefusedBody | null} body
+   */
   constructor(status, body) {
-    const { code, message, hint } = body?.error ?? {};
-    super(message ?? `the daemon answered ${status}`);
-    Object.assign(this, { status, code: code ?? "failed", hint: hint ?? null, body });
+    super(body?.error?.message ?? `the daemon answered ${status}`);
+    this.status = status;
+    this.code = body?.error?.code ?? "failed";
+    this.hint = body?.error?.hint ?? null;
+    this.body = body;
   }
 }
 
 export class Unreachable extends Error {}
 
-/** `X-Intercom` shows that our own page asks: no other can send it. */
-async function call(method, path, body, options = {}) {
-  const headers = { accept: "application/json", "x-intercom": "1", ...options.headers };
+/**
+ * `X-Intercom` shows that our own page asks: no other can send it.
+ *
+ * @param {string} method
+ * @param {string} path
+ * @param {unknown} [body]
+ * @param {Record<string, string>} [more]
+ */
+async function call(method, path, body, more) {
+  /** @type {Record<string, string>} */
+  const headers = { accept: "application/json", "x-intercom": "1", ...more };
   if (body !== undefined) headers["content-type"] = "application/json";
   let response;
   try {
@@ -25,10 +43,8 @@ async function call(method, path, body, options = {}) {
       credentials: "same-origin",
       cache: "no-store",
       redirect: "error",
-      signal: options.signal,
     });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
+  } catch {
     throw new Unreachable("the daemon cannot be reached");
   }
   const text = await response.text();
@@ -45,24 +61,65 @@ async function call(method, path, body, options = {}) {
   return parsed;
 }
 
-export const get = (path, options) => call("GET", path, undefined, options);
-/** Repeating it with the same key does nothing twice. */
-export const post = (path, body = {}, key) =>
-  call("POST", path, body, key ? { headers: { "idempotency-key": key } } : {});
+/**
+ * @template {string} Url
+ * @param {Url} path
+ * @returns {Promise<Got<Url>>}
+ */
+export const get = (path) => call("GET", path);
+
+/**
+ * Repeating it with the same key does nothing twice.
+ *
+ * @template {string} Url
+ * @param {Url} path
+ * @param {Body<Url>} body
+ * @param {string} [key]
+ * @returns {Promise<Posted<Url>>}
+ */
+export const post = (path, body, key) => call("POST", path, body, key ? { "idempotency-key": key } : {});
+
+/**
+ * @template {string} Url
+ * @param {Url} path
+ * @returns {Promise<Deleted<Url>>}
+ */
 export const del = (path) => call("DELETE", path);
 
-/** All pages of a list, up to a bound. */
-export async function all(path, most = 2000) {
+/**
+ * All pages of a list, up to a bound.
+ *
+ * @template {string} Url
+ * @param {Url} path
+ * @param {number} most
+ * @returns {Promise<Got<Url> extends { items: Array<infer Item> } ? Item[] : never>}
+ */
+export async function all(path, most) {
+  /** @type {any} */
   const items = [];
   let cursor = null;
   do {
     const joined = `${path}${path.includes("?") ? "&" : "?"}limit=1000${cursor ? `&cursor=${cursor}` : ""}`;
-    const page = await get(joined);
+    const page = await call("GET", joined);
     items.push(...page.items);
     cursor = page.next;
   } while (cursor && items.length < most);
   return items;
 }
 
-/** What went wrong, for people. */
-export const why = (error) => localTimes(error.hint ? `${error.message}: ${error.hint}` : error.message);
+/**
+ * What went wrong, for people.
+ *
+ * @param {unknown} error
+ */
+export function why(error) {
+  if (error instanceof Refused && error.hint) return localTimes(`${error.message}: ${error.hint}`);
+  return localTimes(error instanceof Error ? error.message : String(error));
+}
+
+/**
+ * The status of a refusal.
+ *
+ * @param {unknown} error
+ */
+export const statusOf = (error) => (error instanceof Refused ? error.status : null);

@@ -1,157 +1,196 @@
+// @ts-check
 // The audit: who did what, and whether anything was changed since.
 
 import * as api from "./api.js";
+import { bindings } from "./bind.js";
 import { h, button, text } from "./dom.js";
 import { state } from "./live.js";
 import * as address from "./address.js";
 import { may } from "./store.js";
+import { select } from "./select.js";
 import { about, actor } from "./auditwords.js";
-import { clean, clock, plural, short } from "./text.js";
+import { table } from "./table.js";
+import { clean, clock, fieldsOf, plural, short } from "./text.js";
+/** @import { Got, View } from "../types/models" */
+
+/** @typedef {Got<"/audit">["items"][number]} AuditRow */
+/** @typedef {(id: string) => string} NameOf a session */
 
 /** Rows that are fetched, the newest; who wants more has the command line. */
 const MOST = 20000;
 const PAGE = 200;
 /** What is listed unless the address says otherwise; no days are all of them. */
 const USUAL = { days: "7", search: "" };
+/** @type {Array<[string, string]>} */
+const DAYS = [
+  ["1", "a day"],
+  ["7", "a week"],
+  ["30", "a month"],
+  ["", "all"],
+];
 
-/** The name of a session by the rows of the audit, else by what is known of it, else its id. */
-const nameIn = (names) => (id) => clean(names.get(id) ?? state.sessions.get(id)?.name ?? short(id));
-
-export function view() {
-  if (!may(state, "admin"))
-    return {
-      element: h(
-        "div",
-        { class: "page" },
-        h("h1", {}, "Audit"),
-        h("p", { class: "faint" }, `The audit is for admins; you are ${state.you?.role}.`),
-      ),
-      title: "Audit",
-      close() {},
-    };
-  const wish = address.filters(USUAL);
-  const keep = () => address.keep({ days: days.value, search: search.value }, USUAL);
-  let [rows, most, turn] = [[], PAGE, 0];
+/**
+ * The name of a session by the rows of the audit, else by what is known of it, else its id.
+ *
+ * @param {AuditRow[]} rows
+ * @returns {NameOf}
+ */
+function namesIn(rows) {
+  /** @type {Map<string, string>} */
   const names = new Map();
-  const nameOf = nameIn(names);
-  // Whether there is more than we have.
-  let older = false;
+  for (const { session, action, data } of rows) {
+    const { name } = fieldsOf(data);
+    if (session && action.startsWith("session.") && typeof name === "string") names.set(session, name);
+  }
+  return (id) => clean(names.get(id) ?? state.sessions.get(id)?.name ?? short(id));
+}
+
+/**
+ * The newest rows of some days, or nothing once `isWanted` says no. `older`: there are more than these.
+ *
+ * @param {string} days
+ * @param {() => boolean} isWanted
+ */
+async function read(days, isWanted) {
+  const from = new Date(Date.now() - Number(days) * 86400000).toISOString();
+  const since = days ? `&since=${encodeURIComponent(from)}` : "";
+  /** @type {AuditRow[]} */
+  const rows = [];
+  /** @type {number | null} */
+  let before = Number.MAX_SAFE_INTEGER;
+  while (before && rows.length < MOST) {
+    /** @type {Got<"/audit">} */
+    const page = await api.get(`/audit?limit=1000&before=${before}${since}`);
+    if (!isWanted()) return null;
+    rows.push(...page.items);
+    before = page.next;
+  }
+  return { rows, older: Boolean(before), nameOf: namesIn(rows) };
+}
+
+/**
+ * Those that have all of these words in them.
+ *
+ * @param {AuditRow[]} rows
+ * @param {NameOf} nameOf
+ * @param {string} search
+ */
+function matching(rows, nameOf, search) {
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) return rows;
+  return rows.filter((each) => {
+    const { n, action, session, data } = each;
+    const all = [n, action, actor(each, nameOf), session, session && nameOf(session), JSON.stringify(data)];
+    const text = all.join(" ").toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+}
+
+/**
+ * @param {AuditRow} each
+ * @param {NameOf} nameOf
+ */
+const line = (each, nameOf) =>
+  h(
+    "tr",
+    {},
+    h("td", { class: "tabular" }, String(each.n)),
+    h("td", { class: "tabular" }, clock(each.at)),
+    h("td", {}, clean(each.action)),
+    h("td", {}, actor(each, nameOf)),
+    h("td", {}, each.session && h("a", { href: `#/s/${each.session}` }, nameOf(each.session))),
+    h("td", { class: "wrap faint" }, about(each.action, each.data)),
+  );
+
+/** A button that looks at every row of the chain, and what it has found. */
+function verification() {
+  const found = h("span", { class: "faint", role: "status" });
+  const verify = button("Verify", async () => {
+    found.textContent = "Looking at every row …";
+    try {
+      const { whole, rows, head, problems } = await api.get("/audit/verify");
+      const broken = problems.map((each) => `row ${each.n}: ${clean(each.what)}`).join("; ");
+      found.textContent = whole
+        ? `Whole: ${plural(rows, "row")}, head ${head.slice(0, 16)}…`
+        : `The chain is broken: ${broken}`;
+    } catch (error) {
+      found.textContent = api.why(error);
+    }
+  });
+  return { verify, found };
+}
+
+/** A model of the rows that are wanted, and how it is loaded. */
+function audit() {
+  const wish = { ...address.filters(USUAL), most: PAGE };
+  /** @type {{ rows: AuditRow[], older: boolean, nameOf: NameOf, words: string | null }} */
+  let known = { rows: [], older: false, nameOf: namesIn([]), words: null };
+  const { bind, draw } = bindings();
+  let turn = 0;
+
+  async function load() {
+    const mine = (turn += 1);
+    known = { ...known, words: "Reading …" };
+    draw();
+    try {
+      const found = await read(wish.days, () => mine === turn);
+      if (!found) return; // another stretch of time is wanted by now, or another page
+      known = { ...found, words: null };
+    } catch (error) {
+      if (mine !== turn) return;
+      known = { ...known, words: api.why(error) };
+    }
+    draw();
+  }
+  /** @param {Partial<typeof wish>} more */
+  const want = (more) => {
+    Object.assign(wish, more);
+    address.keep({ days: wish.days, search: wish.search }, USUAL);
+    if ("days" in more) load();
+    else draw();
+  };
+  load();
+  return { wish, want, bind, known: () => known, close: () => void (turn += 1) };
+}
+
+/** @param {ReturnType<typeof audit>} model */
+function listing({ wish, want, bind, known }) {
   const body = h("tbody", {});
   const said = h("p", { class: "faint", role: "status" });
+  const more = button("Show more", () => want({ most: wish.most + PAGE }), { class: "wide" });
+  bind(
+    () => ({ ...wish, ...known() }),
+    ({ rows, older, nameOf, search, most, words }) => {
+      if (words) return text(said, words);
+      const found = matching(rows, nameOf, search);
+      body.replaceChildren(...found.slice(0, most).map((each) => line(each, nameOf)));
+      more.hidden = found.length <= most;
+      const all = `${found.length.toLocaleString()} of ${plural(rows.length, "row")}, newest first`;
+      text(said, older ? `${all}; older ones: intercom audit` : all);
+    },
+  );
+  return [said, table(["#", "When", "What", "By", "Session", "Details"], body, "audit"), more];
+}
+
+/** @returns {View} */
+export function view() {
+  if (!may(state, "admin")) {
+    const words = `The audit is for admins; you are ${state.you?.role}.`;
+    const element = h("div", { class: "page" }, h("h1", {}, "Audit"), h("p", { class: "faint" }, words));
+    return { element, title: "Audit", close() {} };
+  }
+  const model = audit();
+  const { wish, want } = model;
   const search = h("input", {
     type: "search",
     placeholder: "Search",
     "aria-label": "Search the audit",
     value: wish.search,
-    oninput: () => ((most = PAGE), keep(), draw()),
+    oninput: () => want({ search: search.value, most: PAGE }),
   });
-  const days = h(
-    "select",
-    { "aria-label": "How far back", onchange: () => (keep(), load()) },
-    [
-      ["1", "a day"],
-      ["7", "a week"],
-      ["30", "a month"],
-      ["", "all"],
-    ].map(([value, label]) => h("option", { value, selected: value === wish.days }, label)),
-  );
-  const more = button("Show more", () => ((most += PAGE), draw()), { class: "wide" });
-  const verified = h("span", { class: "faint", role: "status" });
-  const verify = button("Verify", async () => {
-    verified.textContent = "Looking at every row …";
-    try {
-      const found = await api.get("/audit/verify");
-      verified.textContent = found.whole
-        ? `Whole: ${plural(found.rows, "row")}, head ${found.head.slice(0, 16)}…`
-        : `The chain is broken: ${found.problems.map((each) => `row ${each.n}: ${clean(each.what)}`).join("; ")}`;
-    } catch (error) {
-      verified.textContent = api.why(error);
-    }
-  });
-
-  const row = (each) =>
-    h(
-      "tr",
-      {},
-      h("td", { class: "tabular" }, String(each.n)),
-      h("td", { class: "tabular" }, clock(each.at)),
-      h("td", {}, clean(each.action)),
-      h("td", {}, actor(each, nameOf)),
-      h("td", {}, each.session ? h("a", { href: `#/s/${each.session}` }, nameOf(each.session)) : ""),
-      h("td", { class: "wrap faint" }, about(each.action, each.data)),
-    );
-
-  function draw() {
-    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = rows.filter((each) => {
-      if (!words.length) return true;
-      const all = [
-        each.n,
-        each.action,
-        actor(each, nameOf),
-        each.session,
-        each.session && nameOf(each.session),
-        JSON.stringify(each.data),
-      ]
-        .join(" ")
-        .toLowerCase();
-      return words.every((word) => all.includes(word));
-    });
-    body.replaceChildren(...found.slice(0, most).map(row));
-    more.hidden = found.length <= most;
-    const all = `${found.length.toLocaleString()} of ${plural(rows.length, "row")}, newest first`;
-    text(said, older ? `${all}; older ones: intercom audit` : all);
-  }
-
-  async function load() {
-    const mine = (turn += 1);
-    const read = [];
-    text(said, "Reading …");
-    const since = days.value
-      ? `&since=${encodeURIComponent(new Date(Date.now() - Number(days.value) * 86400000).toISOString())}`
-      : "";
-    try {
-      let before = Number.MAX_SAFE_INTEGER;
-      while (before && read.length < MOST) {
-        const page = await api.get(`/audit?limit=1000&before=${before}${since}`);
-        if (mine !== turn) return; // another stretch of time is wanted by now, or another page
-        read.push(...page.items);
-        before = page.next;
-      }
-      [rows, older] = [read, Boolean(before)];
-      for (const { session, action, data } of rows)
-        if (session && action.startsWith("session.") && typeof data?.name === "string") names.set(session, data.name);
-      draw();
-    } catch (error) {
-      if (mine === turn) text(said, api.why(error));
-    }
-  }
-  load();
-  const element = h(
-    "div",
-    { class: "page" },
-    h("div", { class: "row head" }, h("h1", {}, "Audit"), h("span", { class: "grow" }), search, days, verify),
-    verified,
-    said,
-    h(
-      "div",
-      { class: "scroll", tabindex: "0" },
-      h(
-        "table",
-        { class: "audit" },
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            ["#", "When", "What", "By", "Session", "Details"].map((title) => h("th", { scope: "col" }, title)),
-          ),
-        ),
-        body,
-      ),
-    ),
-    more,
-  );
-  return { element, title: "Audit", close: () => (turn += 1) };
+  const days = select(DAYS, wish.days, (value) => want({ days: value }), { "aria-label": "How far back" });
+  const { verify, found } = verification();
+  const head = [h("h1", {}, "Audit"), h("span", { class: "grow" }), search, days, verify];
+  const element = h("div", { class: "page" }, h("div", { class: "row head" }, head), found, listing(model));
+  return { element, title: "Audit", close: model.close };
 }

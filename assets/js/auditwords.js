@@ -1,11 +1,13 @@
+// @ts-check
 // Rows of the audit in words: who acted, and the details without keys. Pure; the same as `intercom audit`
 // (src/cli/audit/sentence.rs), with the same cases: tests/console/audit-cases.json.
 
-import { clean, clock, cut, line, short } from "./text.js";
+import { clean, clock, cut, fieldsOf, line, short } from "./text.js";
 
 /** A command or a reason beyond this is in `intercom audit --json`. */
 const LONGEST = 200;
 
+/** @param {unknown} value */
 const said = (value) => {
   if (value == null) return null;
   const text = Array.isArray(value)
@@ -14,11 +16,20 @@ const said = (value) => {
   return cut(text, LONGEST);
 };
 
-/** The details of a row; an empty text if the action says it all. */
-export function about(action, data) {
-  data = data && typeof data === "object" ? data : {};
+/** @typedef {string | null | undefined} Detail */
+
+/**
+ * The details of a row; an empty text if the action says it all.
+ *
+ * @param {string} action
+ * @param {unknown} details
+ */
+export function about(action, details) {
+  const data = fieldsOf(details);
+  /** @param {string} key */
   const get = (key, before = "") => (said(data[key]) ? before + said(data[key]) : null);
-  const time = (key, before = "") => (data[key] ? before + (clock(data[key]) || said(data[key])) : null);
+  /** @param {string} key */
+  const time = (key, before = "") => (data[key] ? before + (clock(said(data[key])) || said(data[key])) : null);
   const subject = () => {
     if (data.title == null) return get("action");
     return line({ action: get("action"), title: said(data.title) });
@@ -27,6 +38,7 @@ export function about(action, data) {
   const signed = () => [get("name"), get("role"), time("expires_at", "until ")];
   const decided = () => [get("status"), get("option", "option "), get("reason"), subject()];
   const loaded = () => [get("version", "version "), get("rules", "rules: "), get("needs_restart", "needs a restart: ")];
+  /** @type {Record<string, () => Detail[]>} */
   const words = {
     "clearance.decided": decided,
     "clearance.closed": decided,
@@ -55,7 +67,7 @@ export function about(action, data) {
     "token.used": () => [get("from", "from ")],
     "grant.created": () => [
       data.rule && typeof data.rule === "object"
-        ? said(data.rule.name) || Object.values(data.rule).map(said).filter(Boolean).join(" ")
+        ? said(fieldsOf(data.rule).name) || Object.values(data.rule).map(said).filter(Boolean).join(" ")
         : null,
       time("expires_at", "until "),
     ],
@@ -73,11 +85,17 @@ export function about(action, data) {
   return (Object.hasOwn(words, action) ? words[action] : everything)().filter(Boolean).join(", ");
 }
 
-/** `person ana (slack)`, `rule tests`, `agent of shop`, `intercom`; `nameOf` is what a session is called. */
+/**
+ * `person ana (slack)`, `rule tests`, `agent of shop`, `intercom`; `nameOf` is what a session is called.
+ *
+ * @param {{ actor: string, by: string, data: unknown }} row
+ * @param {(id: string) => string} nameOf
+ */
 export function actor(row, nameOf) {
   const by = clean(row.by);
   if (row.actor === "agent") return `agent of ${nameOf(String(row.by).replace(/^agent of /, ""))}`;
-  if (row.actor === "person") return `person ${by}${row.data?.via ? ` (${clean(row.data.via)})` : ""}`;
+  const { via } = fieldsOf(row.data);
+  if (row.actor === "person") return `person ${by}${via ? ` (${clean(via)})` : ""}`;
   if (row.actor === "rule" && by.startsWith("grt_")) return `grant ${short(row.by)}`;
   return row.actor === "rule" && row.by !== "policy" ? `rule ${by}` : by;
 }

@@ -1,9 +1,13 @@
+// @ts-check
 // What an agent means to do, and how far it has come.
 
 import { h } from "./dom.js";
 import { clean } from "./text.js";
+/** @import { Step } from "../types/models" */
 
+/** @param {Step[]} steps */
 export function checklist(steps) {
+  /** @param {string} status */
   const mark = (status) => (status === "completed" ? "✓" : status === "in_progress" ? "▸" : "·");
   return h(
     "ul",

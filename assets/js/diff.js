@@ -1,3 +1,4 @@
+// @ts-check
 // Diffs: read, and compared word by word. Pure; diffview.js shows them.
 
 import { cleanBlock } from "./text.js";
@@ -5,17 +6,33 @@ import { cleanBlock } from "./text.js";
 /** Longer lines are shown in part and not compared. */
 export const LONGEST_LINE = 2000;
 
-/** `[{path, from, hunks: [{head, old, new, lines: [{sign, text, old, new}]}]}]` of a unified diff, or of what looks like one. */
+/** @typedef {{ text: string, changed: boolean }} Part a stretch of a line */
+/** @typedef {{ sign: string, text: string, old: number | null, new: number | null, parts?: Part[] }} Line */
+/** @typedef {{ head: string, old: number, new: number, lines: Line[] }} Hunk */
+/** @typedef {{ path: string | null, from: string | null, hunks: Hunk[] }} FileDiff */
+/** @typedef {{ left: Line | null, right: Line | null }} Pair */
+
+/**
+ * The files of a unified diff, or of what looks like one.
+ *
+ * @param {string} source
+ */
 export function parse(source) {
+  /** @type {FileDiff[]} */
   const files = [];
+  /** @type {FileDiff | null} */
   let file = null;
+  /** @type {Hunk | null} */
   let hunk = null;
   let [oldLine, newLine] = [1, 1];
   // How many lines of the hunk are still to come, by its own word: only outside of it `---` is a header.
   let left = { old: 0, new: 0 };
-  const begin = (path = null) => {
-    files.push((file = { path, from: null, hunks: [] }));
+  /** @type {(path?: string | null, from?: string | null) => FileDiff} */
+  const begin = (path = null, from = null) => {
+    const next = { path, from, hunks: [] };
+    files.push(next);
     hunk = null;
+    return next;
   };
   const lines = cleanBlock(source).replace(/\n$/, "").split("\n");
   for (let n = 0; n < lines.length; n += 1) {
@@ -23,8 +40,8 @@ export function parse(source) {
     const inside = left.old > 0 || left.new > 0;
     if (!inside && text.startsWith("--- ") && (lines[n + 1] ?? "").startsWith("+++ ")) {
       const path = strip(lines[n + 1].slice(4));
-      begin(path === "/dev/null" ? strip(text.slice(4)) : path);
-      file.from = strip(text.slice(4));
+      const from = strip(text.slice(4));
+      file = begin(path === "/dev/null" ? from : path, from);
       n += 1;
       continue;
     }
@@ -36,14 +53,14 @@ export function parse(source) {
     const head = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)$/.exec(text);
     // A line of a hunk begins with a sign: whatever the head before it has promised, this is the next one.
     if (head) {
-      if (!file) begin();
+      file ??= begin();
       [oldLine, newLine] = [Number(head[1]), Number(head[3])];
       left = { old: Number(head[2] ?? 1), new: Number(head[4] ?? 1) };
       file.hunks.push((hunk = { head: head[5], old: oldLine, new: newLine, lines: [] }));
       continue;
     }
     if (text.startsWith("\\ No newline")) continue;
-    if (!file) begin();
+    file ??= begin();
     if (!hunk) file.hunks.push((hunk = { head: "", old: 1, new: 1, lines: [] }));
     const sign = text[0] === "+" || text[0] === "-" ? text[0] : " ";
     const body = sign === " " && text[0] !== " " ? text : text.slice(1);
@@ -61,21 +78,24 @@ export function parse(source) {
   return files.filter((each) => each.hunks.length);
 }
 
+/** @param {string} path */
 const strip = (path) => path.replace(/\t.*$/, "").replace(/^[ab]\//, "");
 
+/** @param {FileDiff[]} files */
 export function size(files) {
   let [added, removed] = [0, 0];
   for (const { hunks } of files) {
     for (const { lines } of hunks) {
       for (const { sign } of lines) {
-        added += sign === "+";
-        removed += sign === "-";
+        added += Number(sign === "+");
+        removed += Number(sign === "-");
       }
     }
   }
   return { added, removed };
 }
 
+/** @param {string} text */
 const parts = (text) => text.match(/\w+|\s+|[^\w\s]/gu) ?? [];
 
 /** How many pairs of words are looked at for one hunk; what is left then differs as a whole. */
@@ -84,6 +104,9 @@ const MOST_WORK = 3000000;
 /**
  * Which parts of two lines differ: `[[{text, changed}], [{text, changed}]]`. Lines that have little in common differ as a whole.
  * `work.left` goes down by what it took: a diff made for it would keep a page busy for minutes.
+ *
+ * @param {string} before
+ * @param {string} after
  */
 export function words(before, after, work = { left: MOST_WORK }) {
   const whole = [[{ text: before, changed: false }], [{ text: after, changed: false }]];
@@ -97,7 +120,9 @@ export function words(before, after, work = { left: MOST_WORK }) {
       table[i][j] = a[i] === b[j] ? table[i + 1][j + 1] + 1 : Math.max(table[i + 1][j], table[i][j + 1]);
     }
   }
+  /** @type {[Part[], Part[]]} */
   const [left, right] = [[], []];
+  /** @type {(list: Part[], text: string, changed: boolean) => void} */
   const put = (list, text, changed) => {
     const last = list[list.length - 1];
     if (last && last.changed === changed) last.text += text;
@@ -117,15 +142,24 @@ export function words(before, after, work = { left: MOST_WORK }) {
   return same * 2 < Math.max(solid(before), solid(after)) ? whole : [left, right];
 }
 
+/** @param {string} text */
 const solid = (text) => text.replace(/\s+/g, "").length;
 
 /** Larger stretches are put side by side as they come. */
 const MOST_PAIRED = 60;
 
-/** Which of the new lines each removed line became: only what has much in common is compared word by word. */
+/**
+ * Which of the new lines each removed line became: only what has much in common is compared word by word.
+ *
+ * @param {Line[]} gone
+ * @param {Line[]} come
+ * @param {{ left: number }} work
+ */
 function pair(gone, come, work) {
+  /** @type {Pair[]} */
   const found = [];
-  let [next, paired] = [0, gone.length <= MOST_PAIRED && come.length <= MOST_PAIRED];
+  let next = 0;
+  const paired = gone.length <= MOST_PAIRED && come.length <= MOST_PAIRED;
   for (const left of gone) {
     let match = -1;
     for (let k = next; paired && k < come.length && match < 0; k += 1) {
@@ -146,9 +180,15 @@ function pair(gone, come, work) {
   return squeezed(found);
 }
 
-/** Removed lines and added ones that have no partner share rows, in the order in which they are. */
+/**
+ * Removed lines and added ones that have no partner share rows, in the order in which they are.
+ *
+ * @param {Pair[]} list
+ */
 function squeezed(list) {
+  /** @type {Pair[]} */
   const out = [];
+  /** @type {[Line[], Line[]]} */
   let [lefts, rights] = [[], []];
   const flush = () => {
     for (let n = 0; n < Math.max(lefts.length, rights.length); n += 1)
@@ -160,14 +200,19 @@ function squeezed(list) {
       flush();
       out.push(row);
     } else if (row.left) lefts.push(row.left);
-    else rights.push(row.right);
+    else if (row.right) rights.push(row.right);
   }
   flush();
   return out;
 }
 
-/** Rows of a hunk: `{left, right}`, a removed line beside the line that replaces it. */
+/**
+ * Rows of a hunk: a removed line beside the line that replaces it.
+ *
+ * @param {Line[]} lines
+ */
 export function rows(lines) {
+  /** @type {Pair[]} */
   const found = [];
   const work = { left: MOST_WORK };
   for (let n = 0; n < lines.length; ) {
@@ -176,6 +221,7 @@ export function rows(lines) {
       n += 1;
       continue;
     }
+    /** @type {[Line[], Line[]]} */
     const [gone, come] = [[], []];
     for (; n < lines.length && lines[n].sign !== " "; n += 1) (lines[n].sign === "-" ? gone : come).push(lines[n]);
     found.push(...pair(gone, come, work));

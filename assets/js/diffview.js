@@ -1,8 +1,16 @@
+// @ts-check
 // A diff on the page: folded, in colours, side by side or one below the other.
 
-import { h, button } from "./dom.js";
+import { h, button, replace } from "./dom.js";
 import { LONGEST_LINE, parse, rows, size } from "./diff.js";
 import { languageOf, tokens } from "./syntax.js";
+/** @import { FileDiff, Hunk, Line, Pair } from "./diff.js" */
+
+/** @typedef {"left" | "right"} Side */
+/**
+ * @template Row
+ * @typedef {Row | { hidden: Row[] }} Folded rows, or a stretch of them that is folded away
+ */
 
 /** Unchanged lines in a row that are shown before the rest of them is folded away. */
 const CONTEXT = 8;
@@ -13,7 +21,12 @@ const OPEN_LINES = 400;
 const MOST_HUNKS = 200;
 const MOST_ROWS = 2000;
 
-/** The text of a line, in colours, with what changed marked. */
+/**
+ * The text of a line, in colours, with what changed marked.
+ *
+ * @param {Line} line
+ * @param {string | null} language
+ */
 function painted(line, language) {
   const text =
     line.text.length > LONGEST_LINE
@@ -40,8 +53,14 @@ function painted(line, language) {
   return out.length ? out : "\u200a";
 }
 
+/** @type {Record<string, string>} */
 const WORD = { "+": "added", "-": "removed", " ": "" };
 
+/**
+ * @param {Line | null} line
+ * @param {string | null} language
+ * @param {Side} [side]
+ */
 function cell(line, language, side) {
   if (!line) return [h("td", { class: "number" }), h("td", { class: "code none" })];
   const number = side === "left" ? line.old : side === "right" ? line.new : (line.new ?? line.old);
@@ -57,8 +76,15 @@ function cell(line, language, side) {
   ];
 }
 
-/** Stretches of unchanged lines that are long are folded. */
+/**
+ * Stretches of unchanged lines that are long are folded.
+ *
+ * @template Row
+ * @param {Row[]} list
+ * @param {(row: Row) => boolean} isPlain
+ */
 function folded(list, isPlain) {
+  /** @type {Array<Folded<Row>>} */
   const out = [];
   for (let n = 0; n < list.length; ) {
     let end = n;
@@ -78,23 +104,25 @@ function folded(list, isPlain) {
   return out;
 }
 
-function table(hunk, language, split) {
-  const paired = rows(hunk.lines);
-  const body = h("tbody", {});
-  const line = split
-    ? ({ left, right }) => h("tr", {}, cell(left, language, "left"), cell(right, language, "right"))
-    : (each) => h("tr", {}, cell(each, language));
-  const list = split
-    ? folded(paired, (row) => row.left === row.right)
-    : folded(hunk.lines, (each) => each.sign === " ");
+/**
+ * Rows as they are shown: what is folded, and what is beyond the most, comes when one asks for it.
+ *
+ * @template {object} Row
+ * @param {Array<Folded<Row>>} list
+ * @param {(row: Row) => HTMLElement} line
+ * @param {string} columns
+ */
+function rowsOf(list, line, columns) {
+  /** @type {(words: string, open: () => HTMLElement[]) => HTMLElement} */
   const fold = (words, open) => {
-    const more = h("tr", {}, h("td", { class: "fold", colspan: split ? "4" : "2" }));
-    more.firstChild.append(button(words, () => more.replaceWith(...open()), { class: "plain" }));
-    return more;
+    const more = button(words, () => place.replaceWith(...open()), { class: "plain" });
+    const place = h("tr", {}, h("td", { class: "fold", colspan: columns }, more));
+    return place;
   };
+  /** @type {(list: Array<Folded<Row>>, from?: number) => HTMLElement[]} */
   const some = (list, from = 0) => {
     const shown = list.slice(from, from + MOST_ROWS).map((each) => {
-      if (!each.hidden) return line(each);
+      if (!("hidden" in each)) return line(each);
       return fold(`Show ${each.hidden.length} unchanged lines`, () => some(each.hidden));
     });
     const left = list.length - from - MOST_ROWS;
@@ -102,10 +130,41 @@ function table(hunk, language, split) {
       shown.push(fold(`Show more: ${left.toLocaleString()} lines are left`, () => some(list, from + MOST_ROWS)));
     return shown;
   };
-  body.append(...some(list));
-  return h("table", { class: split ? "diff split" : "diff" }, body);
+  return some(list);
 }
 
+/**
+ * @param {Hunk} hunk
+ * @param {string | null} language
+ * @param {boolean} split
+ */
+function table(hunk, language, split) {
+  // Also marks the words that differ.
+  const paired = rows(hunk.lines);
+  /** @param {Pair} pair */
+  const pairOf = ({ left, right }) => h("tr", {}, cell(left, language, "left"), cell(right, language, "right"));
+  /** @param {Line} line */
+  const lineOf = (line) => h("tr", {}, cell(line, language));
+  const shown = split
+    ? rowsOf(
+        folded(paired, (row) => row.left === row.right),
+        pairOf,
+        "4",
+      )
+    : rowsOf(
+        folded(hunk.lines, (line) => line.sign === " "),
+        lineOf,
+        "2",
+      );
+  return h("table", { class: split ? "diff split" : "diff" }, h("tbody", {}, shown));
+}
+
+/**
+ * @param {Hunk} hunk
+ * @param {string | null} language
+ * @param {boolean} split
+ * @param {boolean} open
+ */
 function hunkOf(hunk, language, split, open) {
   const label = `@@ line ${hunk.new}${hunk.head ? ` · ${hunk.head}` : ""}`;
   const details = h(
@@ -125,7 +184,7 @@ function hunkOf(hunk, language, split, open) {
   return details;
 }
 
-export const layout = {
+const layout = {
   get split() {
     return localStorage.getItem("diff") === "split" && matchMedia("(min-width: 900px)").matches;
   },
@@ -134,63 +193,68 @@ export const layout = {
   },
 };
 
-/** The whole of it, with its size and the choice of how to look at it. */
+/**
+ * The first hunks of all files, so many of them.
+ *
+ * @param {FileDiff[]} files
+ * @param {string | null} path
+ * @param {number} most
+ */
+function sections(files, path, most) {
+  const { split } = layout;
+  let [hunks, lines] = [0, 0];
+  /** @param {Hunk} hunk */
+  const opens = ({ lines: { length } }) => {
+    hunks += 1;
+    lines += length;
+    return hunks <= OPEN_HUNKS && lines <= OPEN_LINES + length && length <= 4 * OPEN_LINES;
+  };
+  return files.map((file) => {
+    const shown = file.hunks.slice(0, Math.max(0, most - hunks));
+    if (!shown.length) return null;
+    const name = file.path ?? path;
+    const isNamed = files.length > 1 || (file.path && file.path !== path);
+    return h(
+      "section",
+      { class: "file", "aria-label": `Changes of ${name ?? "a file"}` },
+      isNamed && h("p", { class: "filename mono" }, name),
+      shown.map((hunk) => hunkOf(hunk, languageOf(name), split, opens(hunk))),
+    );
+  });
+}
+
+/**
+ * The whole of it, with its size and the choice of how to look at it.
+ *
+ * @param {string} source
+ * @param {string | null} path
+ */
 export function render(source, path) {
   const files = parse(source);
   const { added, removed } = size(files);
   const place = h("div", { class: "files" });
   const count = files.reduce((sum, file) => sum + file.hunks.length, 0);
   let most = MOST_HUNKS;
-  const draw = () => {
-    let [hunks, lines] = [0, 0];
-    const split = layout.split;
-    const sections = files.map((file) => {
-      const shown = file.hunks.slice(0, Math.max(0, most - hunks));
-      if (!shown.length) return null;
-      const language = languageOf(file.path ?? path);
-      return h(
-        "section",
-        { class: "file", "aria-label": `Changes of ${file.path ?? path ?? "a file"}` },
-        files.length > 1 || (file.path && file.path !== path)
-          ? h("p", { class: "filename mono" }, file.path ?? path ?? "")
-          : null,
-        shown.map((hunk) => {
-          hunks += 1;
-          lines += hunk.lines.length;
-          return hunkOf(
-            hunk,
-            language,
-            split,
-            hunks <= OPEN_HUNKS && lines <= OPEN_LINES + hunk.lines.length && hunk.lines.length <= 4 * OPEN_LINES,
-          );
-        }),
-      );
-    });
-    place.replaceChildren(...sections.filter(Boolean));
-    if (count > most)
-      place.append(
-        button(`Show more: ${(count - most).toLocaleString()} hunks are left`, () => ((most += MOST_HUNKS), draw()), {
-          class: "wide",
-        }),
-      );
-    toggle.textContent = split ? "Unified" : "Side by side";
+  const more = () => {
+    most += MOST_HUNKS;
+    draw();
   };
-  const toggle = button(
-    "",
-    () => {
-      layout.split = !layout.split;
-      draw();
-    },
-    { class: "small wide-only" },
-  );
-  const bar = h(
-    "div",
-    { class: "row diffbar" },
-    h("span", { class: "plus" }, `+${added}`),
-    h("span", { class: "minus" }, `−${removed}`),
-    h("span", { class: "grow" }),
-    toggle,
-  );
+  const draw = () => {
+    const left = `Show more: ${(count - most).toLocaleString()} hunks are left`;
+    replace(place, sections(files, path, most), count > most && button(left, more, { class: "wide" }));
+    toggle.textContent = layout.split ? "Unified" : "Side by side";
+  };
+  const turn = () => {
+    layout.split = !layout.split;
+    draw();
+  };
+  const toggle = button("", turn, { class: "small wide-only" });
+  const sizes = [h("span", { class: "plus" }, `+${added}`), h("span", { class: "minus" }, `−${removed}`)];
   draw();
-  return h("div", { class: "change" }, bar, place);
+  return h(
+    "div",
+    { class: "change" },
+    h("div", { class: "row diffbar" }, sizes, h("span", { class: "grow" }), toggle),
+    place,
+  );
 }

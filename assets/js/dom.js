@@ -1,13 +1,23 @@
+// @ts-check
 // Elements. Text goes in as text: nothing in the console turns a string into markup.
+
+/** @import { Child } from "../types/models" */
+/** @typedef {Record<string, any>} Properties */
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/**
+ * @template {HTMLElement | SVGElement} E
+ * @param {E} element
+ * @param {Properties} properties
+ * @param {Child[]} children
+ */
 function fill(element, properties, children) {
-  for (const [name, value] of Object.entries(properties ?? {})) {
+  for (const [name, value] of Object.entries(properties)) {
     if (value == null || value === false) continue;
     if (name === "class") element.setAttribute("class", value);
     else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "value") element.value = value;
+    else if (name === "value") Object.assign(element, { value });
     else if (name === "data") Object.assign(element.dataset, value);
     else element.setAttribute(name, value === true ? "" : value);
   }
@@ -15,48 +25,110 @@ function fill(element, properties, children) {
   return element;
 }
 
-const flat = (children) => children.flat(Infinity).filter((child) => child != null && child !== false && child !== "");
+/**
+ * @param {Child[]} children
+ * @returns {Array<string | Node>}
+ */
+const flat = (children) =>
+  children.flatMap((child) => {
+    if (Array.isArray(child)) return flat(child);
+    if (child == null || child === false || child === "") return [];
+    return [typeof child === "number" ? String(child) : child];
+  });
 
+/**
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Properties} properties
+ * @param {Child[]} children
+ */
 export const h = (tag, properties, ...children) => fill(document.createElement(tag), properties, children);
+
+/**
+ * @template {keyof SVGElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Properties} properties
+ * @param {Child[]} children
+ */
 export const svg = (tag, properties, ...children) => fill(document.createElementNS(SVG, tag), properties, children);
 
-/** Replaces what is inside, unless it is the same text. */
+/**
+ * Replaces what is inside.
+ *
+ * @param {Element} element
+ * @param {Child[]} children
+ */
+export const replace = (element, ...children) => element.replaceChildren(...flat(children));
+
+/**
+ * Replaces what is inside, unless it is the same text.
+ *
+ * @param {Element} element
+ * @param {string | number | null | undefined} value
+ */
 export function text(element, value) {
   const wanted = value == null ? "" : String(value);
   if (element.textContent !== wanted) element.textContent = wanted;
 }
 
+/**
+ * @param {Element} element
+ * @param {string} name
+ * @param {string | number | null | undefined | false} value
+ */
 export function attribute(element, name, value) {
   if (value == null || value === false) element.removeAttribute(name);
-  else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
+  else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, String(value));
 }
 
-/** Keeps a list of elements in step with a list of things, and touches only what is different. */
-export function keyed(parent, items, key, create, update) {
-  const known = (parent.known ??= new Map());
+/**
+ * What stands in a parent, by key.
+ *
+ * @type {WeakMap<Element, Map<string, any>>}
+ */
+const standing = new WeakMap();
+
+/**
+ * Keeps a list of elements in step with a list of things, and touches only what is different.
+ *
+ * @template Item
+ * @template {{ element: HTMLElement, update(item: Item): void }} Entry
+ * @param {HTMLElement} parent
+ * @param {Item[]} items
+ * @param {(item: Item) => string} key
+ * @param {(item: Item) => Entry} create
+ */
+export function keyed(parent, items, key, create) {
+  /** @type {Map<string, Entry>} */
+  const known = standing.get(parent) ?? new Map();
+  standing.set(parent, known);
   const wanted = new Set();
-  const focused = parent.contains(document.activeElement) ? document.activeElement : null;
+  const { activeElement } = document;
+  const focused = activeElement instanceof HTMLElement && parent.contains(activeElement) ? activeElement : null;
+  /** @type {HTMLElement | null} */
   let before = null;
   for (const item of items) {
     const id = key(item);
     wanted.add(id);
     let entry = known.get(id);
     if (!entry) known.set(id, (entry = create(item)));
-    update?.(entry, item);
-    const element = entry.element ?? entry;
+    entry.update(item);
+    const { element } = entry;
+    /** @type {ChildNode | null} */
     const place = before ? before.nextSibling : parent.firstChild;
     if (place !== element) parent.insertBefore(element, place);
     before = element;
   }
   for (const [id, entry] of known) {
     if (wanted.has(id)) continue;
-    (entry.element ?? entry).remove();
+    entry.element.remove();
     known.delete(id);
   }
   // An element that is moved loses the focus; the one who went there with the keyboard would start again at the top.
   if (focused?.isConnected && document.activeElement !== focused) focused.focus({ preventScroll: true });
 }
 
+/** @typedef {keyof typeof PATHS} Icon */
 const PATHS = {
   fleet: "M4 5h16M4 12h16M4 19h10",
   inbox: "M4 13l3-8h10l3 8v6H4zM4 13h5l1 3h4l1-3h5",
@@ -73,24 +145,49 @@ const PATHS = {
   more: "M5 12h.01M12 12h.01M19 12h.01",
 };
 
+/** @param {Icon} name */
 export const icon = (name) =>
-  svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: PATHS[name] ?? "" }));
+  svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: PATHS[name] }));
 
-/** A button with a word on it. */
+/**
+ * A button with a word on it.
+ *
+ * @param {string} label
+ * @param {(event: MouseEvent) => unknown} onclick
+ * @param {Properties} properties
+ */
 export const button = (label, onclick, properties = {}) =>
   h("button", { type: "button", onclick, ...properties }, label);
 
-/** For decisions: the second click of a double click was meant for what stood there before. */
+/**
+ * For decisions: the second click of a double click was meant for what stood there before.
+ *
+ * @param {() => unknown} act
+ * @returns {(event: MouseEvent) => unknown}
+ */
 export const single = (act) => (event) => event.detail < 2 && act();
 
-/** Tells those who listen rather than look. */
+/** @param {EventTarget | null} target */
+export const within = (target) => (target instanceof Element ? target : null);
+
+/**
+ * Tells those who listen rather than look.
+ *
+ * @param {string} message
+ */
 export function announce(message, urgent = false) {
   const place = document.getElementById(urgent ? "alarm" : "announce");
   if (place) text(place, message);
 }
 
+/** @type {HTMLElement | undefined} */
 let toasts;
-/** A word at the edge of the page, for a while. */
+/**
+ * A word at the edge of the page, for a while.
+ *
+ * @param {string} message
+ * @param {"info" | "error"} kind
+ */
 export function toast(message, kind = "info") {
   if (!toasts) document.body.append((toasts = h("div", { class: "toasts" })));
   const element = h("div", { class: `toast ${kind}` }, message);
@@ -99,9 +196,27 @@ export function toast(message, kind = "info") {
   setTimeout(() => element.remove(), kind === "error" ? 9000 : 4000);
 }
 
-/** Asks in a dialog. Comes back with what `read` finds in it, or `null` if the person thought better of it. */
-export function ask({ title, body = [], yes = "OK", no = "Cancel", danger = false, read = () => true }) {
+/**
+ * @template Found
+ * @typedef {object} Asked
+ * @property {string} title
+ * @property {Child} body
+ * @property {string} yes
+ * @property {string | null} [no]
+ * @property {boolean} [danger]
+ * @property {(form: HTMLFormElement) => Found} read
+ */
+
+/**
+ * Asks in a dialog. Comes back with what `read` finds in it, or `null` if the person thought better of it.
+ *
+ * @template Found
+ * @param {Asked<Found>} asked
+ * @returns {Promise<Found | null>}
+ */
+export function ask({ title, body, yes, no = "Cancel", danger = false, read }) {
   return new Promise((resolve) => {
+    /** @type {HTMLFormElement} */
     const form = h(
       "form",
       { method: "dialog" },
@@ -114,6 +229,7 @@ export function ask({ title, body = [], yes = "OK", no = "Cancel", danger = fals
         h("button", { class: danger ? "danger" : "primary", value: "yes" }, yes),
       ),
     );
+    /** @type {HTMLDialogElement} */
     const dialog = h("dialog", { class: "dialog", "aria-label": title }, form);
     dialog.addEventListener("close", () => {
       resolve(dialog.returnValue === "yes" ? read(form) : null);
@@ -123,3 +239,10 @@ export function ask({ title, body = [], yes = "OK", no = "Cancel", danger = fals
     dialog.showModal();
   });
 }
+
+/**
+ * Asks whether to do it.
+ *
+ * @param {Omit<Asked<true>, "read">} asked
+ */
+export const confirm = (asked) => ask({ ...asked, read: () => true });

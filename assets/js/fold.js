@@ -1,7 +1,27 @@
+// @ts-check
 // Events as people read them: what belongs together becomes one item of the timeline. Pure.
 
-import { standingOf, stepsOf } from "./store.js";
-import { localTimes, quoted, said as one } from "./text.js";
+import { isAbout, standingOf, stepsOf } from "./store.js";
+import { fieldsOf, localTimes, quoted, said as one } from "./text.js";
+/**
+ * @import {
+ *   About, FactItem, Item, JoinedItem, LoggedEvent, MessageItem, Only, PlanItem, PromptItem, Step, ToolItem
+ * } from "../types/models"
+ */
+
+/** @typedef {{ type: MessageItem["type"], message: string | null, text: string }} Piece of a message */
+/** @typedef {Record<string, unknown>} Update of an ACP agent */
+/**
+ * @typedef {object} Timeline
+ * @property {Item[]} items
+ * @property {Map<string, JoinedItem | ToolItem>} byKey
+ * @property {PlanItem | null} plan
+ * @property {MessageItem | null} open
+ * @property {boolean} begun
+ * @property {MessageItem | null} leading
+ * @property {LoggedEvent[]} blank
+ * @property {Item} [last]
+ */
 
 const SILENT = new Set([
   "heartbeat",
@@ -14,8 +34,10 @@ const SILENT = new Set([
   "terminal.released",
 ]);
 
+/** @type {Record<string, MessageItem["type"]>} */
 const CHUNKS = { agent_message_chunk: "message", agent_thought_chunk: "thought", user_message_chunk: "echo" };
 /** Updates that end a message; the agent tells all others about itself. */
+/** @type {Set<unknown>} */
 const ENDING = new Set(["tool_call", "tool_call_update", "plan"]);
 /** Events that are no part of the conversation: a message goes on after them. */
 const ASIDE = new Set([
@@ -32,37 +54,57 @@ const ASIDE = new Set([
 /**
  * `open` is the message that more pieces may continue. Of the beginning, `prepend` wants to know what could continue a
  * message from before: `leading` is the first message, until anything else has `begun`; `blank` are pieces without words.
+ *
+ * @returns {Timeline}
  */
 export function timeline() {
   return { items: [], byKey: new Map(), plan: null, open: null, begun: false, leading: null, blank: [] };
 }
 
-const updateOf = ({ kind, data }) =>
-  kind === "update" && data?.update && typeof data.update === "object" && !Array.isArray(data.update)
-    ? data.update
-    : null;
+/**
+ * @param {LoggedEvent} event
+ * @returns {Update | null}
+ */
+function updateOf({ kind, data }) {
+  const { update } = kind === "update" ? fieldsOf(data) : {};
+  return update && typeof update === "object" && !Array.isArray(update) ? fieldsOf(update) : null;
+}
 
 /**
  * What an event means for the message that is open: a piece of it, "aside" or "end". The rule of src/fold.rs, with the
  * same cases: tests/console/fold-cases.json.
+ *
+ * @param {LoggedEvent} event
+ * @returns {Piece | "aside" | "end"}
  */
 function foldOf(event) {
   const update = updateOf(event);
   if (!update) return event.kind.startsWith("stall.") || ASIDE.has(event.kind) ? "aside" : "end";
   const sort = update.sessionUpdate;
   if (typeof sort !== "string" || !Object.hasOwn(CHUNKS, sort)) return ENDING.has(sort) ? "end" : "aside";
-  const { content, messageId } = update;
+  const { messageId } = update;
+  const content = fieldsOf(update.content);
   const text =
-    typeof content?.text === "string"
+    typeof content.text === "string"
       ? content.text
-      : `[${typeof content?.type === "string" ? content.type : "no text"}]`;
+      : `[${typeof content.type === "string" ? content.type : "no text"}]`;
   return { type: CHUNKS[sort], message: typeof messageId === "string" ? messageId : null, text };
 }
 
-/** Whether a piece continues a message: the same speaker, and ids that do not differ. */
+/**
+ * Tells whether a piece continues a message: the same speaker, and ids that do not differ.
+ *
+ * @param {MessageItem} item
+ * @param {Piece} piece
+ */
 const continues = (item, piece) =>
   item.type === piece.type && (item.message == null || piece.message == null || item.message === piece.message);
 
+/**
+ * @param {Timeline} line
+ * @param {LoggedEvent} event
+ * @param {Piece} piece
+ */
 function say(line, event, piece) {
   if (line.open && continues(line.open, piece))
     return grow(line.open, event, { text: line.open.text + piece.text, message: line.open.message ?? piece.message });
@@ -71,15 +113,23 @@ function say(line, event, piece) {
     return null;
   }
   const first = !line.begun && !line.leading;
-  line.open = put(line, event, { ...piece, chunk: true });
+  /** @type {MessageItem} */
+  const item = put(line, event, { ...piece, chunk: true });
+  line.open = item;
   if (first) line.leading = line.open;
   line.begun = line.begun || !first;
   return line.open;
 }
 
-/** Adds one event. Returns the item that it changed or made, or nothing if it says nothing new. */
+/**
+ * Adds one event. Returns the item that it changed or made, or nothing if it says nothing new.
+ *
+ * @param {Timeline} line
+ * @param {LoggedEvent} event
+ * @returns {Item | null}
+ */
 export function add(line, event) {
-  const { kind, data } = event;
+  const { kind } = event;
   const fold = foldOf(event);
   if (typeof fold === "object") return say(line, event, fold);
   if (fold === "end") {
@@ -88,25 +138,29 @@ export function add(line, event) {
   }
   const update = updateOf(event);
   if (update) return acp(line, event, update);
-  if (kind.startsWith("clearance.") && data?.clearance) return joined(line, event, "clearance", data.clearance);
-  if (kind.startsWith("question.") && data?.question) return joined(line, event, "question", data.question);
-  if (kind.startsWith("prompt.") && data?.prompt) return joined(line, event, "prompt", data.prompt);
+  if (isAbout(event, "clearance")) return joined(line, event, "clearance", event.data.clearance);
+  if (isAbout(event, "question")) return joined(line, event, "question", event.data.question);
+  if (isAbout(event, "prompt")) return joined(line, event, "prompt", event.data.prompt);
   if (kind === "heartbeat") return plan(line, event, stepsOf(event));
   if (SILENT.has(kind)) return null;
-  if (kind === "status") return put(line, event, { type: "message", text: one(data?.message) });
+  if (kind === "status") return put(line, event, { type: "message", text: one(fieldsOf(event.data).message) });
   return put(line, event, { type: "fact", kind });
 }
 
 /**
  * Puts what came before in front, without looking at all of it again: only what began there and went on here is joined.
  * The same as if all had been added in order, but for plans that are repeated across the seam.
+ *
+ * @param {Timeline} line
+ * @param {LoggedEvent[]} events
  */
 export function prepend(line, events) {
   const before = timeline();
   for (const event of events) add(before, event);
   for (const event of line.blank) add(before, event);
   const begin = line.leading;
-  if (begin && before.open && continues(before.open, foldOf(begin.events[0]))) {
+  const piece = begin && foldOf(begin.events[0]);
+  if (begin && before.open && typeof piece === "object" && piece && continues(before.open, piece)) {
     for (const event of begin.events) add(before, event);
     line.items.splice(line.items.indexOf(begin), 1);
     if (line.last === begin) line.last = before.last;
@@ -115,71 +169,116 @@ export function prepend(line, events) {
   line.begun = before.begun || line.begun || (before.leading != null && begin != null);
   line.leading = before.begun || before.leading ? before.leading : begin;
   line.blank = before.blank;
-  const moved = new Set();
-  for (const [key, item] of line.byKey) {
-    if (before.byKey.has(key) && item.sent) {
-      // It left the queue on this side of the seam, and stands there.
-      const queued = before.byKey.get(key);
-      before.items.splice(before.items.lastIndexOf(queued), 1);
-      item.events.unshift(...queued.events);
-      item.text ||= queued.text;
-      item.data = { ...queued.data, ...item.data };
-      item.version += 1;
-      before.byKey.set(key, item);
-    } else if (before.byKey.has(key)) {
-      for (const event of item.events) add(before, event);
-      moved.add(item);
-    } else before.byKey.set(key, item);
-  }
+  const moved = joinKeyed(line, before);
   const rest = moved.size ? line.items.filter((item) => !moved.has(item)) : line.items;
   line.items = before.items.concat(rest);
   line.byKey = before.byKey;
   line.plan ??= before.plan;
   line.last = rest.length ? line.last : before.last;
-  if (moved.has(line.last)) line.last = line.items[line.items.length - 1];
+  if (line.last && moved.has(line.last)) line.last = line.items[line.items.length - 1];
   return line;
 }
 
-function put(line, event, more, key = null) {
-  const item = { seq: event.seq, at: event.at, events: [event], version: 0, ...more };
+/**
+ * Joins what has a beginning on one side of the seam and goes on on the other. Returns what stands before the seam now.
+ *
+ * @param {Timeline} line
+ * @param {Timeline} before
+ */
+function joinKeyed(line, before) {
+  /** @type {Set<Item>} */
+  const moved = new Set();
+  for (const [key, item] of line.byKey) {
+    const known = before.byKey.get(key);
+    if (known?.type === "prompt" && item.type === "prompt" && item.sent) {
+      // It left the queue on this side of the seam, and stands there.
+      before.items.splice(before.items.lastIndexOf(known), 1);
+      item.events.unshift(...known.events);
+      item.text ||= known.text;
+      item.data = { ...known.data, ...item.data };
+      item.version += 1;
+      before.byKey.set(key, item);
+    } else if (known) {
+      for (const event of item.events) add(before, event);
+      moved.add(item);
+    } else before.byKey.set(key, item);
+  }
+  return moved;
+}
+
+/**
+ * @template {Item} Made
+ * @param {Timeline} line
+ * @param {LoggedEvent} event
+ * @param {Only<Made>} more
+ * @returns {Made}
+ */
+function put(line, event, more) {
+  const item = /** @type {any} */ ({ seq: event.seq, at: event.at, events: [event], version: 0, ...more });
   line.items.push(item);
-  if (key) line.byKey.set(key, item);
   line.last = item;
   return item;
 }
 
-function grow(item, event, more = {}) {
+/**
+ * @template {Item} Grown
+ * @param {Grown} item
+ * @param {LoggedEvent} event
+ * @param {Partial<Grown>} more
+ */
+function grow(item, event, more) {
   item.events.push(event);
   item.version += 1;
   return Object.assign(item, more);
 }
 
-/** A clearance, a question, a prompt: one item from its beginning to its end. */
+/**
+ * A clearance, a question, a prompt: one item from its beginning to its end.
+ *
+ * @param {Timeline} line
+ * @param {About<"clearance"> | About<"question"> | About<"prompt">} event
+ * @param {JoinedItem["type"]} type
+ * @param {string} id
+ */
 function joined(line, event, type, id) {
   const known = line.byKey.get(id);
-  const { kind, data } = event;
+  const { kind } = event;
+  const data = fieldsOf(event.data);
   const standing = type === "clearance" ? standingOf(event) : null;
-  if (!known) {
-    const state = stateOf(kind, data);
-    const sent = kind === "prompt.sending";
-    return put(line, event, { type, id, text: one(data.text ?? data.title), data, state, standing, sent }, id);
+  const state = stateOf(kind, data);
+  if (!known || known.type === "tool") {
+    const text = one(data.text ?? data.title);
+    const made = { type, id, text, data, state, standing, sent: kind === "prompt.sending" };
+    const item = put(line, event, /** @type {Only<JoinedItem>} */ (/** @type {unknown} */ (made)));
+    line.byKey.set(id, item);
+    return item;
   }
-  const more = {
-    state: stateOf(kind, data) ?? known.state,
-    data: { ...known.data, ...data },
-    standing: { ...known.standing, ...standing },
-  };
-  if (kind === "prompt.amended" && data.text) more.text = one(data.text);
-  // A prompt stands where it left the queue: what was said before that was not said about it.
-  if (kind === "prompt.sending") {
-    Object.assign(more, { at: event.at, sent: true });
-    line.items.splice(line.items.lastIndexOf(known), 1);
-    line.items.push(known);
-    line.last = known;
-  }
-  return grow(known, event, more);
+  const text = kind === "prompt.amended" && data.text ? one(data.text) : known.text;
+  grow(known, event, { state: state ?? known.state, text });
+  known.data = { ...known.data, ...data };
+  if (known.type === "clearance") known.standing = { ...known.standing, ...standing };
+  if (kind === "prompt.sending" && known.type === "prompt") leaveQueue(line, event, known);
+  return known;
 }
 
+/**
+ * A prompt stands where it left the queue: what was said before that was not said about it.
+ *
+ * @param {Timeline} line
+ * @param {LoggedEvent} event
+ * @param {PromptItem} prompt
+ */
+function leaveQueue(line, event, prompt) {
+  Object.assign(prompt, { at: event.at, sent: true });
+  line.items.splice(line.items.lastIndexOf(prompt), 1);
+  line.items.push(prompt);
+  line.last = prompt;
+}
+
+/**
+ * @param {string} kind
+ * @param {Record<string, unknown>} data
+ */
 function stateOf(kind, data) {
   const end = kind.split(".")[1];
   if (end === "requested" || end === "asked" || end === "queued" || end === "requeued") return "pending";
@@ -190,33 +289,60 @@ function stateOf(kind, data) {
   return null;
 }
 
+/**
+ * @param {Timeline} line
+ * @param {LoggedEvent} event
+ * @param {Step[] | null} steps
+ */
 function plan(line, event, steps) {
   if (!steps) return null;
-  const same = line.plan && line.last === line.plan;
   // The same plan a step further is the same item, as long as nothing was said in between.
-  if (same) return grow(line.plan, event, { steps });
+  if (line.plan && line.last === line.plan) return grow(line.plan, event, { steps });
   if (line.plan && JSON.stringify(line.plan.steps) === JSON.stringify(steps)) return null;
-  line.plan = put(line, event, { type: "plan", steps });
+  line.plan = put(line, event, /** @type {Only<PlanItem>} */ ({ type: "plan", steps }));
   return line.plan;
 }
 
+/**
+ * @param {Timeline} line
+ * @param {LoggedEvent} event
+ * @param {Update} update
+ */
 function acp(line, event, update) {
   const sort = update.sessionUpdate;
-  if (sort === "tool_call" || sort === "tool_call_update") {
-    const key = `tool ${one(update.toolCallId)}`;
-    const known = update.toolCallId ? line.byKey.get(key) : null;
-    const more = {};
-    for (const name of ["title", "status", "kind"])
-      if (update[name] != null) more[name === "kind" ? "tool" : name] = one(update[name]);
-    if (Array.isArray(update.content) && update.content.length) more.content = update.content;
-    if (known) return grow(known, event, more);
-    return put(line, event, { type: "tool", title: one(update.toolCallId), status: "pending", ...more }, key);
-  }
+  if (sort === "tool_call" || sort === "tool_call_update") return toolCall(line, event, update);
   if (sort === "plan") return plan(line, event, stepsOf(event));
-  return told(update) ? put(line, event, { type: "fact", kind: sort }) : null;
+  return told(update) ? put(line, event, /** @type {Only<FactItem>} */ ({ type: "fact", kind: sort })) : null;
 }
 
-/** What an ACP agent tells about itself, in words; nothing for counters, and for updates that we do not know. */
+/**
+ * @param {Timeline} line
+ * @param {LoggedEvent} event
+ * @param {Update} update
+ */
+function toolCall(line, event, update) {
+  const key = `tool ${one(update.toolCallId)}`;
+  const known = update.toolCallId ? line.byKey.get(key) : null;
+  /** @type {Partial<ToolItem>} */
+  const more = {};
+  if (update.title != null) more.title = one(update.title);
+  if (update.status != null) more.status = one(update.status);
+  if (update.kind != null) more.tool = one(update.kind);
+  if (Array.isArray(update.content) && update.content.length) more.content = update.content;
+  if (known?.type === "tool") return grow(known, event, more);
+  /** @type {Only<ToolItem>} */
+  const call = { type: "tool", title: one(update.toolCallId), status: "pending", ...more };
+  /** @type {ToolItem} */
+  const item = put(line, event, call);
+  line.byKey.set(key, item);
+  return item;
+}
+
+/**
+ * What an ACP agent tells about itself, in words; nothing for counters, and for updates that we do not know.
+ *
+ * @param {Update} update
+ */
 function told(update) {
   if (update.sessionUpdate === "current_mode_update" && update.currentModeId)
     return `Mode: ${word(update.currentModeId)}`;
@@ -224,19 +350,33 @@ function told(update) {
   return null;
 }
 
-/** A word of an agent as it is, anything longer in quotes. */
+/**
+ * A word of an agent as it is, anything longer in quotes.
+ *
+ * @param {unknown} text
+ */
 const word = (text) => (/^[\w./$-]{1,40}$/.test(one(text)) ? one(text) : quoted(one(text)));
 
-/** Text of a fact that no item of its own shows: the daemon's sentence, and whether it is bad news. */
+/**
+ * Text of a fact that no item of its own shows: the daemon's sentence, and whether it is bad news.
+ *
+ * @param {LoggedEvent} event
+ */
 export function sentence({ kind, data, summary, tone }) {
   if (kind === "update") return { text: ofUpdate(data), bad: false };
   const text = localTimes(summary ?? kind);
   return { text: text.charAt(0).toUpperCase() + text.slice(1), bad: tone === "bad" };
 }
 
-/** An update in words; one in our own protocol is about a tool. */
-function ofUpdate(data) {
-  if (data?.update) return told(data.update) || "Update";
-  const of = (name, before = "", after = "") => (data?.[name] ? `${before}${one(data[name])}${after}` : "");
+/**
+ * An update in words; one in our own protocol is about a tool.
+ *
+ * @param {unknown} said
+ */
+function ofUpdate(said) {
+  const data = fieldsOf(said);
+  if (data.update) return told(fieldsOf(data.update)) || "Update";
+  /** @param {string} name */
+  const of = (name, before = "", after = "") => (data[name] ? `${before}${one(data[name])}${after}` : "");
   return `${of("tool", "", ": ")}${of("title")}${of("status", " (", ")")}`;
 }

@@ -1,12 +1,20 @@
+// @ts-check
 // Everything that waits for an answer, the riskiest first, and what was decided a moment ago.
 
+import { pageBindings } from "./bind.js";
 import { h, text } from "./dom.js";
-import { state, on } from "./live.js";
-import { byRisk, pendingClearances, pendingQuestions } from "./store.js";
-import * as clearances from "./card.js";
-import * as questions from "./question.js";
+import { state } from "./live.js";
+import { byRisk, pendingClearances, pendingQuestions, waiting } from "./store.js";
+import { cards as clearanceCards } from "./card.js";
+import { cards as questionCards } from "./question.js";
+/** @import { Question, View } from "../types/models" */
 
+/** @type {(a: Question, b: Question) => number} */
+const byTime = (a, b) => a.asked_at.localeCompare(b.asked_at);
+
+/** @returns {View} */
 export function view() {
+  /** @type {Set<string>} */
   const arrived = new Set();
   const list = h("div", { class: "cards" });
   const asked = h("div", { class: "cards" });
@@ -17,36 +25,25 @@ export function view() {
     h("p", {}, "Nothing waits for you."),
     h("p", { class: "faint" }, "This page shows what agents ask as soon as they ask it."),
   );
-  const element = h(
-    "div",
-    { class: "page narrow" },
-    h("h1", {}, "Clearances"),
-    summary,
-    h("div", { class: "deck" }, list, asked),
-    empty,
+  const { bind, close } = pageBindings(5000);
+  bind(
+    () => {
+      for (const { id } of [...pendingClearances(state), ...pendingQuestions(state)]) arrived.add(id);
+      // What was open while we looked stays once it is settled, below what still waits.
+      return {
+        clearances: [...state.clearances.values()].filter((each) => arrived.has(each.id)).sort(byRisk),
+        questions: [...state.questions.values()].filter((each) => arrived.has(each.id)).sort(byTime),
+      };
+    },
+    ({ clearances, questions }) => {
+      clearanceCards(list, clearances);
+      questionCards(asked, questions);
+      const [total, count] = [clearances.length + questions.length, waiting(state)];
+      empty.hidden = total > 0;
+      text(summary, total ? `${count} waiting${total > count ? `, ${total - count} settled` : ""}` : "");
+    },
   );
-  function draw() {
-    const [open, ask] = [pendingClearances(state), pendingQuestions(state)];
-    open.forEach((each) => arrived.add(each.id));
-    ask.forEach((each) => arrived.add(each.id));
-    // What was open while we looked stays once it is settled, below what still waits.
-    const shown = [...state.clearances.values()].filter((each) => arrived.has(each.id)).sort(byRisk);
-    const questioned = [...state.questions.values()]
-      .filter((each) => arrived.has(each.id))
-      .sort((a, b) => a.asked_at.localeCompare(b.asked_at));
-    clearances.cards(list, shown);
-    questions.cards(asked, questioned);
-    empty.hidden = shown.length + questioned.length > 0;
-    const count = open.length + ask.length;
-    text(
-      summary,
-      empty.hidden
-        ? `${count} waiting${shown.length + questioned.length > count ? `, ${shown.length + questioned.length - count} settled` : ""}`
-        : "",
-    );
-  }
-  draw();
-  const off = on("change", draw);
-  const tick = setInterval(draw, 5000);
-  return { element, title: "Clearances", close: () => (off(), clearInterval(tick)) };
+  const deck = h("div", { class: "deck" }, list, asked);
+  const element = h("div", { class: "page narrow" }, h("h1", {}, "Clearances"), summary, deck, empty);
+  return { element, title: "Clearances", close };
 }

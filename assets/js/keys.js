@@ -1,10 +1,16 @@
+// @ts-check
 // Keys. They act on the card that has the focus, and on nothing else; in a field, they are letters.
 
-import { h, ask } from "./dom.js";
+import { h, confirm } from "./dom.js";
 import { state } from "./live.js";
 import { may } from "./store.js";
+/** @import { Role } from "../types/models" */
 
-/** Keys, their meaning, and the least role that they are for. */
+/**
+ * Keys, their meaning, and the least role that they are for.
+ *
+ * @type {Array<[string, string, Role]>}
+ */
 const HELP = [
   ["a", "allow once", "approver"],
   ["A", "allow always: shows the rule first", "approver"],
@@ -20,6 +26,7 @@ const HELP = [
   ["?", "this help", "viewer"],
 ];
 
+/** @param {Event} event */
 export const typing = (event) => {
   const at = event.target;
   return at instanceof HTMLElement && (at.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(at.tagName));
@@ -34,7 +41,7 @@ export function help() {
     ),
     h("dd", {}, what),
   ]);
-  return ask({
+  return confirm({
     title: "Keys",
     body: [
       h("p", { class: "faint" }, "They act on the card or row that has the focus."),
@@ -45,17 +52,29 @@ export function help() {
   });
 }
 
-/** Moves the focus among everything that can be moved among: cards, then rows. */
+/**
+ * Moves the focus among everything that can be moved among: cards, then rows.
+ *
+ * @param {1 | -1} step
+ */
 export function move(step) {
-  const all = [...document.querySelectorAll("[data-stop]")].filter((element) => element.offsetParent !== null);
+  const all = [...document.querySelectorAll("[data-stop]")]
+    .filter((element) => element instanceof HTMLElement)
+    .filter((element) => element.offsetParent !== null);
   if (!all.length) return;
   const current = document.activeElement?.closest("[data-stop]");
-  const at = current ? all.indexOf(current) + step : step > 0 ? 0 : all.length - 1;
+  const at = current instanceof HTMLElement ? all.indexOf(current) + step : step > 0 ? 0 : all.length - 1;
   const next = all[Math.max(0, Math.min(all.length - 1, at))];
   next.focus();
   next.scrollIntoView({ block: "nearest" });
 }
 
+function focusSearch() {
+  const field = document.querySelector("input[type=search]");
+  if (field instanceof HTMLElement) field.focus();
+}
+
+/** @type {Record<string, string>} */
 const PLACES = { f: "#/", c: "#/clearances", p: "#/policy", a: "#/audit", h: "#/charts", s: "#/settings" };
 let going = 0;
 /** Whether the next key is the second half of a way somewhere, and so not meant for a card. */
@@ -73,7 +92,7 @@ export function listen() {
     else if (event.key === "g") {
       going = Date.now();
       return;
-    } else if (event.key === "/") document.querySelector("input[type=search]")?.focus();
+    } else if (event.key === "/") focusSearch();
     else return;
     going = 0;
     event.preventDefault();

@@ -1,30 +1,45 @@
+// @ts-check
 // The one connection: loads what is there, then follows the log. Comes back by itself, from where it stopped.
 
 import * as api from "./api.js";
 import * as store from "./store.js";
 import { reader } from "./stream.js";
+/** @import { Connection, LoggedEvent, LookUps, State } from "../types/models" */
+
+/** @typedef {{ change: () => void, events: (events: LoggedEvent[]) => void, status: () => void, anew: () => void }} Listeners */
 
 export const state = store.empty();
 
+/** @type {{ [what in keyof Listeners]: Set<Listeners[what]> }} */
 const listeners = { change: new Set(), events: new Set(), status: new Set(), anew: new Set() };
 
 /**
  * `change`: models are different. `events`: raw facts, in order. `status`: the connection. `anew`: some facts will never be told, so
  * whoever keeps them has to begin again. Returns how to stop.
+ *
+ * @template {keyof Listeners} What
+ * @param {What} what
+ * @param {Listeners[What]} listener
  */
 export function on(what, listener) {
   listeners[what].add(listener);
-  return () => listeners[what].delete(listener);
+  return () => void listeners[what].delete(listener);
 }
 
-const tell = (what, ...news) => listeners[what].forEach((listener) => listener(...news));
+/** @param {"change" | "status" | "anew"} what */
+const tell = (what) => listeners[what].forEach((listener) => listener());
 
-/** `connecting`, `live`, `offline` (with `again`: when it is tried next). */
+/**
+ * How the connection is; `again` is when it is tried next.
+ *
+ * @type {Connection}
+ */
 export let status = { name: "connecting" };
 
-function become(name, more = {}) {
-  status = { name, ...more };
-  tell("status", status);
+/** @param {Connection} now */
+function become(now) {
+  status = now;
+  tell("status");
 }
 
 let changed = false;
@@ -51,10 +66,10 @@ async function allSessions() {
 /** Everything anew: at the start, and when the log has been trimmed below where we are. */
 export async function load() {
   const health = await api.get("/health");
-  if (!health.you) throw new api.Refused(401, { error: { code: "unauthorized", message: "sign in" } });
+  if (!health.you) throw new api.Refused(401, { error: { code: "unauthorized", message: "sign in", hint: null } });
   state.you = health.you;
   state.version = health.version;
-  state.bridges = health.bridges;
+  state.bridges = health.bridges ?? {};
   const [sessions, clearances, questions] = await Promise.all([
     allSessions(),
     api.all(PENDING, 10000),
@@ -67,82 +82,114 @@ export async function load() {
   // Lists are newest first; of two requests in the same millisecond the first stays the first.
   clearances.reverse().forEach((view) => store.putBrief(state, view));
   questions.reverse().forEach((view) => store.putQuestion(state, view));
-  state.seq = health.last_seq;
-  state.start = health.last_seq;
+  state.seq = state.start = health.last_seq ?? 0;
   state.last.clear();
   tell("anew");
   touch();
 }
 
+/** @type {Record<keyof LookUps, Set<string>>} */
 const wanted = { session: new Set(), clearance: new Set(), question: new Set() };
+/** @type {ReturnType<typeof setTimeout> | null} */
 let looking = null;
 /** So many single look-ups at once; with more, the whole list is asked for. */
 const FEW = 12;
 
+/** @param {LookUps} found */
 function lookUp(found) {
-  for (const what of Object.keys(wanted)) if (found[what]) wanted[what].add(found[what]);
+  if (found.session) wanted.session.add(found.session);
+  if (found.clearance) wanted.clearance.add(found.clearance);
+  if (found.question) wanted.question.add(found.question);
   if (!looking && Object.values(wanted).some((ids) => ids.size)) looking = setTimeout(lookNow, 120);
 }
 
-async function lookNow() {
-  const take = (what) => {
-    const ids = [...wanted[what]];
-    wanted[what].clear();
-    return ids;
-  };
-  const each = async (what, list, one, put, putOfList = put) => {
-    const ids = take(what);
-    try {
-      let single = ids;
-      if (ids.length > FEW) {
-        const views = await api.all(list, 10000);
-        views.forEach((view) => putOfList(state, view));
-        // What is not in the list any more has come to an end.
-        const known = new Set(views.map((view) => view.id));
-        const gone = ids.filter((id) => !known.has(id));
-        single = gone.slice(0, FEW);
-        gone.slice(FEW).forEach((id) => wanted[what].add(id));
-      }
-      const views = await Promise.all(single.map((id) => api.get(one(id)).catch(missing)));
-      views.forEach((view) => view && put(state, view));
-    } catch {
-      // The stream goes on after what told us of them: they are looked for until they are found.
-      ids.forEach((id) => wanted[what].add(id));
-      failed = true;
+/**
+ * Looks up what is wanted of one sort: few of them one by one, many as a list.
+ *
+ * @template View
+ * @param {keyof LookUps} what
+ * @param {() => Promise<Array<View & { id: string }>>} list
+ * @param {(id: string) => Promise<void>} one looks up one of them, and keeps it
+ * @param {(state: State, view: View) => void} putOfList
+ */
+async function lookAt(what, list, one, putOfList) {
+  const ids = [...wanted[what]];
+  wanted[what].clear();
+  try {
+    let single = ids;
+    if (ids.length > FEW) {
+      const views = await list();
+      views.forEach((view) => putOfList(state, view));
+      // What is not in the list any more has come to an end.
+      const known = new Set(views.map((view) => view.id));
+      const gone = ids.filter((id) => !known.has(id));
+      single = gone.slice(0, FEW);
+      gone.slice(FEW).forEach((id) => wanted[what].add(id));
     }
-  };
-  let failed = false;
+    await Promise.all(single.map((id) => one(id).catch(missing)));
+    return true;
+  } catch {
+    // The stream goes on after what told us of them: they are looked for until they are found.
+    ids.forEach((id) => wanted[what].add(id));
+    return false;
+  }
+}
+
+async function lookNow() {
   const many = wanted.session.size > FEW;
-  await Promise.all([
-    each("session", "/sessions?failed=true&brief=true", (id) => `/sessions/${id}`, store.putSession),
-    each("clearance", PENDING, explanationOf, store.putExplained, store.putBrief),
-    each("question", "/questions?status=pending", (id) => `/questions/${id}`, store.putQuestion),
+  const found = await Promise.all([
+    lookAt(
+      "session",
+      () => api.all("/sessions?failed=true&brief=true", 10000),
+      async (id) => store.putSession(state, await api.get(`/sessions/${id}`)),
+      store.putSession,
+    ),
+    lookAt(
+      "clearance",
+      () => api.all(PENDING, 10000),
+      async (id) => store.putExplained(state, await api.get(`/clearances/${id}/explanation`)),
+      store.putBrief,
+    ),
+    lookAt(
+      "question",
+      () => api.all("/questions?status=pending", 10000),
+      async (id) => store.putQuestion(state, await api.get(`/questions/${id}`)),
+      store.putQuestion,
+    ),
   ]);
   store.prune(state);
   touch();
   // With many sessions the next look waits a little longer.
+  const longer = many || found.includes(false);
   looking = null;
-  if (Object.values(wanted).some((ids) => ids.size)) looking = setTimeout(lookNow, many || failed ? 1500 : 250);
+  if (Object.values(wanted).some((ids) => ids.size)) looking = setTimeout(lookNow, longer ? 1500 : 250);
 }
 
-const explanationOf = (id) => `/clearances/${id}/explanation`;
-
-/** Fetches the whole of a clearance, and the rule that "always" would add. */
+/**
+ * Fetches the whole of a clearance, and the rule that "always" would add.
+ *
+ * @param {string} id
+ */
 export async function explain(id) {
-  const found = await api.get(explanationOf(id));
+  const found = await api.get(`/clearances/${id}/explanation`);
   store.putExplained(state, found);
   touch();
   return found;
 }
 
+/**
+ * @param {unknown} error
+ * @returns {null}
+ */
 function missing(error) {
-  if (error instanceof api.Refused && error.status === 404) return null;
+  if (api.statusOf(error) === 404) return null;
   throw error;
 }
 
+/** @param {LoggedEvent[]} events */
 function take(events) {
   for (const event of events) lookUp(store.apply(state, event));
-  tell("events", events);
+  listeners.events.forEach((listener) => listener(events));
   touch();
 }
 
@@ -163,24 +210,26 @@ export async function follow() {
   while (!stopped) {
     const opened = () => {
       failures = 0;
-      become("live");
+      become({ name: "live" });
     };
     try {
       // A daemon that knows less than we do is another one.
-      if (failures > 0 && (await api.get("/health")).last_seq < state.seq) await load();
+      if (failures > 0 && ((await api.get("/health")).last_seq ?? 0) < state.seq) await load();
       await stream(opened);
     } catch (error) {
-      if (error.status === 401) return dispatchEvent(new Event("signed-out"));
-      if (error.status === 410) await load().catch(() => {});
+      if (api.statusOf(error) === 401) return void dispatchEvent(new Event("signed-out"));
+      if (api.statusOf(error) === 410) await load().catch(() => {});
     }
     if (stopped) return;
     const wait = WAITS[Math.min(failures, WAITS.length - 1)] * (0.8 + 0.4 * Math.random());
     failures += 1;
-    become("offline", { again: Date.now() + wait });
-    await new Promise((resolve) => {
-      wake = resolve;
-      setTimeout(resolve, wait);
-    });
+    become({ name: "offline", again: Date.now() + wait });
+    await /** @type {Promise<void>} */ (
+      new Promise((resolve) => {
+        wake = resolve;
+        setTimeout(resolve, wait);
+      })
+    );
   }
 }
 
@@ -189,6 +238,7 @@ export const retry = () => wake();
 addEventListener("online", retry);
 document.addEventListener("visibilitychange", () => !document.hidden && status.name === "offline" && retry());
 
+/** @param {() => void} opened */
 async function stream(opened) {
   const abort = new AbortController();
   let alarm = setTimeout(() => abort.abort(), SILENCE);
@@ -205,6 +255,7 @@ async function stream(opened) {
     });
     if (!response.ok) throw new api.Refused(response.status, null);
     opened();
+    if (!response.body) return;
     const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader();
     const read = reader();
     for (;;) {

@@ -1,7 +1,8 @@
+// @ts-check
 // Markdown of agents: a small part of it, made into elements. Whatever is not known is shown as it was written.
 // `blocks` and `inline` are pure; `render` makes elements of what they find.
 
-import { h, ask, button } from "./dom.js";
+import { h, button, confirm } from "./dom.js";
 import { cleanBlock, clean, target } from "./text.js";
 
 /** Longer lines are shown as they are. */
@@ -10,101 +11,146 @@ const LONGEST = 2000;
 /** Longer texts are shown as they are: nobody reads them as Markdown. */
 const MOST = 200000;
 
+/** @typedef {{ depth: number, text: string }} Entry */
+/**
+ * @typedef {{ type: "paragraph" | "quote", text: string } | { type: "rule" }
+ *   | { type: "heading", level: number, text: string } | { type: "code", language: string, text: string }
+ *   | { type: "list", ordered: boolean, items: Entry[] } | { type: "table", head: string[], rows: string[][] }} Block
+ */
+/**
+ * @typedef {{ type: "text" | "code", text: string } | { type: "link", text: string, href: string }
+ *   | { type: "strong" | "em" | "del", children: Span[] }} Span
+ */
+
+/** @typedef {{ block: Block, next: number }} Found a block, and the line after it */
+/** @typedef {(lines: string[], n: number) => Found | null} BlockReader reads the block that begins at a line, if it does */
+
+/** @type {BlockReader} */
+function fence(lines, n) {
+  const begin = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)/.exec(lines[n]);
+  if (!begin) return null;
+  const close = new RegExp(`^ {0,3}${begin[1][0] === "~" ? "~" : "`"}{${begin[1].length},}\\s*$`);
+  let end = n + 1;
+  while (end < lines.length && !close.test(lines[end])) end += 1;
+  return { block: { type: "code", language: begin[2], text: lines.slice(n + 1, end).join("\n") }, next: end + 1 };
+}
+
+/** @type {BlockReader} */
+function heading(lines, n) {
+  const found = /^ {0,3}(#{1,6})\s+(\S.*)$/.exec(lines[n]);
+  if (!found) return null;
+  const text = found[2].trimEnd().replace(/#+$/, "").trimEnd();
+  return { block: { type: "heading", level: found[1].length, text }, next: n + 1 };
+}
+
+/** @type {BlockReader} */
+const rule = (lines, n) =>
+  /^ {0,3}([-*_])\s*(\1\s*){2,}$/.test(lines[n]) ? { block: { type: "rule" }, next: n + 1 } : null;
+
+/** @type {BlockReader} */
+function quote(lines, n) {
+  let end = n;
+  while (end < lines.length && /^ {0,3}>/.test(lines[end])) end += 1;
+  if (end === n) return null;
+  const text = lines.slice(n, end).map((line) => line.replace(/^ {0,3}> ?/, ""));
+  return { block: { type: "quote", text: text.join("\n") }, next: end };
+}
+
+/** @param {string} line */
+const entryOf = (line) => /^(\s*)([-*+]|\d{1,4}[.)])\s+(.*)$/.exec(line);
+
+/** @type {BlockReader} */
+function listing(lines, n) {
+  const first = entryOf(lines[n]);
+  if (!first) return null;
+  /** @type {Entry[]} */
+  const items = [];
+  let end = n;
+  for (; end < lines.length; end += 1) {
+    const next = entryOf(lines[end]);
+    if (next) {
+      const depth = Math.floor(next[1].replaceAll("\t", "  ").length / 2);
+      items.push({ depth: Math.min(4, depth), text: next[3] });
+    } else if (lines[end].trim() && /^\s{2,}/.test(lines[end]))
+      items[items.length - 1].text += "\n" + lines[end].trim();
+    else break;
+  }
+  return { block: { type: "list", ordered: /\d/.test(first[2]), items }, next: end };
+}
+
+/** @param {string} line */
+const isRow = (line) => /^\s*\|.*\|\s*$/.test(line);
+
+/** @param {string} row */
+const cells = (row) =>
+  row
+    .trim()
+    .replace(/^\||\|$/g, "")
+    .split("|")
+    .map((cell) => cell.trim());
+
+/** @type {BlockReader} */
+function grid(lines, n) {
+  if (!isRow(lines[n]) || !isSeparator(lines[n + 1] ?? "")) return null;
+  let end = n + 2;
+  while (end < lines.length && isRow(lines[end])) end += 1;
+  return { block: { type: "table", head: cells(lines[n]), rows: lines.slice(n + 2, end).map(cells) }, next: end };
+}
+
+const READERS = [heading, rule, quote, listing, grid];
+
+/** @type {BlockReader} */
+function read(lines, n) {
+  const code = fence(lines, n);
+  // Patterns that look back cost more than they should on a line made for that: such a line is plain text.
+  if (code || lines[n].length > LONGEST) return code;
+  for (const reader of READERS) {
+    const found = reader(lines, n);
+    if (found) return found;
+  }
+  return null;
+}
+
+/**
+ * @param {unknown} source
+ * @returns {Block[]}
+ */
 export function blocks(source) {
   const text = cleanBlock(source);
   if (text.length > MOST) return [{ type: "code", language: "", text }];
   const lines = text.split("\n");
+  /** @type {Block[]} */
   const found = [];
+  /** @type {string[]} */
   let paragraph = [];
   const flush = () => {
     if (paragraph.length) found.push({ type: "paragraph", text: paragraph.join("\n") });
     paragraph = [];
   };
-  for (let n = 0; n < lines.length; n += 1) {
-    const line = lines[n];
-    const fence = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)/.exec(line);
-    if (fence) {
-      flush();
-      const body = [];
-      const close = new RegExp(`^ {0,3}${fence[1][0] === "~" ? "~" : "`"}{${fence[1].length},}\\s*$`);
-      for (n += 1; n < lines.length && !close.test(lines[n]); n += 1) body.push(lines[n]);
-      found.push({ type: "code", language: fence[2], text: body.join("\n") });
-      continue;
-    }
-    // Patterns that look back cost more than they should on a line made for that: such a line is plain text.
-    if (line.length > LONGEST) {
-      paragraph.push(line);
-      continue;
-    }
-    const heading = /^ {0,3}(#{1,6})\s+(\S.*)$/.exec(line);
-    if (heading) {
-      flush();
-      found.push({
-        type: "heading",
-        level: heading[1].length,
-        text: heading[2].trimEnd().replace(/#+$/, "").trimEnd(),
-      });
-      continue;
-    }
-    if (/^ {0,3}([-*_])\s*(\1\s*){2,}$/.test(line)) {
-      flush();
-      found.push({ type: "rule" });
-      continue;
-    }
-    if (/^ {0,3}>/.test(line)) {
-      flush();
-      const quoted = [];
-      for (; n < lines.length && /^ {0,3}>/.test(lines[n]); n += 1) quoted.push(lines[n].replace(/^ {0,3}> ?/, ""));
-      n -= 1;
-      found.push({ type: "quote", text: quoted.join("\n") });
-      continue;
-    }
-    const item = /^(\s*)([-*+]|\d{1,4}[.)])\s+(.*)$/.exec(line);
-    if (item) {
-      flush();
-      const ordered = /\d/.test(item[2]);
-      const items = [];
-      for (; n < lines.length; n += 1) {
-        const next = /^(\s*)([-*+]|\d{1,4}[.)])\s+(.*)$/.exec(lines[n]);
-        if (next)
-          items.push({ depth: Math.min(4, Math.floor(next[1].replaceAll("\t", "  ").length / 2)), text: next[3] });
-        else if (lines[n].trim() && /^\s{2,}/.test(lines[n]) && items.length)
-          items[items.length - 1].text += "\n" + lines[n].trim();
-        else break;
-      }
-      n -= 1;
-      found.push({ type: "list", ordered, items });
-      continue;
-    }
-    if (/^\s*\|.*\|\s*$/.test(line) && isSeparator(lines[n + 1] ?? "")) {
-      flush();
-      const cells = (row) =>
-        row
-          .trim()
-          .replace(/^\||\|$/g, "")
-          .split("|")
-          .map((cell) => cell.trim());
-      const head = cells(line);
-      const rows = [];
-      for (n += 2; n < lines.length && /^\s*\|.*\|\s*$/.test(lines[n]); n += 1) rows.push(cells(lines[n]));
-      n -= 1;
-      found.push({ type: "table", head, rows });
-      continue;
-    }
-    if (line.trim()) paragraph.push(line);
-    else flush();
+  for (let n = 0; n < lines.length; ) {
+    const next = read(lines, n);
+    if (next || !lines[n].trim()) flush();
+    else paragraph.push(lines[n]);
+    if (next) found.push(next.block);
+    n = next?.next ?? n + 1;
   }
   flush();
   return found;
 }
 
+/** @param {string} line */
 const isSeparator = (line) => line.length <= LONGEST && line.includes("|") && /^[\s:|-]+$/.test(line);
 
 const INLINE =
   /(`+)([^`](?:[^\n]*?[^`])??)\1(?!`)|\*\*(?=\S)([^\n]*?\S)\*\*|__(?=\S)([^\n]*?\S)__|(?<![\w*])\*(?=[^\s*])([^*\n]*[^\s*])\*(?!\*)|(?<!\w)_(?=[^\s_])([^_\n]*[^\s_])_(?!\w)|~~(?=\S)([^\n]*?\S)~~|!?\[([^\]\n]{0,500})\]\(\s*<?([^\s)>]{1,2000})>?(?:\s+"[^"\n]*")?\s*\)|(https?:\/\/[^\s<>"'`]{1,2000}[^\s<>"'`.,;:!?)\]])/g;
 
+/**
+ * @param {string} text
+ * @returns {Span[]}
+ */
 export function inline(text, depth = 0) {
   if (depth > 6 || text.length > 4 * LONGEST) return [{ type: "text", text }];
+  /** @type {Span[]} */
   const found = [];
   let last = 0;
   for (const match of text.matchAll(INLINE)) {
@@ -123,7 +169,11 @@ export function inline(text, depth = 0) {
   return found;
 }
 
-/** An agent's link is a button that says where it leads and asks before it goes there. */
+/**
+ * An agent's link is a button that says where it leads and asks before it goes there.
+ *
+ * @param {{ text: string, href: string }} part
+ */
 function link({ text, href }) {
   const to = target(href);
   const shown = clean(href);
@@ -137,32 +187,41 @@ function link({ text, href }) {
   );
 }
 
+/** @param {string} to */
 async function visit(to) {
   const body = [h("p", {}, "An agent wrote this link. It leads to:"), h("p", { class: "mono wrap" }, clean(to))];
-  if (!(await ask({ title: "Open this link?", body, yes: "Open" }))) return;
+  if (!(await confirm({ title: "Open this link?", body, yes: "Open" }))) return;
   const anchor = h("a", { href: to, target: "_blank", rel: "noopener noreferrer" });
   anchor.click();
 }
 
+/** @param {string} text */
 function spans(text) {
   return inline(text).map(span);
 }
 
+/**
+ * @param {Span} part
+ * @returns {string | HTMLElement}
+ */
 function span(part) {
-  if (part.type === "text") return part.text;
+  if ("children" in part) return h(part.type, {}, part.children.map(span));
   if (part.type === "link") return link(part);
-  if (part.type === "code") return h("code", {}, part.text);
-  return h(part.type, {}, part.children.map(span));
+  return part.type === "code" ? h("code", {}, part.text) : part.text;
 }
 
+/** @param {Extract<Block, { type: "list" }>} block */
 function list(block) {
   const root = h(block.ordered ? "ol" : "ul", {});
+  /** @type {HTMLElement[]} */
   const open = [root];
   for (const item of block.items) {
     while (open.length > item.depth + 1) open.pop();
-    while (open.length < item.depth + 1 && open[open.length - 1].lastElementChild) {
+    for (;;) {
+      const last = open[open.length - 1].lastElementChild;
+      if (open.length >= item.depth + 1 || !last) break;
       const deeper = h("ul", {});
-      open[open.length - 1].lastElementChild.append(deeper);
+      last.append(deeper);
       open.push(deeper);
     }
     const box = /^\[([ xX])\]\s+(.*)$/s.exec(item.text);
@@ -174,6 +233,10 @@ function list(block) {
   return root;
 }
 
+/**
+ * @param {Block} block
+ * @returns {HTMLElement}
+ */
 function element(block) {
   if (block.type === "paragraph") return h("p", {}, spans(block.text));
   // Headings of agents are not headings of the page.
@@ -187,6 +250,7 @@ function element(block) {
     );
   if (block.type === "list") return list(block);
   if (block.type === "table") {
+    /** @type {(tag: "th" | "td") => (cells: string[]) => HTMLElement} */
     const row = (tag) => (cells) =>
       h(
         "tr",
@@ -202,6 +266,7 @@ function element(block) {
   return h("hr", {});
 }
 
+/** @param {unknown} source */
 export const render = (source) => h("div", { class: "markdown" }, blocks(String(source ?? "")).map(element));
 
 /** What is longer is folded. */
@@ -209,7 +274,11 @@ const FOLDED = 4000;
 /** More than this is not put into a page, whoever asks for it: the log has it. */
 export const SHOWN = 200000;
 
-/** As `render`; of a long text only the beginning, and the rest as it came to those who want it. */
+/**
+ * As `render`; of a long text only the beginning, and the rest as it came to those who want it.
+ *
+ * @param {unknown} source
+ */
 export function renderLong(source) {
   const text = String(source ?? "");
   if (text.length <= FOLDED) return render(text);

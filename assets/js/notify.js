@@ -1,15 +1,18 @@
+// @ts-check
 // Tells that something waits or has failed: in the title, on the icon, and, for those who want it, by the browser itself.
 
 import { announce } from "./dom.js";
 import { on, state } from "./live.js";
 import { waiting, failures, pendingClearances, pendingQuestions } from "./store.js";
 import { clean, line } from "./text.js";
+/** @typedef {{ id: string, session: string, words: string }} Open something that waits */
 
 const WANTED = "notify";
 
 export const able = () => "Notification" in window;
 export const wanted = () => able() && localStorage.getItem(WANTED) === "yes" && Notification.permission === "granted";
 
+/** @param {boolean} yes */
 export async function want(yes) {
   if (yes && (await Notification.requestPermission()) !== "granted") return false;
   localStorage.setItem(WANTED, yes ? "yes" : "no");
@@ -18,8 +21,10 @@ export async function want(yes) {
 
 let title = "intercom";
 let count = 0;
+/** @type {Set<string> | null} */
 let known = null;
 
+/** @param {string} page */
 export function setTitle(page) {
   title = page ? `${page} · intercom` : "intercom";
   show();
@@ -31,6 +36,7 @@ function show() {
 
 function drawIcon() {
   const link = document.querySelector("link[rel=icon]");
+  if (!(link instanceof HTMLLinkElement)) return;
   if (!count) {
     link.type = "image/svg+xml";
     link.href = "/icon.svg";
@@ -39,6 +45,7 @@ function drawIcon() {
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = 32;
   const pen = canvas.getContext("2d");
+  if (!pen) return;
   pen.fillStyle = "#c2410c";
   pen.beginPath();
   pen.arc(16, 16, 16, 0, 7);
@@ -54,12 +61,14 @@ function drawIcon() {
 
 export function listen() {
   on("change", () => {
+    /** @type {Open[]} */
     const open = [
       ...pendingClearances(state).map((each) => ({ ...each, words: `${each.risk} risk: ${line(each)}` })),
       ...pendingQuestions(state).map((each) => ({ ...each, words: `Question: ${clean(each.text)}` })),
     ];
     // What was there when the page was opened is no news.
-    const fresh = known ? open.filter((each) => !known.has(each.id)) : [];
+    const before = known;
+    const fresh = before ? open.filter((each) => !before.has(each.id)) : [];
     known = new Set(open.map((each) => each.id));
     for (const each of fresh) {
       announce(`Waits for you, ${each.words}`);
@@ -73,6 +82,7 @@ export function listen() {
   });
 }
 
+/** @param {Open} each */
 function notify(each) {
   try {
     const note = new Notification(each.words, {

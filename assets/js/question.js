@@ -1,14 +1,25 @@
+// @ts-check
 // A question of an agent: go on, go on differently, or stop.
 
 import * as api from "./api.js";
-import { h, button, ask, toast, keyed, single } from "./dom.js";
+import { bindings } from "./bind.js";
+import { h, button, ask, toast, keyed, replace, single, text } from "./dom.js";
 import { state, touch } from "./live.js";
 import { may, putQuestion } from "./store.js";
 import { clean, clock, cut, localTimes, project, short, since } from "./text.js";
 import { renderLong } from "./markdown.js";
+/** @import { Body, Question } from "../types/models" */
+/** @import { Bind } from "./bind.js" */
 
+/** @typedef {{ link?: boolean }} CardOptions `link`: with a way to its session */
+
+/** @type {Set<string>} */
 const answering = new Set();
 
+/**
+ * @param {Question} question
+ * @param {Body<"/questions/x/answer">} body
+ */
 async function answer(question, body) {
   if (answering.has(question.id)) return;
   answering.add(question.id);
@@ -16,16 +27,16 @@ async function answer(question, body) {
     putQuestion(state, await api.post(`/questions/${question.id}/answer`, body));
     toast(`Answered: ${body.decision}`);
   } catch (error) {
-    if (error.body?.question) putQuestion(state, error.body.question);
-    toast(
-      error.code === "already_decided" ? `Too late: ${localTimes(error.message)}` : api.why(error),
-      error.code === "already_decided" ? "info" : "error",
-    );
+    const refused = error instanceof api.Refused ? error : null;
+    if (refused?.body?.question) putQuestion(state, refused.body.question);
+    if (refused?.code === "already_decided") toast(`Too late: ${localTimes(refused.message)}`);
+    else toast(api.why(error), "error");
   }
   answering.delete(question.id);
   touch();
 }
 
+/** @param {Question} question */
 async function refine(question) {
   const field = h("textarea", { id: "instruction", rows: "4", required: true });
   const body = [h("label", { for: "instruction" }, "How it should go on"), field];
@@ -33,99 +44,145 @@ async function refine(question) {
   if (instruction) await answer(question, { decision: "refine", instruction });
 }
 
-function card(question, { link = true } = {}) {
+/** @param {Question} question */
+function settlement({ answered_by, answered_at, decision, status, instruction }) {
+  const by = answered_by ? ` by ${clean(answered_by)} ${clock(answered_at)}` : "";
+  const steps = [`${clean(decision ?? status)}${by}`, clean(instruction)].filter(Boolean);
+  return h(
+    "ol",
+    { class: "fate" },
+    steps.map((step) => h("li", {}, step)),
+  );
+}
+
+/** @param {Question} question */
+function buttons(question) {
+  if (!may(state, "operator"))
+    return [h("p", { class: "faint" }, `Answering needs the role operator; you are ${state.you?.role}.`)];
+  const words = h("span", { class: "clip" }, clean(cut(question.text, 200)));
+  return [
+    h("p", { class: "subject" }, h("span", { class: "badge ask" }, "question"), words),
+    h(
+      "div",
+      { class: "row actions" },
+      button(
+        "Continue",
+        single(() => answer(question, { decision: "continue" })),
+        { class: "primary" },
+      ),
+      button(
+        "Refine…",
+        single(() => refine(question)),
+        {},
+      ),
+      h("span", { class: "grow" }),
+      button(
+        "Stop",
+        single(() => answer(question, { decision: "stop" })),
+        { class: "danger" },
+      ),
+    ),
+  ];
+}
+
+/**
+ * Where it comes from: the project and the session.
+ *
+ * @param {Bind} bind
+ * @param {Question} question
+ * @param {CardOptions} options
+ */
+function origin(bind, { id, session }, { link = true }) {
   const where = h("span", { class: "where" });
+  bind(
+    () => {
+      const { name, workspace } = state.sessions.get(session) ?? {};
+      return { name: name ? clean(name) : short(session), place: `${project(workspace)} · ` };
+    },
+    ({ name, place }) => replace(where, place, link ? h("a", { href: `#/s/${session}` }, name) : name, " · "),
+  );
+  return h("div", { class: "sub faint" }, where, h("span", { class: "mono" }, short(id)));
+}
+
+/**
+ * @param {Bind} bind
+ * @param {() => Question} question
+ */
+function foot(bind, question) {
+  const element = h("div", { class: "foot" });
+  bind(
+    () => [question().status, state.you?.role],
+    ([status]) => {
+      const focused = element.contains(document.activeElement);
+      replace(element, status === "pending" ? buttons(question()) : settlement(question()));
+      const card = element.closest(".card");
+      if (focused && status !== "pending" && card instanceof HTMLElement) card.focus({ preventScroll: true });
+    },
+  );
+  return element;
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {string} session
+ */
+function listen(element, session) {
+  element.addEventListener("keydown", (event) => {
+    if (event.target !== element || !["Enter", "o", "i"].includes(event.key)) return;
+    if (event.key === "i" && !may(state, "operator")) return;
+    event.preventDefault();
+    location.hash = `#/s/${session}${event.key === "i" ? "/write" : ""}`;
+  });
+}
+
+/**
+ * @param {Question} first
+ * @param {CardOptions} options
+ */
+function card(first, options) {
+  let now = first;
+  const { bind, draw } = bindings();
   const age = h("span", { class: "age faint" });
-  const foot = h("div", { class: "foot" });
+  const badge = h("span", { class: "badge ask" }, "question");
   const element = h(
     "article",
     {
       class: "card question",
       tabindex: "0",
-      data: { stop: "card", id: question.id },
-      "aria-label": `Question: ${clean(question.text).slice(0, 120)}`,
+      data: { stop: "card", id: first.id },
+      "aria-label": `Question: ${clean(first.text).slice(0, 120)}`,
     },
-    h("header", {}, h("span", { class: "badge ask" }, "question"), h("h3", { class: "title" }, "How to go on?"), age),
-    h("div", { class: "sub faint" }, where, h("span", { class: "mono" }, short(question.id))),
-    h("div", { class: "description" }, renderLong(question.text)),
-    foot,
+    h("header", {}, badge, h("h3", { class: "title" }, "How to go on?"), age),
+    origin(bind, first, options),
+    h("div", { class: "description" }, renderLong(first.text)),
+    foot(bind, () => now),
   );
-  let shown = null;
-  const update = (now) => {
-    question = now;
-    const session = state.sessions.get(question.session);
-    const name = session?.name ? clean(session.name) : short(question.session);
-    where.replaceChildren(
-      `${project(session?.workspace)} · `,
-      link ? h("a", { href: `#/s/${question.session}` }, name) : name,
-      " · ",
-    );
-    age.textContent = question.status === "pending" ? `waits ${since(question.asked_at)}` : "";
-    const version = `${question.status} ${state.you?.role}`;
-    if (version === shown) return;
-    shown = version;
-    element.classList.toggle("settled", question.status !== "pending");
-    if (question.status !== "pending") {
-      const by = question.answered_by ? ` by ${clean(question.answered_by)} ${clock(question.answered_at)}` : "";
-      const focused = foot.contains(document.activeElement);
-      foot.replaceChildren(
-        h(
-          "ol",
-          { class: "fate" },
-          h("li", {}, `${clean(question.decision ?? question.status)}${by}`),
-          question.instruction ? h("li", {}, clean(question.instruction)) : null,
-        ),
-      );
-      if (focused) element.focus({ preventScroll: true });
-    } else if (may(state, "operator")) {
-      foot.replaceChildren(
-        h(
-          "p",
-          { class: "subject" },
-          h("span", { class: "badge ask" }, "question"),
-          h("span", { class: "clip" }, clean(cut(question.text, 200))),
-        ),
-        h(
-          "div",
-          { class: "row actions" },
-          button(
-            "Continue",
-            single(() => answer(question, { decision: "continue" })),
-            { class: "primary" },
-          ),
-          button(
-            "Refine…",
-            single(() => refine(question)),
-          ),
-          h("span", { class: "grow" }),
-          button(
-            "Stop",
-            single(() => answer(question, { decision: "stop" })),
-            { class: "danger" },
-          ),
-        ),
-      );
-    } else
-      foot.replaceChildren(
-        h("p", { class: "faint" }, `Answering needs the role operator; you are ${state.you?.role}.`),
-      );
+  bind(
+    () => (now.status === "pending" ? `waits ${since(now.asked_at)}` : ""),
+    (words) => text(age, words),
+  );
+  bind(
+    () => now.status !== "pending",
+    (settled) => element.classList.toggle("settled", settled),
+  );
+  listen(element, first.session);
+  /** @param {Question} question */
+  const update = (question) => {
+    now = question;
+    draw();
   };
-  element.addEventListener("keydown", (event) => {
-    if (event.target !== element || !["Enter", "o", "i"].includes(event.key)) return;
-    if (event.key === "i" && !may(state, "operator")) return;
-    event.preventDefault();
-    location.hash = `#/s/${question.session}${event.key === "i" ? "/write" : ""}`;
-  });
-  update(question);
   return { element, update };
 }
 
-export function cards(parent, list, options) {
+/**
+ * @param {HTMLElement} parent
+ * @param {Question[]} list
+ * @param {CardOptions} options
+ */
+export const cards = (parent, list, options = {}) =>
   keyed(
     parent,
     list,
     (each) => each.id,
     (each) => card(each, options),
-    (entry, each) => entry.update(each),
   );
-}

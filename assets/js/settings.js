@@ -1,102 +1,114 @@
+// @ts-check
 // Who you are here, who is signed in, and how the console behaves in this browser.
 
 import * as api from "./api.js";
-import { h, button, ask, toast } from "./dom.js";
+import { h, button, confirm, toast } from "./dom.js";
 import { state } from "./live.js";
+import { select } from "./select.js";
+import { row, table } from "./table.js";
 import { clean, clock, cut, since } from "./text.js";
 import * as notify from "./notify.js";
 import { help } from "./keys.js";
+/** @import { Got, View } from "../types/models" */
 
-export function applyTheme() {
+/** @typedef {Got<"/web/sessions">["items"][number]} SignedIn */
+
+/** @type {Array<[string, string]>} */
+const THEMES = [
+  ["", "As the system"],
+  ["light", "Light"],
+  ["dark", "Dark"],
+];
+
+function applyTheme() {
   const theme = localStorage.getItem("theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
   else delete document.documentElement.dataset.theme;
 }
 
-/** What a browser is, of all that it calls itself. */
+/** @type {Record<string, string>} */
+const BROWSERS = { Edg: "Edge", OPR: "Opera" };
+
+/**
+ * What a browser is, of all that it calls itself.
+ *
+ * @param {string | null} name
+ */
 function browser(name) {
   const [kind] = /Firefox|Edg|OPR|Chrome|Safari|curl/.exec(name ?? "") ?? ["a browser"];
   const [system] = /Android|iPhone|iPad|Mac OS X|Windows|Linux/.exec(name ?? "") ?? [""];
-  const known = { Edg: "Edge", OPR: "Opera" };
-  return `${known[kind] ?? kind}${system ? ` on ${system}` : ""}`;
+  return `${BROWSERS[kind] ?? kind}${system ? ` on ${system}` : ""}`;
 }
 
-export async function signOut() {
+async function signOut() {
   await api.del("/web/sessions/current").catch(() => {});
   dispatchEvent(new Event("signed-out"));
 }
 
-function sessionsTable(items, again) {
-  const end = async (each) => {
-    if (
-      !(await ask({
-        title: "Sign this one out?",
-        body: [h("p", {}, `${clean(each.name)}, ${browser(each.browser)}`)],
-        yes: "Sign out",
-        danger: true,
-      }))
-    )
-      return;
-    try {
-      await api.del(`/web/sessions/${each.id}`);
-      toast("Signed out");
-    } catch (error) {
-      toast(api.why(error), "error");
-    }
-    again();
-  };
-  const row = (each) =>
-    h(
-      "tr",
-      {},
-      h("td", {}, clean(each.name), each.current ? h("span", { class: "badge" }, "this one") : null),
-      h("td", {}, clean(each.role)),
-      h("td", {}, `${clock(each.created_at)}${each.token ? ", with a token" : ""}`),
-      h("td", {}, `${since(each.last_used_at)} ago, ${clean(each.last_used_from)}`),
-      h("td", { class: "faint", title: clean(cut(each.browser ?? "", 200)) }, browser(each.browser)),
-      h("td", {}, each.current ? null : button("Sign out…", () => end(each), { class: "small danger" })),
-    );
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0" },
-    h(
-      "table",
-      {},
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          ["Who", "Role", "Since", "Last used", "Browser", ""].map((title) =>
-            h("th", { scope: "col" }, title || h("span", { class: "unseen" }, "Actions")),
-          ),
-        ),
-      ),
-      h("tbody", {}, items.map(row)),
-    ),
-  );
+/**
+ * @param {SignedIn} each
+ * @param {() => void} again
+ */
+async function end(each, again) {
+  const body = h("p", {}, `${clean(each.name)}, ${browser(each.browser)}`);
+  if (!(await confirm({ title: "Sign this one out?", body, yes: "Sign out", danger: true }))) return;
+  try {
+    await api.del(`/web/sessions/${each.id}`);
+    toast("Signed out");
+  } catch (error) {
+    toast(api.why(error), "error");
+  }
+  again();
 }
 
-export function view() {
+/**
+ * @param {SignedIn[]} items
+ * @param {() => void} again shows them as they are now
+ */
+function signedInTable(items, again) {
+  const rows = items.map((each) =>
+    row(
+      [clean(each.name), each.current && h("span", { class: "badge" }, "this one")],
+      clean(each.role),
+      `${clock(each.created_at)}${each.token ? ", with a token" : ""}`,
+      `${since(each.last_used_at)} ago, ${clean(each.last_used_from)}`,
+      h("span", { class: "faint", title: clean(cut(each.browser ?? "", 200)) }, browser(each.browser)),
+      !each.current && button("Sign out…", () => end(each, again), { class: "small danger" }),
+    ),
+  );
+  return table(["Who", "Role", "Since", "Last used", "Browser", ""], rows);
+}
+
+function signedIn() {
   const place = h("div", {});
   const load = async () => {
     try {
-      place.replaceChildren(sessionsTable((await api.get("/web/sessions")).items, load));
+      place.replaceChildren(signedInTable((await api.get("/web/sessions")).items, load));
     } catch (error) {
       place.replaceChildren(h("p", { class: "trouble" }, api.why(error)));
     }
   };
   load();
-  const theme = h(
-    "select",
-    { id: "theme", onchange: () => (localStorage.setItem("theme", theme.value), applyTheme()) },
-    [
-      ["", "As the system"],
-      ["light", "Light"],
-      ["dark", "Dark"],
-    ].map(([value, label]) => h("option", { value, selected: value === (localStorage.getItem("theme") ?? "") }, label)),
-  );
+  return place;
+}
+
+function you() {
+  const bridges = Object.entries(state.bridges).map(([name, how]) => `${clean(name)} ${clean(how)}`);
+  const version = `intercom ${clean(state.version)}${bridges.length ? ` · ${bridges.join(", ")}` : ""}`;
+  return [
+    h("p", {}, "Signed in as ", h("strong", {}, clean(state.you?.name)), `, ${clean(state.you?.role)}.`),
+    h("p", { class: "faint" }, version),
+    h("div", { class: "row" }, button("Sign out", signOut, { class: "danger" }), button("Keys", help, {})),
+  ];
+}
+
+function thisBrowser() {
+  /** @param {string} value */
+  const choose = (value) => {
+    localStorage.setItem("theme", value);
+    applyTheme();
+  };
+  const theme = select(THEMES, localStorage.getItem("theme") ?? "", choose, { id: "theme" });
   const bell = h("input", {
     type: "checkbox",
     id: "bell",
@@ -108,34 +120,22 @@ export function view() {
       bell.checked = yes;
     },
   });
-  const bridges = Object.entries(state.bridges ?? {})
-    .map(([name, how]) => `${clean(name)} ${clean(how)}`)
-    .join(", ");
+  const words = "Notify me when something waits and this page is in the background";
+  return [
+    h("div", { class: "row" }, h("label", { for: "theme" }, "Colours"), theme),
+    h("div", { class: "choice" }, bell, h("label", { for: "bell" }, words)),
+  ];
+}
+
+/** @returns {View} */
+export function view() {
   const element = h(
     "div",
     { class: "page narrow" },
     h("h1", {}, "Settings"),
-    h(
-      "section",
-      { class: "panel" },
-      h("h2", {}, "You"),
-      h("p", {}, "Signed in as ", h("strong", {}, clean(state.you?.name)), `, ${clean(state.you?.role)}.`),
-      h("p", { class: "faint" }, `intercom ${clean(state.version)}${bridges ? ` · ${bridges}` : ""}`),
-      h("div", { class: "row" }, button("Sign out", signOut, { class: "danger" }), button("Keys", help)),
-    ),
-    h(
-      "section",
-      { class: "panel" },
-      h("h2", {}, "This browser"),
-      h("div", { class: "row" }, h("label", { for: "theme" }, "Colours"), theme),
-      h(
-        "div",
-        { class: "choice" },
-        bell,
-        h("label", { for: "bell" }, "Notify me when something waits and this page is in the background"),
-      ),
-    ),
-    h("section", { class: "panel" }, h("h2", {}, "Signed in"), place),
+    h("section", { class: "panel" }, h("h2", {}, "You"), you()),
+    h("section", { class: "panel" }, h("h2", {}, "This browser"), thisBrowser()),
+    h("section", { class: "panel" }, h("h2", {}, "Signed in"), signedIn()),
   );
   return { element, title: "Settings", close() {} };
 }

@@ -1,7 +1,8 @@
+// @ts-check
 // The way in: the code of the link, or a token.
 
 import * as api from "./api.js";
-import { h, button } from "./dom.js";
+import { h } from "./dom.js";
 
 /** The code leaves the address at once, so that it is in no history. */
 export function takeCode() {
@@ -10,8 +11,13 @@ export function takeCode() {
   return code;
 }
 
+/** @param {string} code */
 export const withCode = (code) => api.post("/web/sessions", { code });
 
+/**
+ * @param {string | null} problem
+ * @param {() => void} done
+ */
 export function view(problem, done) {
   const field = h("input", {
     type: "password",
@@ -26,6 +32,7 @@ export function view(problem, done) {
     "form",
     {
       class: "signin",
+      /** @param {SubmitEvent} event */
       onsubmit: async (event) => {
         event.preventDefault();
         trouble.textContent = "";

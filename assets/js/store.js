@@ -1,42 +1,68 @@
+// @ts-check
 // What is known: sessions, clearances, questions. Events go in, models come out; no network and no page in here.
 
-import { line, quoted, said } from "./text.js";
+import { fieldsOf, line, quoted, said } from "./text.js";
+/**
+ * @import {
+ *   About, Clearance, ClearanceView, ExplanationView, Group, LoggedEvent, LookUps, Progress, Question, Role, Row, Session,
+ *   SessionView, Standing, State, Step, Waits
+ * } from "../types/models"
+ */
 
+/** @type {Record<string, number>} */
 export const RANK = { low: 0, medium: 1, high: 2, critical: 3 };
+/** @type {Role[]} */
 export const ROLES = ["viewer", "operator", "approver", "admin"];
 
+/** @returns {State} */
 export function empty() {
   return {
     seq: 0,
     start: 0,
     last: new Map(),
     you: null,
+    version: "",
+    bridges: {},
     sessions: new Map(),
     clearances: new Map(),
     questions: new Map(),
   };
 }
 
-export const may = (state, role) => ROLES.indexOf(state.you?.role) >= ROLES.indexOf(role);
+/** @type {(state: State, role: Role) => boolean} */
+export const may = (state, role) => ROLES.findIndex((each) => each === state.you?.role) >= ROLES.indexOf(role);
 
-/** As the API shows it, with since when it is as it is. */
+/**
+ * As the API shows it, with since when it is as it is.
+ *
+ * @param {State} state
+ * @param {SessionView} view
+ */
 export function putSession(state, view) {
   const known = state.sessions.get(view.id);
   const since = view.since ?? (known && known.phase === view.phase ? known.since : guessSince(view));
-  const { seen = null, said = null } = known ?? {};
+  const { said = null } = known ?? {};
   // A list leaves out what takes room: it is kept from the last whole view.
   const { processes = null, stderr_tail = view.stderr_tail, controls = view.controls } = known ?? {};
   const kept = view.processes === null ? { processes, stderr_tail, controls } : {};
-  state.sessions.set(view.id, { ...view, ...kept, since, seen, said });
+  state.sessions.set(view.id, { ...view, ...kept, since, said });
 }
 
-/** For one that a daemon left which did not write it down. */
+/**
+ * For one that a daemon left which did not write it down.
+ *
+ * @param {SessionView} view
+ */
 function guessSince(view) {
   if (view.ended_at) return view.ended_at;
   if (view.phase === "working") return view.turn?.started_at ?? view.started_at ?? view.created_at;
   return view.standing?.since ?? view.turn?.started_at ?? view.started_at ?? view.created_at;
 }
 
+/**
+ * @param {State} state
+ * @param {Clearance} view
+ */
 export function putClearance(state, view) {
   const known = state.clearances.get(view.id);
   // An answer that was on its way while the decision came must not open it again.
@@ -45,18 +71,31 @@ export function putClearance(state, view) {
   state.clearances.set(view.id, { explained: known?.explained, ...view, ...kept });
 }
 
-/** One of a list: without its description and its diff. */
+/**
+ * One of a list: without its description and its diff.
+ *
+ * @type {(state: State, view: ClearanceView) => void}
+ */
 export const putBrief = (state, view) => putClearance(state, { ...view, brief: true });
 
-/** A whole one, with the rule that "always" would add, and why the caller may not approve it. */
+/**
+ * A whole one, with the rule that "always" would add, and why the caller may not approve it.
+ *
+ * @type {(state: State, view: ExplanationView) => void}
+ */
 export const putExplained = (state, { clearance, ...explained }) => putClearance(state, { ...clearance, explained });
 
+/**
+ * @param {State} state
+ * @param {Question} view
+ */
 export function putQuestion(state, view) {
   const known = state.questions.get(view.id);
   if (known && known.status !== "pending" && view.status === "pending") return;
   state.questions.set(view.id, view);
 }
 
+/** @type {Record<string, string>} */
 const PHASES = {
   "session.created": "created",
   "agent.spawned": "starting",
@@ -87,92 +126,158 @@ const TALK = new Set([
 ]);
 
 /**
+ * What an event says about its session, in the fields of the API; nothing if it says nothing.
+ *
+ * @param {Session} session
+ * @param {LoggedEvent} event
+ * @returns {Partial<Session> | null}
+ */
+function newsOf(session, event) {
+  const phase = PHASES[event.kind];
+  if (phase && phase !== session.phase) return { phase, since: event.at };
+  const progress = stepsOf(event);
+  if (progress) return { progress };
+  const { message } = event.kind === "status" ? fieldsOf(event.data) : {};
+  return typeof message === "string" ? { said: message.slice(0, 200) } : null;
+}
+
+/**
  * One fact. Returns what has to be looked up, since the log does not say it in words:
  * `{session}`, `{clearance}`, `{question}`, each an id or nothing. The same fact twice changes nothing.
+ *
+ * @param {State} state
+ * @param {LoggedEvent} event
  */
 export function apply(state, event) {
   // In order within a session only: words of one that may hold a secret come later than what others said after them.
   if (event.seq <= (state.last.get(event.session) ?? state.start)) return {};
   state.last.set(event.session, event.seq);
   state.seq = event.resume ?? event.seq;
-  const { kind, data } = event;
+  const { kind } = event;
   const session = state.sessions.get(event.session);
+  /** @type {LookUps} */
   const look = {};
   if (!session) look.session = event.session;
   else {
-    session.seen = event.at;
-    if (kind === "status" && typeof data?.message === "string") session.said = data.message.slice(0, 200);
-    const phase = PHASES[kind];
-    if (phase && phase !== session.phase) {
-      session.phase = phase;
-      session.since = event.at;
-    }
-    const steps = stepsOf(event);
-    if (steps) session.progress = steps;
+    const more = newsOf(session, event);
+    // Replaced, not changed: pages compare.
+    if (more) state.sessions.set(session.id, { ...session, ...more });
     if (!TALK.has(kind) && kind !== "heartbeat") look.session = event.session;
   }
-  if (kind.startsWith("clearance.") && data?.clearance) {
+  if (isAbout(event, "clearance")) {
     patchClearance(state, event);
-    look.clearance = data.clearance;
+    look.clearance = event.data.clearance;
   }
-  if (kind.startsWith("question.") && data?.question) {
+  if (isAbout(event, "question")) {
     patchQuestion(state, event);
-    look.question = data.question;
+    look.question = event.data.question;
   }
   return look;
 }
 
-/** A plan, in the words of either protocol: `[{text, status}]`, or nothing if nothing is planned. */
+/**
+ * Tells whether an event is one in the life of a clearance, a question or a prompt, and names it.
+ *
+ * @template {"clearance" | "question" | "prompt"} Field
+ * @param {LoggedEvent} event
+ * @param {Field} field
+ * @returns {event is About<Field>}
+ */
+export const isAbout = (event, field) => event.kind.startsWith(`${field}.`) && Boolean(fieldsOf(event.data)[field]);
+
+/**
+ * A plan, in the words of either protocol, or nothing if nothing is planned.
+ *
+ * @param {LoggedEvent} event
+ * @returns {Step[] | null}
+ */
 export function stepsOf({ kind, data }) {
-  const acp = kind === "update" && data?.update?.sessionUpdate === "plan";
-  const steps = kind === "heartbeat" ? data?.progress : acp ? data.update.entries : null;
+  const said_ = fieldsOf(data);
+  const update = kind === "update" ? fieldsOf(said_.update) : {};
+  const acp = update.sessionUpdate === "plan";
+  const steps = kind === "heartbeat" ? said_.progress : acp ? update.entries : null;
   if (!Array.isArray(steps) || !steps.length) return null;
   return steps.map((step) => ({ text: said(acp ? step?.content : step?.label), status: said(step?.status) }));
 }
 
-/** What a fact says about how its clearance stands, in the fields of the API. */
+/**
+ * What a fact says about how its clearance stands, in the fields of the API.
+ *
+ * @param {LoggedEvent} event
+ * @returns {Standing}
+ */
 export function standingOf({ kind, at, data }) {
-  if (kind === "clearance.decided")
-    return {
-      status: data.status ?? "decided",
-      decided_by: data.by ?? null,
-      decided_at: at,
-      reason: data.reason ?? null,
-      delivery: "pending",
-    };
-  if (kind === "clearance.closed")
-    return { status: data.status ?? "withdrawn", decided_at: at, reason: data.reason ?? null };
-  if (kind === "clearance.delivered") return { delivery: "delivered", delivered_at: at };
-  if (kind === "clearance.undelivered") return { delivery: "failed", delivery_cause: data.cause ?? null };
-  if (kind === "clearance.outcome") return { outcome: data.outcome ?? null };
-  return {};
+  switch (kind) {
+    case "clearance.decided":
+      return {
+        status: data.status,
+        decided_by: data.by,
+        decided_at: at,
+        reason: data.reason ?? null,
+        delivery: "pending",
+      };
+    case "clearance.closed":
+      return { status: data.status, decided_at: at, reason: data.reason };
+    case "clearance.delivered":
+      return { delivery: "delivered", delivered_at: at };
+    case "clearance.undelivered":
+      return { delivery: "failed", delivery_cause: data.cause };
+    case "clearance.outcome":
+      return { outcome: data.outcome };
+    default:
+      return {};
+  }
 }
 
+/**
+ * @param {State} state
+ * @param {About<"clearance">} event
+ */
 function patchClearance(state, event) {
   const known = state.clearances.get(event.data.clearance);
   if (known) state.clearances.set(known.id, { ...known, ...standingOf(event) });
 }
 
-function patchQuestion(state, { kind, at, data }) {
-  const known = state.questions.get(data.question);
-  if (!known) return;
-  const set = (more) => state.questions.set(known.id, { ...known, ...more });
-  if (kind === "question.answered") {
-    set({
-      status: "answered",
-      decision: data.decision ?? null,
-      answered_by: data.by ?? null,
-      answered_at: at,
-      instruction: data.instruction ?? null,
-    });
-  } else if (kind === "question.closed") set({ status: data.status ?? "withdrawn", reason: data.reason ?? null });
-  else if (kind === "question.delivered") set({ delivery: "delivered" });
+/**
+ * @param {About<"question">} event
+ * @returns {Partial<Question>}
+ */
+function answerOf({ kind, at, data }) {
+  switch (kind) {
+    case "question.answered":
+      return {
+        status: "answered",
+        decision: data.decision,
+        answered_by: data.by,
+        answered_at: at,
+        instruction: data.instruction ?? null,
+      };
+    case "question.closed":
+      return { status: data.status, reason: data.reason };
+    case "question.delivered":
+      return { delivery: "delivered" };
+    default:
+      return {};
+  }
+}
+
+/**
+ * @param {State} state
+ * @param {About<"question">} event
+ */
+function patchQuestion(state, event) {
+  const known = state.questions.get(event.data.question);
+  if (known) state.questions.set(known.id, { ...known, ...answerOf(event) });
 }
 
 /** Settled ones that are kept, to show what became of them. */
 const KEPT = 500;
 
-/** Forgets the oldest of what is settled: a page may be open for weeks. */
+/**
+ * Forgets the oldest of what is settled: a page may be open for weeks.
+ *
+ * @param {State} state
+ */
 export function prune(state) {
   for (const known of [state.clearances, state.questions]) {
     let surplus = known.size - KEPT;
@@ -185,20 +290,30 @@ export function prune(state) {
   }
 }
 
-/** The riskiest first, then the oldest. */
+/**
+ * The riskiest first, then the oldest.
+ *
+ * @type {(a: Clearance, b: Clearance) => number}
+ */
 export const byRisk = (a, b) => RANK[b.risk] - RANK[a.risk] || a.requested_at.localeCompare(b.requested_at);
 
+/** @type {(state: State, session?: string) => Clearance[]} */
 export const pendingClearances = (state, session) =>
   [...state.clearances.values()]
     .filter((c) => c.status === "pending" && (!session || c.session === session))
     .sort(byRisk);
 
+/** @type {(state: State, session?: string) => Question[]} */
 export const pendingQuestions = (state, session) =>
   [...state.questions.values()]
     .filter((q) => q.status === "pending" && (!session || q.session === session))
     .sort((a, b) => a.asked_at.localeCompare(b.asked_at));
 
-/** How many answers are waited for. */
+/**
+ * How many answers are waited for.
+ *
+ * @param {State} state
+ */
 export function waiting(state) {
   let count = 0;
   for (const c of state.clearances.values()) if (c.status === "pending") count += 1;
@@ -206,51 +321,91 @@ export function waiting(state) {
   return count;
 }
 
-/** What waits, by session; `first` is the riskiest, of these the oldest. */
+/**
+ * What waits, by session.
+ *
+ * @param {State} state
+ */
 export function waitingBySession(state) {
+  /** @type {Map<string, Waits>} */
   const by = new Map();
-  const of = (id) =>
-    by.get(id) ?? by.set(id, { clearances: 0, questions: 0, risk: null, since: null, first: null }).get(id);
-  for (const c of pendingClearances(state)) {
-    const entry = of(c.session);
-    entry.clearances += 1;
-    entry.risk ??= c.risk;
-    entry.first ??= line(c);
-    if (!entry.since || c.requested_at < entry.since) entry.since = c.requested_at;
-  }
-  for (const q of pendingQuestions(state)) {
-    const entry = of(q.session);
-    entry.questions += 1;
-    entry.first ??= quoted(q.text);
-    if (!entry.since || q.asked_at < entry.since) entry.since = q.asked_at;
-  }
+  /** @type {(id: string, since: string, first: () => string, risk?: Waits["risk"]) => Waits} */
+  const of = (id, since, first, risk = null) => {
+    const known = by.get(id) ?? { clearances: 0, questions: 0, risk, since, first: first() };
+    by.set(id, known);
+    if (since < known.since) known.since = since;
+    return known;
+  };
+  // The riskiest come first, and requests before questions.
+  for (const c of pendingClearances(state)) of(c.session, c.requested_at, () => line(c), c.risk).clearances += 1;
+  for (const q of pendingQuestions(state)) of(q.session, q.asked_at, () => quoted(q.text)).questions += 1;
   return by;
 }
 
-/** A failure that no operator has seen yet, unless the agent works again. */
+/**
+ * A failure that no operator has seen yet, unless the agent works again.
+ *
+ * @param {Session} session
+ */
 export const failed = (session) => (["working", "waiting"].includes(session.phase) ? null : (session.failed ?? null));
 
-/** How many sessions have failed, and nobody has seen it yet. */
+/**
+ * How many sessions have failed, and nobody has seen it yet.
+ *
+ * @param {State} state
+ */
 export const failures = (state) => [...state.sessions.values()].filter(failed).length;
 
-/** `failed` and `waiting` are for you; `stuck` needs a look; the rest as it is. */
+/**
+ * `failed` and `waiting` are for you; `stuck` needs a look; the rest as it is.
+ *
+ * @param {Session} session
+ * @param {Waits | undefined} waits
+ * @returns {Group}
+ */
 export function group(session, waits) {
   if (failed(session)) return "failed";
   if (session.phase === "ended") return "ended";
   if (waits && waits.clearances + waits.questions > 0) return "waiting";
-  const standing = session.standing?.state;
-  if (session.phase === "parked" || ["stuck", "gone", "orphan"].includes(standing)) return "stuck";
+  if (session.phase === "parked" || ["stuck", "gone", "orphan"].includes(session.standing?.state ?? "")) return "stuck";
   if (session.phase === "waiting") return "waiting";
   if (["working", "starting", "stopping"].includes(session.phase)) return "working";
   return "idle";
 }
 
+/** @type {Group[]} */
 export const GROUPS = ["failed", "waiting", "stuck", "working", "idle", "ended"];
 
-/** The fleet as it is shown: filtered, searched and sorted; what waits for you first. */
+/** @typedef {(a: Row, b: Row) => number} Order */
+
+/** @param {Row} row */
+const nameOf = ({ session }) => (session.name ?? session.id).toLowerCase();
+/** @type {Order} */
+const newest = (a, b) => b.session.created_at.localeCompare(a.session.created_at);
+/** @param {Row} row */
+const rankOf = ({ waits }) => (waits?.risk ? RANK[waits.risk] : -1);
+
+/** @type {Record<string, Order>} */
+const ORDERS = {
+  waiting: (a, b) =>
+    GROUPS.indexOf(a.group) - GROUPS.indexOf(b.group) ||
+    rankOf(b) - rankOf(a) ||
+    String(a.waits?.since ?? "").localeCompare(String(b.waits?.since ?? "")) ||
+    newest(a, b),
+  newest,
+  name: (a, b) => nameOf(a).localeCompare(nameOf(b)) || newest(a, b),
+  quiet: (a, b) => String(a.session.since ?? "").localeCompare(String(b.session.since ?? "")),
+};
+
+/**
+ * The fleet as it is shown: filtered, searched and sorted; what waits for you first.
+ *
+ * @param {State} state
+ */
 export function fleet(state, { show = "live", search = "", sort = "waiting" } = {}) {
   const waits = waitingBySession(state);
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  /** @type {Row[]} */
   const rows = [];
   for (const session of state.sessions.values()) {
     const waits_ = waits.get(session.id);
@@ -265,22 +420,15 @@ export function fleet(state, { show = "live", search = "", sort = "waiting" } = 
     }
     rows.push(row);
   }
-  const name = (row) => (row.session.name ?? row.session.id).toLowerCase();
-  const newest = (a, b) => b.session.created_at.localeCompare(a.session.created_at);
-  const orders = {
-    waiting: (a, b) =>
-      GROUPS.indexOf(a.group) - GROUPS.indexOf(b.group) ||
-      (RANK[b.waits?.risk] ?? -1) - (RANK[a.waits?.risk] ?? -1) ||
-      String(a.waits?.since ?? "").localeCompare(String(b.waits?.since ?? "")) ||
-      newest(a, b),
-    newest,
-    name: (a, b) => name(a).localeCompare(name(b)) || newest(a, b),
-    quiet: (a, b) => String(a.session.since ?? "").localeCompare(String(b.session.since ?? "")),
-  };
-  return rows.sort(orders[sort] ?? orders.waiting);
+  return rows.sort(ORDERS[sort] ?? ORDERS.waiting);
 }
 
-/** How far it has come: `{done, of}`, or nothing without a plan. */
+/**
+ * How far it has come, or nothing without a plan.
+ *
+ * @param {Session} session
+ * @returns {Progress | null}
+ */
 export function progress(session) {
   const steps = session.progress ?? [];
   if (!steps.length) return null;

@@ -1,19 +1,28 @@
+// @ts-check
 // Server-sent events, out of the pieces in which they come. Pure.
+
+/** @import { LoggedEvent } from "../types/models" */
 
 /** `read(piece)` gives the facts that are whole by now. */
 export function reader() {
+  /** @type {string[]} */
   let rest = [];
+  /** @param {string} piece */
   return (piece) => {
     // What has not come to its end is not looked through again with each piece: one fact may have many megabytes.
     const seam = (rest[rest.length - 1] ?? "").slice(-1) + piece;
     rest.push(piece);
     if (!seam.includes("\n\n")) return [];
     const blocks = rest.join("").split("\n\n");
-    rest = [blocks.pop()];
-    return blocks.map(parse).filter(Boolean);
+    rest = blocks.splice(-1);
+    return blocks.map(parse).filter((event) => event !== null);
   };
 }
 
+/**
+ * @param {string} block
+ * @returns {LoggedEvent | null}
+ */
 function parse(block) {
   const data = block
     .split("\n")

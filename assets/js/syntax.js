@@ -1,3 +1,4 @@
+// @ts-check
 // Colours for code: strings, comments, numbers and the words of the language. Good enough to read a diff by.
 
 const WORDS = {
@@ -14,6 +15,7 @@ const WORDS = {
   config: "true false null yes no on off",
 };
 
+/** @type {Record<string, string>} */
 const ENDINGS = {
   rs: "rust",
   js: "js",
@@ -47,23 +49,38 @@ const ENDINGS = {
 };
 
 const HASH = new Set(["python", "shell", "config"]);
+/** @type {Record<string, Set<string>>} */
 const SETS = Object.fromEntries(Object.entries(WORDS).map(([name, words]) => [name, new Set(words.split(" "))]));
 
+/** @param {string | null | undefined} path */
 export function languageOf(path) {
   const name = String(path ?? "").toLowerCase();
   if (/(^|\/)(makefile|dockerfile|justfile)$/.test(name)) return "shell";
-  return ENDINGS[/\.([a-z0-9]+)$/.exec(name)?.[1]] ?? null;
+  return ENDINGS[/\.([a-z0-9]+)$/.exec(name)?.[1] ?? ""] ?? null;
 }
 
-/** `[{text, kind}]` of one line; `kind` is `word`, `string`, `comment`, `number` or nothing. Together they are the line. */
+/** @typedef {{ text: string, kind: "word" | "string" | "comment" | "number" | null }} Token */
+
+/**
+ * The tokens of one line; together they are the line.
+ *
+ * @param {string} line
+ * @param {string | null} language
+ * @returns {Token[]}
+ */
 export function tokens(line, language) {
-  const words = SETS[language];
-  if (!words || line.length > 2000) return [{ text: line, kind: null }];
+  const words = language && SETS[language];
+  if (!language || !words || line.length > 2000) return [{ text: line, kind: null }];
   const comment = language === "sql" ? "--" : HASH.has(language) ? "#" : "//";
+  /** @type {Token[]} */
   const found = [];
   let plain = "";
+  /** @type {(text: string, kind: Token["kind"]) => void} */
   const push = (text, kind) => {
-    if (!kind) return (plain += text);
+    if (!kind) {
+      plain += text;
+      return;
+    }
     if (plain) found.push({ text: plain, kind: null });
     plain = "";
     found.push({ text, kind });

@@ -1,4 +1,7 @@
+// @ts-check
 // Text that others wrote, made safe and short enough to show. The same rules as the command line's (src/text.rs).
+
+/** @import { Session } from "../types/models" */
 
 const DECEIVING = [
   [0x00, 0x1f],
@@ -23,6 +26,7 @@ const DECEIVING = [
   [0xe0000, 0xe0fff],
 ];
 
+/** @param {number} point */
 function deceives(point) {
   for (const [first, last] of DECEIVING) {
     if (point < first) return false;
@@ -31,12 +35,31 @@ function deceives(point) {
   return false;
 }
 
+/** @param {number} point */
 const hex = (point) => `<U+${point.toString(16).toUpperCase().padStart(4, "0")}>`;
 
-/** What should have been a string and may be anything: an object of an agent's may not even have a usable `toString`. */
+/**
+ * What should have been a string and may be anything: an object of an agent's may not even have a usable `toString`.
+ *
+ * @param {unknown} value
+ * @returns {string}
+ */
 export const said = (value) => (typeof value === "string" ? value : value == null ? "" : JSON.stringify(value));
 
-/** Several lines: line feeds and tabs stay, whatever hides or turns text around is written out. */
+/**
+ * The fields of what should have been an object and may be anything.
+ *
+ * @param {unknown} value
+ * @returns {Record<string, unknown>}
+ */
+export const fieldsOf = (value) =>
+  typeof value === "object" && value && !Array.isArray(value) ? /** @type {any} */ (value) : {};
+
+/**
+ * Several lines: line feeds and tabs stay, whatever hides or turns text around is written out.
+ *
+ * @param {unknown} text
+ */
 export function cleanBlock(text) {
   const given = said(text);
   // Most text has nothing to hide, and is looked at once.
@@ -44,7 +67,7 @@ export function cleanBlock(text) {
   let clean = "";
   let before = 0;
   for (const char of given) {
-    const point = char.codePointAt(0);
+    const point = char.codePointAt(0) ?? 0;
     if (point === 0x0a || point === 0x09) clean += char;
     // Asks for the coloured form of the symbol before it, which is harmless and common.
     else if (point === 0xfe0f && before >= 0x203c && before !== 0xfe0f) clean += char;
@@ -54,15 +77,25 @@ export function cleanBlock(text) {
   return clean;
 }
 
-/** One line. */
+/**
+ * One line.
+ *
+ * @param {unknown} text
+ */
 export const clean = (text) => cleanBlock(text).replaceAll("\n", "⏎").replaceAll("\t", " ");
 
-/** The words of others, in quotes that nothing inside can close. */
+/**
+ * The words of others, in quotes that nothing inside can close.
+ *
+ * @param {unknown} text
+ */
 export const quoted = (text) => `“${clean(text).replace(/[“”„"«»]/g, "'")}”`;
 
 /**
  * What a clearance is about, on one line: what would run or change, then the agent's title. Every page, list and
  * notification shows this line (src/action.rs).
+ *
+ * @param {{ action?: string | null, title?: unknown }} clearance
  */
 export function line({ action, title }) {
   const words = clean(title).replace(/^[\s`'"]+|[\s`'"]+$/g, "");
@@ -70,20 +103,33 @@ export function line({ action, title }) {
   return clean(action).includes(words) ? clean(action) : `${clean(action)} ${quoted(cut(said(title), 100))}`;
 }
 
-/** At most this many characters. */
+/**
+ * At most this many characters.
+ *
+ * @param {string} text
+ * @param {number} length
+ */
 export function cut(text, length) {
   if (text.length <= length) return text;
   const chars = Array.from(text);
   return chars.length <= length ? text : chars.slice(0, length - 1).join("") + "…";
 }
 
-/** An id as people compare it. */
+/**
+ * An id as people compare it.
+ *
+ * @param {unknown} id
+ */
 export function short(id) {
   const [, prefix, rest] = /^([a-z]+_)?(.*)$/s.exec(String(id ?? "")) ?? [];
   return clean((prefix ?? "") + (rest ?? "").slice(0, 8));
 }
 
-/** Where something is, without the directories above it. */
+/**
+ * Where something is, without the directories above it.
+ *
+ * @param {string | null | undefined} path
+ */
 export const project = (path) =>
   clean(
     String(path ?? "")
@@ -92,6 +138,7 @@ export const project = (path) =>
       .pop() || "/",
   );
 
+/** @type {Array<[string, number]>} */
 const UNITS = [
   ["d", 86400],
   ["h", 3600],
@@ -99,7 +146,11 @@ const UNITS = [
   ["s", 1],
 ];
 
-/** `2h 5m`; the two largest units that say something. */
+/**
+ * `2h 5m`; the two largest units that say something.
+ *
+ * @param {number} millis
+ */
 export function span(millis) {
   let left = Math.max(0, Math.round(millis / 1000));
   const parts = [];
@@ -113,11 +164,17 @@ export function span(millis) {
   return parts.join(" ") || "0s";
 }
 
+/** @param {string | null | undefined} time */
 export const since = (time, now = Date.now()) => (time ? span(now - Date.parse(time)) : "");
 
+/** @type {(count: number, word: string) => string} */
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
-/** What a session has used, by its agent's own word. */
+/**
+ * What a session has used, by its agent's own word.
+ *
+ * @param {Session["spent"] | undefined} spent
+ */
 export function usage(spent) {
   if (!spent) return "";
   const tokens = spent.total_tokens || spent.input_tokens + spent.output_tokens;
@@ -129,24 +186,40 @@ export function usage(spent) {
   return words.filter(Boolean).join(", ");
 }
 
-/** The price of it, with enough digits to say something. */
+/**
+ * The price of it, with enough digits to say something.
+ *
+ * @param {Session["spent"] | undefined} spent
+ */
 export const cost = (spent) =>
   spent?.cost ? `${spent.cost.toFixed(spent.cost < 0.1 ? 4 : 2)} ${clean(spent.currency ?? "")}`.trim() : "";
 
-/** The hour of today, or the day as well. */
+/**
+ * The hour of today, or the day as well.
+ *
+ * @param {string | null | undefined} time
+ */
 export function clock(time) {
-  const at = new Date(time);
+  const at = new Date(time ?? NaN);
   if (Number.isNaN(at.getTime())) return "";
   const hour = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
   const today = new Date().toDateString() === at.toDateString();
   return today ? hour : `${at.toLocaleDateString([], { day: "numeric", month: "short" })} ${hour}`;
 }
 
-/** A sentence of the daemon with its times as `clock` shows them: the daemon writes UTC. */
+/**
+ * A sentence of the daemon with its times as `clock` shows them: the daemon writes UTC.
+ *
+ * @param {string | null | undefined} text
+ */
 export const localTimes = (text) =>
   String(text ?? "").replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, (time) => clock(time) || time);
 
-/** Where a link really leads; `null` if a browser should not go there for an agent. */
+/**
+ * Where a link really leads; `null` if a browser should not go there for an agent.
+ *
+ * @param {unknown} href
+ */
 export function target(href) {
   try {
     const url = new URL(String(href).trim());

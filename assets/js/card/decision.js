@@ -1,0 +1,123 @@
+// @ts-check
+// Deciding a clearance: once, with an option where the agent offers several, with a reason, or as a rule.
+
+import * as api from "../api.js";
+import { h, ask, toast } from "../dom.js";
+import { explain, state, touch } from "../live.js";
+import { putClearance, RANK } from "../store.js";
+import { clean, line, localTimes } from "../text.js";
+/** @import { Body, Clearance } from "../../types/models" */
+
+/** @typedef {Body<"/clearances/x/decision">} Decision */
+
+/** @param {Clearance} clearance */
+export const isRisky = (clearance) => RANK[clearance.risk] >= RANK.high;
+
+/** @type {Set<string>} */
+const deciding = new Set();
+
+/**
+ * Decides, once, also with a double click; whoever was faster is named at once.
+ *
+ * @param {Clearance} clearance
+ * @param {Decision} body
+ */
+export async function decide(clearance, body) {
+  if (deciding.has(clearance.id)) return;
+  deciding.add(clearance.id);
+  const key = `web-${clearance.id}-${crypto.randomUUID()}`;
+  try {
+    const answer = await api.post(`/clearances/${clearance.id}/decision`, body, key);
+    const now = "clearance" in answer ? answer.clearance : answer;
+    putClearance(state, now);
+    if (now.status === "pending") toast(`${now.approvals.length} of ${now.needed} approvals`);
+    else toast(`${now.status === "approved" ? "Allowed" : "Denied"}: ${line(now)}`);
+  } catch (error) {
+    const { code = "", body: told = null, message = "" } = error instanceof api.Refused ? error : {};
+    if (told?.clearance) putClearance(state, told.clearance);
+    if (code === "already_decided") toast(`Too late: ${localTimes(message)}`);
+    else if (code === "option_required") return choose(clearance, body);
+    else toast(api.why(error), "error");
+  } finally {
+    deciding.delete(clearance.id);
+    touch();
+  }
+}
+
+/**
+ * Where the agent offers several ways, one has to be chosen.
+ *
+ * @param {Clearance} clearance
+ * @param {Decision} body
+ */
+async function choose(clearance, body) {
+  const wanted = body.decision === "approve" ? "allow" : "reject";
+  const options = clearance.options.filter((option) => option.kind.startsWith(wanted));
+  const fields = options.map((option, n) =>
+    h(
+      "label",
+      { class: "choice" },
+      h("input", { type: "radio", name: "option", value: option.id, checked: n === 0 }),
+      ` ${clean(option.name)}`,
+    ),
+  );
+  const picked = await ask({
+    title: "How?",
+    body: fields,
+    yes: body.decision === "approve" ? "Allow" : "Deny",
+    read: (form) => new FormData(form).get("option"),
+  });
+  if (typeof picked === "string") await decide(clearance, { ...body, option: picked });
+}
+
+/** @param {Clearance} clearance */
+export async function denyWithReason(clearance) {
+  const field = h("textarea", { id: "reason", rows: "3", required: true });
+  const body = [h("label", { for: "reason" }, "The agent is told"), field];
+  const title = `Deny: ${line(clearance)}`;
+  const reason = await ask({ title, body, yes: "Deny", danger: true, read: () => field.value.trim() });
+  if (reason) await decide(clearance, { decision: "deny", reason });
+}
+
+/** The narrowest first: it is what is chosen unless somebody wants more. */
+const LASTS = [
+  ["1h", "for an hour"],
+  ["8h", "for eight hours"],
+  ["7d", "for a week"],
+  ["", "until it is revoked"],
+];
+
+/** @param {object} rule */
+function ruleFacts(rule) {
+  const fields = Object.entries(rule).filter(([, value]) => value != null && !(Array.isArray(value) && !value.length));
+  const rows = fields.map(([name, value]) => [h("dt", {}, clean(name)), h("dd", { class: "mono wrap" }, clean(value))]);
+  return h("dl", { class: "rule" }, rows);
+}
+
+/**
+ * Shows the rule that would be stored, and for how long, before anything is.
+ *
+ * @param {Clearance} clearance
+ */
+export async function always(clearance) {
+  const found = await explain(clearance.id).catch((error) => toast(api.why(error), "error"));
+  if (!found) return;
+  const { proposal: rule } = found;
+  if (!rule) return toast(`No safe rule can be made of it: ${clean(found.no_proposal)}`, "error");
+  const options = LASTS.map(([value, label]) => h("option", { value }, label));
+  const lasts = h("select", { id: "lasts" }, options);
+  const sure = await ask({
+    title: "Allow always?",
+    body: [
+      h("p", {}, "From now on this is allowed without asking:"),
+      ruleFacts(rule),
+      h("label", { for: "lasts" }, "How long"),
+      lasts,
+      isRisky(clearance) && h("p", { class: "trouble" }, `This is of ${clearance.risk} risk.`),
+    ],
+    yes: "Allow always",
+    danger: isRisky(clearance),
+    read: () => ({ rule, for: lasts.value || null }),
+  });
+  if (sure) await decide(clearance, { decision: "approve", remember: sure });
+}

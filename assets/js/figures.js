@@ -1,0 +1,19 @@
+// @ts-check
+// A few numbers, large, each with its meaning.
+
+import { h } from "./dom.js";
+
+/** @param {Array<[string | number, string]>} all */
+export const figures = (all) =>
+  h(
+    "div",
+    { class: "figures" },
+    all.map(([value, label]) =>
+      h(
+        "div",
+        { class: "figure" },
+        h("strong", { class: "tabular" }, String(value)),
+        h("span", { class: "faint" }, label),
+      ),
+    ),
+  );

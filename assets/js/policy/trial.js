@@ -1,0 +1,76 @@
+// @ts-check
+// What other rules would have done.
+
+import * as api from "../api.js";
+import { badge } from "../card/request.js";
+import { button, h } from "../dom.js";
+import { figures } from "../figures.js";
+import { select } from "../select.js";
+import { row, table } from "../table.js";
+import { clean, line, short } from "../text.js";
+/** @import { Posted } from "../../types/models" */
+
+const EXAMPLE = '[[rule]]\nname = "tests"\nthen = "allow"\ncommand = "cargo test"\n';
+/** @type {Array<[string, string]>} */
+const DAYS = [
+  ["1", "a day"],
+  ["7", "a week"],
+  ["30", "a month"],
+  ["", "all time"],
+];
+/** Differences that are shown. */
+const MOST = 200;
+
+/** @param {Posted<"/policy/test">} tried */
+function result({ requests, allowed, denied, asked, different, differences }) {
+  const rows = differences
+    .slice(0, MOST)
+    .map((each) =>
+      row(
+        badge(each.risk),
+        h("a", { class: "wrap", href: `#/s/${each.session}` }, line(each)),
+        `${clean(each.was)} → ${clean(each.would.outcome)}`,
+        clean(each.would.why),
+        h("span", { class: "mono" }, short(each.clearance)),
+      ),
+    );
+  return h(
+    "div",
+    {},
+    figures([
+      [requests, "asked for"],
+      [allowed, "allowed"],
+      [denied, "denied"],
+      [asked, "asked"],
+      [different, "different from what was"],
+    ]),
+    rows.length
+      ? table(["Risk", "What", "Was, would be", "Why", "Id"], rows)
+      : h("p", {}, "Nothing would have gone another way."),
+  );
+}
+
+export function trial() {
+  const field = h("textarea", { id: "rules", class: "mono", rows: "7", spellcheck: "false", value: EXAMPLE });
+  const days = select(DAYS, "7", () => {}, { id: "since" });
+  const place = h("div", { "aria-live": "polite" });
+  const run = async () => {
+    place.replaceChildren(h("p", { class: "faint" }, "Trying …"));
+    try {
+      const since = days.value ? new Date(Date.now() - Number(days.value) * 86400000).toISOString() : null;
+      place.replaceChildren(result(await api.post("/policy/test", { rules: field.value, since })));
+    } catch (error) {
+      const words = error instanceof Error ? error.message : error;
+      place.replaceChildren(h("pre", { class: "trouble", tabindex: "0" }, clean(words)));
+    }
+  };
+  const about = "Rules in the form of the configuration, held against what was asked. Nothing changes.";
+  const since = h("label", { for: "since" }, "What was asked in");
+  return [
+    h("p", { class: "faint" }, about),
+    h("label", { for: "rules" }, "Rules"),
+    field,
+    h("div", { class: "row" }, since, days, button("Try", run, { class: "primary" })),
+    place,
+  ];
+}

@@ -1,0 +1,103 @@
+// @ts-check
+// Where somebody reads in a long list: at its end, or at an item that stays where it is, whatever is measured above it.
+
+import { Heights } from "./heights.js";
+
+/** @typedef {{ key: number, offset: number }} Place in a list: an item, and how far below its beginning */
+
+/** This near to the end, one reads the end. */
+const NEAR = 24;
+
+/** @template {object} Item */
+export class Reader {
+  /** @type {(Place & { index: number }) | null} */
+  #anchor = null;
+  /** Where we have put it ourselves: anything else is the reader's wish, heard of before the event that tells it. */
+  #put = 0;
+
+  /**
+   * @param {HTMLElement} scroller
+   * @param {Heights<Item>} heights
+   * @param {(item: Item) => number} key
+   * @param {Place | null} start the place that a reader left
+   */
+  constructor(scroller, heights, key, start) {
+    this.scroller = scroller;
+    this.heights = heights;
+    this.key = key;
+    this.atEnd = !start;
+    /** Not there before its part of the list is; a reader who scrolls wants something else. */
+    this.wanted = start;
+  }
+
+  /** Takes note of what the reader has done. */
+  notice() {
+    const { scrollTop, clientHeight, scrollHeight } = this.scroller;
+    if (Math.abs(scrollTop - this.#put) < 1) return;
+    this.wanted = null;
+    this.atEnd = scrollTop + clientHeight >= scrollHeight - NEAR;
+    this.keep(scrollTop);
+  }
+
+  /** @param {number} top where the list was put */
+  keep(top) {
+    this.#put = top;
+    const found = this.heights.at(top);
+    this.#anchor = found && { index: found.index, key: this.key(found.item), offset: found.offset };
+  }
+
+  /** Reads on from here, also if this is the end. */
+  stay() {
+    this.atEnd = false;
+    this.keep(this.scroller.scrollTop);
+  }
+
+  /** Goes to the end, and stays there. */
+  follow() {
+    this.#put = this.scroller.scrollTop;
+    this.atEnd = true;
+  }
+
+  /**
+   * Scrolls to where the reader is.
+   *
+   * @param {Item[]} list
+   * @param {number} total
+   */
+  restore(list, total) {
+    const { scroller, heights } = this;
+    const wanted = this.wanted;
+    const found = wanted ? list.findIndex((item) => this.key(item) === wanted.key) : -1;
+    if (wanted && found >= 0) {
+      scroller.scrollTop = heights.offset(found) + wanted.offset;
+      // Once what is above it has been measured, it stays where it is.
+      this.wanted = null;
+    } else if (this.atEnd) scroller.scrollTop = total;
+    else {
+      const at = this.#indexIn(list);
+      if (at >= 0) scroller.scrollTop = heights.offset(at) + (this.#anchor?.offset ?? 0);
+    }
+    return scroller.scrollTop;
+  }
+
+  /**
+   * The index of the item that is read.
+   *
+   * @param {Item[]} list
+   */
+  #indexIn(list) {
+    const anchor = this.#anchor;
+    if (!anchor || !list[anchor.index]) return -1;
+    if (this.key(list[anchor.index]) === anchor.key) return anchor.index;
+    return list.findIndex((item) => this.key(item) === anchor.key);
+  }
+
+  /**
+   * Where the reader is, or nothing at the end.
+   *
+   * @returns {Place | null}
+   */
+  get place() {
+    return this.atEnd || !this.#anchor ? null : { key: this.#anchor.key, offset: this.#anchor.offset };
+  }
+}

@@ -1,0 +1,202 @@
+// The console's models: the API's, with what the console adds to them.
+
+import type {
+  ClearanceView,
+  DeleteAnswers,
+  EventView,
+  ExplanationView,
+  GetAnswers,
+  Health,
+  PostAnswers,
+  PostBodies,
+  PromptView,
+  QuestionView,
+  Risk,
+  SessionView,
+  StepView,
+  You,
+} from "./api";
+import type { Payloads } from "./events";
+
+export type { ClearanceView, ExplanationView, QuestionView, Risk, SessionView, You };
+export type Prompt = PromptView;
+export type Role = "viewer" | "operator" | "approver" | "admin";
+export type Step = StepView;
+
+export interface Session extends SessionView {
+  /** The beginning of the last status that its agent reported while the page was open. */
+  said: string | null;
+}
+
+/** Why, and with which rule, somebody may or may not decide it. */
+export type Explanation = Omit<ExplanationView, "clearance">;
+
+export interface Clearance extends ClearanceView {
+  /** It came in a list: description and diff are missing. */
+  brief?: boolean;
+  explained?: Explanation;
+}
+
+export type Question = QuestionView;
+
+/** What an event says about how its clearance stands. */
+export type Standing = Partial<
+  Pick<
+    ClearanceView,
+    | "status"
+    | "decided_by"
+    | "decided_at"
+    | "reason"
+    | "delivery"
+    | "delivered_at"
+    | "delivery_cause"
+    | "outcome"
+  >
+>;
+
+interface Logged<Kind, Data> extends Omit<EventView, "kind" | "data"> {
+  kind: Kind;
+  data: Data;
+  /** Where a stream goes on after a break. */
+  resume?: number;
+}
+
+/** An event. Kinds of a newer daemon come as well: no branch is for them. */
+export type LoggedEvent = { [Kind in keyof Payloads]: Logged<Kind, Payloads[Kind]> }[keyof Payloads];
+
+/** The events that name what they are about in this field. */
+export type About<Field extends string> = Extract<LoggedEvent, { data: { [name in Field]: string } }>;
+
+export interface State {
+  /** Where the stream goes on. */
+  seq: number;
+  /** The log's end when the lists were read. */
+  start: number;
+  /** The last event of each session. */
+  last: Map<string, number>;
+  you: You | null;
+  version: string;
+  bridges: NonNullable<Health["bridges"]>;
+  sessions: Map<string, Session>;
+  clearances: Map<string, Clearance>;
+  questions: Map<string, Question>;
+}
+
+/** What has to be looked up after an event. */
+export type LookUps = { session?: string; clearance?: string; question?: string };
+
+/** What waits for people in one session. */
+export interface Waits {
+  clearances: number;
+  questions: number;
+  risk: Risk | null;
+  since: string;
+  /** The riskiest request, of these the oldest, on one line. */
+  first: string;
+}
+
+export type Group = "failed" | "waiting" | "stuck" | "working" | "idle" | "ended";
+export type Row = { session: Session; waits: Waits | undefined; group: Group };
+export type Progress = { done: number; of: number; steps: Step[] };
+
+export type Connection = { name: "connecting" | "live" } | { name: "offline"; again: number };
+
+/** A page: what the address names. */
+export interface View {
+  element: HTMLElement;
+  readonly title: string;
+  close(): void;
+}
+
+interface ItemBase {
+  seq: number;
+  at: string;
+  events: LoggedEvent[];
+  version: number;
+}
+
+/** What is said, whole; `message` is the agent's id of it, and `chunk` that it came in pieces. */
+export interface MessageItem extends ItemBase {
+  type: "message" | "thought" | "echo";
+  text: string;
+  message?: string | null;
+  chunk?: boolean;
+}
+
+export interface PlanItem extends ItemBase {
+  type: "plan";
+  steps: Step[];
+}
+
+export interface ToolItem extends ItemBase {
+  type: "tool";
+  title: string;
+  status: string;
+  tool?: string;
+  content?: unknown[];
+}
+
+/** A request or a prompt, from its beginning to its end. */
+interface Joined<Type, Data> extends ItemBase {
+  type: Type;
+  id: string;
+  text: string;
+  state: string | null;
+  data: Partial<Data>;
+  /** A prompt that has left the queue. */
+  sent: boolean;
+}
+
+export interface ClearanceItem
+  extends Joined<
+    "clearance",
+    Payloads["clearance.requested"] & Payloads["clearance.decided"] & { action: string | null }
+  > {
+  standing: Standing;
+  /** Its description and diff are open. */
+  opened?: boolean;
+  whole?: ClearanceView;
+}
+
+export type QuestionItem = Joined<"question", Payloads["question.asked"] & Payloads["question.answered"]>;
+export type PromptItem = Joined<"prompt", Payloads["prompt.queued"]>;
+export type JoinedItem = ClearanceItem | QuestionItem | PromptItem;
+
+export interface FactItem extends ItemBase {
+  type: "fact";
+  kind: string;
+}
+
+/** One entry of a session's timeline. */
+export type Item = MessageItem | PlanItem | ToolItem | JoinedItem | FactItem;
+
+/** An item without what every item has. */
+export type Only<Made> = Made extends Item ? Omit<Made, keyof ItemBase> : never;
+
+type Segments<Path> = Path extends `${infer First}/${infer Rest}` ? [First, ...Segments<Rest>] : [Path];
+type Path<Url> = Url extends `${infer Before}?${string}` ? Before : Url;
+type Matches<Template, Given> = Template extends [infer T, ...infer MoreT]
+  ? Given extends [infer G, ...infer MoreG]
+    ? T extends `{${string}}`
+      ? Matches<MoreT, MoreG>
+      : T extends G
+        ? G extends T
+          ? Matches<MoreT, MoreG>
+          : false
+        : false
+    : false
+  : Given extends []
+    ? true
+    : false;
+type Of<Table, Url> = {
+  [Template in keyof Table]: Matches<Segments<Template>, Segments<Path<Url>>> extends true ? Table[Template] : never;
+}[keyof Table];
+
+/** What the API answers at an address, and what it takes. */
+export type Got<Url extends string> = Of<GetAnswers, Url>;
+export type Posted<Url extends string> = Of<PostAnswers, Url>;
+export type Deleted<Url extends string> = Of<DeleteAnswers, Url>;
+export type Body<Url extends string> = [Of<PostBodies, Url>] extends [never] ? Record<string, never> : Of<PostBodies, Url>;
+
+/** What can be put into an element; nothing is left out. */
+export type Child = string | number | Node | null | undefined | false | Child[];
