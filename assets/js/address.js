@@ -6,9 +6,12 @@ const POSITIONS = "positions";
 const KEPT = 50;
 
 /**
- * How far a visit was scrolled; `anchor` is the row that was at the top.
+ * The scroll position of a visit; `anchor` is the row that was at the top.
  *
- * @typedef {{ top: number, anchor: { name: string, at: number } | null, timeline?: { key: number, offset: number } | null }} Position
+ * @typedef {object} Position
+ * @property {number} top
+ * @property {{ name: string, at: number } | null} anchor
+ * @property {{ key: number, offset: number } | null} [timeline]
  */
 
 /** @type {Map<string, Partial<Position>>} */

@@ -2,9 +2,9 @@
 // Calls of the daemon's API, as the person who is signed in.
 
 import { localTimes } from "./text.js";
-/** @import { Body, Clearance, Deleted, Got, Posted, Question } from "../types/models" */
+/** @import { ApiError, PostBody, Clearance, DeleteAnswer, GetAnswer, PostAnswer, Question } from "../types/models" */
 
-/** @typedef {{ error?: { code: string, message: string, hint: string | null }, clearance?: Clearance, question?: Question }} RefusedBody */
+/** @typedef {{ error?: ApiError["error"], clearance?: Clearance, question?: Question }} RefusedBody */
 
 export class Refused extends Error {
   /**
@@ -64,7 +64,7 @@ async function call(method, path, body, more) {
 /**
  * @template {string} Url
  * @param {Url} path
- * @returns {Promise<Got<Url>>}
+ * @returns {Promise<GetAnswer<Url>>}
  */
 export const get = (path) => call("GET", path);
 
@@ -73,16 +73,16 @@ export const get = (path) => call("GET", path);
  *
  * @template {string} Url
  * @param {Url} path
- * @param {Body<Url>} body
+ * @param {PostBody<Url>} body
  * @param {string} [key]
- * @returns {Promise<Posted<Url>>}
+ * @returns {Promise<PostAnswer<Url>>}
  */
 export const post = (path, body, key) => call("POST", path, body, key ? { "idempotency-key": key } : {});
 
 /**
  * @template {string} Url
  * @param {Url} path
- * @returns {Promise<Deleted<Url>>}
+ * @returns {Promise<DeleteAnswer<Url>>}
  */
 export const del = (path) => call("DELETE", path);
 
@@ -92,7 +92,7 @@ export const del = (path) => call("DELETE", path);
  * @template {string} Url
  * @param {Url} path
  * @param {number} most
- * @returns {Promise<Got<Url> extends { items: Array<infer Item> } ? Item[] : never>}
+ * @returns {Promise<GetAnswer<Url> extends { items: Array<infer Item> } ? Item[] : never>}
  */
 export async function all(path, most) {
   /** @type {any} */
@@ -108,7 +108,7 @@ export async function all(path, most) {
 }
 
 /**
- * What went wrong, for people.
+ * An error in words for people.
  *
  * @param {unknown} error
  */

@@ -11,15 +11,15 @@ import { select } from "./select.js";
 import { about, actor } from "./auditwords.js";
 import { table } from "./table.js";
 import { clean, clock, fieldsOf, plural, short } from "./text.js";
-/** @import { Got, View } from "../types/models" */
+/** @import { GetAnswer, View } from "../types/models" */
 
-/** @typedef {Got<"/audit">["items"][number]} AuditRow */
+/** @typedef {GetAnswer<"/audit">["items"][number]} AuditRow */
 /** @typedef {(id: string) => string} NameOf a session */
 
 /** Rows that are fetched, the newest; who wants more has the command line. */
 const MOST = 20000;
 const PAGE = 200;
-/** What is listed unless the address says otherwise; no days are all of them. */
+/** The filters of an address that has none; no days are all of them. */
 const USUAL = { days: "7", search: "" };
 /** @type {Array<[string, string]>} */
 const DAYS = [
@@ -59,7 +59,7 @@ async function read(days, isWanted) {
   /** @type {number | null} */
   let before = Number.MAX_SAFE_INTEGER;
   while (before && rows.length < MOST) {
-    /** @type {Got<"/audit">} */
+    /** @type {GetAnswer<"/audit">} */
     const page = await api.get(`/audit?limit=1000&before=${before}${since}`);
     if (!isWanted()) return null;
     rows.push(...page.items);

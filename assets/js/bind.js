@@ -1,15 +1,10 @@
 // @ts-check
-// Keeps a page in step with its models: what is the same is not drawn again.
-
-import { on } from "./live.js";
+// Keeps views in step with models: what is the same is not drawn again. Pure; page.js draws when the state changes.
 
 /** @typedef {<Model>(model: () => Model, render: (model: Model) => void) => void} Bind */
 
-/** @param {unknown} value */
-const isPlain = (value) =>
-  typeof value === "object" &&
-  value !== null &&
-  [Object.prototype, Array.prototype].includes(Object.getPrototypeOf(value));
+/** @type {unknown[]} */
+const PLAIN = [Object.prototype, Array.prototype];
 
 /**
  * Compares two models field by field. Fields are values, or objects that are replaced when they change.
@@ -18,9 +13,13 @@ const isPlain = (value) =>
  * @param {any} b
  */
 function same(a, b) {
-  if (!isPlain(a) || !isPlain(b)) return Object.is(a, b);
+  if (Object.is(a, b)) return true;
+  if (typeof a !== "object" || typeof b !== "object" || !a || !b) return false;
+  const kind = Object.getPrototypeOf(a);
+  if (!PLAIN.includes(kind) || kind !== Object.getPrototypeOf(b)) return false;
   const names = Object.keys(a);
-  return names.length === Object.keys(b).length && names.every((name) => Object.is(a[name], b[name]));
+  if (names.length !== Object.keys(b).length) return false;
+  return names.every((name) => Object.hasOwn(b, name) && Object.is(a[name], b[name]));
 }
 
 /** Bindings that are drawn together. `bind` renders a model at once, and at each `draw` that finds it different. */
@@ -39,21 +38,4 @@ export function bindings() {
     });
   };
   return { bind, draw: () => all.forEach((draw) => draw()) };
-}
-
-/**
- * The bindings of a page: drawn whenever a model changes until it is closed, and every so many milliseconds, because
- * durations grow.
- *
- * @param {number} [every]
- */
-export function pageBindings(every) {
-  const { bind, draw } = bindings();
-  const off = on("change", draw);
-  const tick = every ? setInterval(draw, every) : undefined;
-  const close = () => {
-    off();
-    clearInterval(tick);
-  };
-  return { bind, draw, close };
 }

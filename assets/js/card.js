@@ -26,7 +26,7 @@ function ageOf({ status, requested_at, expires_at }) {
 }
 
 /**
- * Where it comes from: the project, the agent, the session.
+ * The origin: project, agent and session.
  *
  * @param {Bind} bind
  * @param {ClearanceModel} clearance
@@ -67,7 +67,7 @@ function content(bind, clearance) {
 }
 
 /**
- * What became of it.
+ * The decision, its delivery and its outcome.
  *
  * @param {Bind} bind
  * @param {ClearanceModel} clearance

@@ -9,9 +9,9 @@ import { bars } from "./charts/bars.js";
 import { figures } from "./figures.js";
 import { select } from "./select.js";
 import { clean, plural, short, span } from "./text.js";
-/** @import { Got, View } from "../types/models" */
+/** @import { GetAnswer, View } from "../types/models" */
 
-/** @typedef {Got<"/figures">} Figures */
+/** @typedef {GetAnswer<"/figures">} Figures */
 
 /** @type {Array<[number, string]>} */
 const SPANS = [

@@ -1,11 +1,11 @@
 // @ts-check
-// What an agent means to do, and how far it has come.
+// The plan of an agent and its progress.
 
 import { h } from "./dom.js";
 import { clean } from "./text.js";
-/** @import { Step } from "../types/models" */
+/** @import { PlanStep } from "../types/models" */
 
-/** @param {Step[]} steps */
+/** @param {PlanStep[]} steps */
 export function checklist(steps) {
   /** @param {string} status */
   const mark = (status) => (status === "completed" ? "✓" : status === "in_progress" ? "▸" : "·");

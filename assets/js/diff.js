@@ -98,11 +98,11 @@ export function size(files) {
 /** @param {string} text */
 const parts = (text) => text.match(/\w+|\s+|[^\w\s]/gu) ?? [];
 
-/** How many pairs of words are looked at for one hunk; what is left then differs as a whole. */
+/** Pairs of words that are compared for one hunk; lines beyond that differ as a whole. */
 const MOST_WORK = 3000000;
 
 /**
- * Which parts of two lines differ: `[[{text, changed}], [{text, changed}]]`. Lines that have little in common differ as a whole.
+ * The parts of two lines that differ. Lines that have little in common differ as a whole.
  * `work.left` goes down by what it took: a diff made for it would keep a page busy for minutes.
  *
  * @param {string} before
@@ -149,7 +149,7 @@ const solid = (text) => text.replace(/\s+/g, "").length;
 const MOST_PAIRED = 60;
 
 /**
- * Which of the new lines each removed line became: only what has much in common is compared word by word.
+ * Pairs each removed line with the line that replaces it: only lines with much in common are compared word by word.
  *
  * @param {Line[]} gone
  * @param {Line[]} come

@@ -82,7 +82,7 @@ export function attribute(element, name, value) {
 }
 
 /**
- * What stands in a parent, by key.
+ * The entries of each parent, by key.
  *
  * @type {WeakMap<Element, Map<string, any>>}
  */

@@ -1,17 +1,17 @@
 // @ts-check
 // The fleet: every session, and first those that wait for you.
 
-import { pageBindings } from "./bind.js";
+import { pageBindings } from "./page.js";
 import { h, text, attribute, keyed } from "./dom.js";
 import { state } from "./live.js";
 import * as address from "./address.js";
-import { fleet, pendingClearances, pendingQuestions, waitingBySession, group } from "./store.js";
+import { fleet, pendingClearances, pendingQuestions, group } from "./store.js";
 import { plural } from "./text.js";
 import { fleetRow } from "./fleet/row.js";
-/** @import { Group, View } from "../types/models" */
+/** @import { FleetGroup, View } from "../types/models" */
 /** @import { Bind } from "./bind.js" */
 
-/** @type {Array<[Group | "live" | "all", string]>} */
+/** @type {Array<[FleetGroup | "live" | "all", string]>} */
 const SHOWS = [
   ["live", "Live"],
   ["failed", "Failed"],
@@ -31,16 +31,15 @@ const SORTS = [
 /** Rows that are drawn at once; the rest on demand. */
 const PAGE = 200;
 
-/** What is listed unless the address says otherwise. */
+/** The filters of an address that has none. */
 const USUAL = { show: "live", search: "", sort: "waiting", rows: PAGE };
 
 /** @typedef {(name: keyof typeof USUAL, value: string | number) => void} SetWish */
 
-/** How many sessions are in each tab. */
+/** Counts the sessions of each tab. */
 function counts() {
-  const waits = waitingBySession(state);
   const found = { live: 0, all: state.sessions.size, failed: 0, waiting: 0, stuck: 0, working: 0, idle: 0, ended: 0 };
-  for (const session of state.sessions.values()) found[group(session, waits.get(session.id))] += 1;
+  for (const session of state.sessions.values()) found[group(session)] += 1;
   found.live = found.all - found.ended;
   return found;
 }
@@ -84,7 +83,7 @@ function callout(bind) {
   return element;
 }
 
-/** What is there instead of rows. */
+/** The text in place of rows. */
 function nothing() {
   if (state.sessions.size) return h("p", {}, "No session matches.");
   if (!state.you?.may_start) return h("p", {}, "No agent runs yet.");

@@ -5,7 +5,7 @@ import { isAbout, standingOf, stepsOf } from "./store.js";
 import { fieldsOf, localTimes, quoted, said as one } from "./text.js";
 /**
  * @import {
- *   About, FactItem, Item, JoinedItem, LoggedEvent, MessageItem, Only, PlanItem, PromptItem, Step, ToolItem
+ *   EventAbout, FactItem, Item, JoinedItem, LoggedEvent, MessageItem, NewItem, PlanItem, PromptItem, PlanStep, ToolItem
  * } from "../types/models"
  */
 
@@ -71,7 +71,7 @@ function updateOf({ kind, data }) {
 }
 
 /**
- * What an event means for the message that is open: a piece of it, "aside" or "end". The rule of src/fold.rs, with the
+ * The effect of an event on the open message: a piece of it, "aside" or "end". The rule of src/fold.rs, with the
  * same cases: tests/console/fold-cases.json.
  *
  * @param {LoggedEvent} event
@@ -210,7 +210,7 @@ function joinKeyed(line, before) {
  * @template {Item} Made
  * @param {Timeline} line
  * @param {LoggedEvent} event
- * @param {Only<Made>} more
+ * @param {NewItem<Made>} more
  * @returns {Made}
  */
 function put(line, event, more) {
@@ -236,7 +236,7 @@ function grow(item, event, more) {
  * A clearance, a question, a prompt: one item from its beginning to its end.
  *
  * @param {Timeline} line
- * @param {About<"clearance"> | About<"question"> | About<"prompt">} event
+ * @param {EventAbout<"clearance"> | EventAbout<"question"> | EventAbout<"prompt">} event
  * @param {JoinedItem["type"]} type
  * @param {string} id
  */
@@ -249,7 +249,7 @@ function joined(line, event, type, id) {
   if (!known || known.type === "tool") {
     const text = one(data.text ?? data.title);
     const made = { type, id, text, data, state, standing, sent: kind === "prompt.sending" };
-    const item = put(line, event, /** @type {Only<JoinedItem>} */ (/** @type {unknown} */ (made)));
+    const item = put(line, event, /** @type {NewItem<JoinedItem>} */ (/** @type {unknown} */ (made)));
     line.byKey.set(id, item);
     return item;
   }
@@ -292,14 +292,14 @@ function stateOf(kind, data) {
 /**
  * @param {Timeline} line
  * @param {LoggedEvent} event
- * @param {Step[] | null} steps
+ * @param {PlanStep[] | null} steps
  */
 function plan(line, event, steps) {
   if (!steps) return null;
   // The same plan a step further is the same item, as long as nothing was said in between.
   if (line.plan && line.last === line.plan) return grow(line.plan, event, { steps });
   if (line.plan && JSON.stringify(line.plan.steps) === JSON.stringify(steps)) return null;
-  line.plan = put(line, event, /** @type {Only<PlanItem>} */ ({ type: "plan", steps }));
+  line.plan = put(line, event, /** @type {NewItem<PlanItem>} */ ({ type: "plan", steps }));
   return line.plan;
 }
 
@@ -312,7 +312,7 @@ function acp(line, event, update) {
   const sort = update.sessionUpdate;
   if (sort === "tool_call" || sort === "tool_call_update") return toolCall(line, event, update);
   if (sort === "plan") return plan(line, event, stepsOf(event));
-  return told(update) ? put(line, event, /** @type {Only<FactItem>} */ ({ type: "fact", kind: sort })) : null;
+  return told(update) ? put(line, event, /** @type {NewItem<FactItem>} */ ({ type: "fact", kind: sort })) : null;
 }
 
 /**
@@ -330,7 +330,7 @@ function toolCall(line, event, update) {
   if (update.kind != null) more.tool = one(update.kind);
   if (Array.isArray(update.content) && update.content.length) more.content = update.content;
   if (known?.type === "tool") return grow(known, event, more);
-  /** @type {Only<ToolItem>} */
+  /** @type {NewItem<ToolItem>} */
   const call = { type: "tool", title: one(update.toolCallId), status: "pending", ...more };
   /** @type {ToolItem} */
   const item = put(line, event, call);
@@ -339,7 +339,7 @@ function toolCall(line, event, update) {
 }
 
 /**
- * What an ACP agent tells about itself, in words; nothing for counters, and for updates that we do not know.
+ * The words of an ACP agent about itself; nothing for counters, and for updates that we do not know.
  *
  * @param {Update} update
  */

@@ -1,7 +1,7 @@
 // @ts-check
 // Everything that waits for an answer, the riskiest first, and what was decided a moment ago.
 
-import { pageBindings } from "./bind.js";
+import { pageBindings } from "./page.js";
 import { h, text } from "./dom.js";
 import { state } from "./live.js";
 import { byRisk, pendingClearances, pendingQuestions, waiting } from "./store.js";

@@ -77,7 +77,7 @@ function focusSearch() {
 /** @type {Record<string, string>} */
 const PLACES = { f: "#/", c: "#/clearances", p: "#/policy", a: "#/audit", h: "#/charts", s: "#/settings" };
 let going = 0;
-/** Whether the next key is the second half of a way somewhere, and so not meant for a card. */
+/** Tells whether the next key is the second half of a way to a page, and so not meant for a card. */
 export const onTheWay = () => Date.now() - going < 1500;
 
 export function listen() {

@@ -4,9 +4,15 @@
 import * as api from "./api.js";
 import * as store from "./store.js";
 import { reader } from "./stream.js";
-/** @import { Connection, LoggedEvent, LookUps, State } from "../types/models" */
+/** @import { ConnectionState, LoggedEvent, LookUpIds, State } from "../types/models" */
 
-/** @typedef {{ change: () => void, events: (events: LoggedEvent[]) => void, status: () => void, anew: () => void }} Listeners */
+/**
+ * @typedef {object} Listeners
+ * @property {() => void} change
+ * @property {(events: LoggedEvent[]) => void} events
+ * @property {() => void} status
+ * @property {() => void} anew
+ */
 
 export const state = store.empty();
 
@@ -14,8 +20,8 @@ export const state = store.empty();
 const listeners = { change: new Set(), events: new Set(), status: new Set(), anew: new Set() };
 
 /**
- * `change`: models are different. `events`: raw facts, in order. `status`: the connection. `anew`: some facts will never be told, so
- * whoever keeps them has to begin again. Returns how to stop.
+ * `change`: models are different. `events`: raw facts, in order. `status`: the connection. `anew`: some facts will never
+ * be told, so whoever keeps them has to begin again. Returns how to stop.
  *
  * @template {keyof Listeners} What
  * @param {What} what
@@ -30,13 +36,13 @@ export function on(what, listener) {
 const tell = (what) => listeners[what].forEach((listener) => listener());
 
 /**
- * How the connection is; `again` is when it is tried next.
+ * The state of the connection; `again` is the time of the next attempt.
  *
- * @type {Connection}
+ * @type {ConnectionState}
  */
 export let status = { name: "connecting" };
 
-/** @param {Connection} now */
+/** @param {ConnectionState} now */
 function become(now) {
   status = now;
   tell("status");
@@ -57,7 +63,7 @@ export function touch() {
 
 const PENDING = "/clearances?status=pending&brief=true";
 
-/** Of those that have ended, the newest and those that failed unseen; of the others, all. */
+/** All live sessions, and of the ended ones the newest and those with an unseen failure. */
 async function allSessions() {
   const recent = await api.get("/sessions?all=true&brief=true&limit=1000");
   return recent.next ? [...recent.items, ...(await api.all("/sessions?failed=true&brief=true", 10000))] : recent.items;
@@ -88,14 +94,14 @@ export async function load() {
   touch();
 }
 
-/** @type {Record<keyof LookUps, Set<string>>} */
+/** @type {Record<keyof LookUpIds, Set<string>>} */
 const wanted = { session: new Set(), clearance: new Set(), question: new Set() };
 /** @type {ReturnType<typeof setTimeout> | null} */
 let looking = null;
 /** So many single look-ups at once; with more, the whole list is asked for. */
 const FEW = 12;
 
-/** @param {LookUps} found */
+/** @param {LookUpIds} found */
 function lookUp(found) {
   if (found.session) wanted.session.add(found.session);
   if (found.clearance) wanted.clearance.add(found.clearance);
@@ -107,7 +113,7 @@ function lookUp(found) {
  * Looks up what is wanted of one sort: few of them one by one, many as a list.
  *
  * @template View
- * @param {keyof LookUps} what
+ * @param {keyof LookUpIds} what
  * @param {() => Promise<Array<View & { id: string }>>} list
  * @param {(id: string) => Promise<void>} one looks up one of them, and keeps it
  * @param {(state: State, view: View) => void} putOfList

@@ -23,7 +23,7 @@ const MOST = 200000;
  */
 
 /** @typedef {{ block: Block, next: number }} Found a block, and the line after it */
-/** @typedef {(lines: string[], n: number) => Found | null} BlockReader reads the block that begins at a line, if it does */
+/** @typedef {(lines: string[], n: number) => Found | null} BlockReader the block that begins at a line */
 
 /** @type {BlockReader} */
 function fence(lines, n) {
@@ -269,13 +269,13 @@ function element(block) {
 /** @param {unknown} source */
 export const render = (source) => h("div", { class: "markdown" }, blocks(String(source ?? "")).map(element));
 
-/** What is longer is folded. */
+/** Longer texts are folded. */
 const FOLDED = 4000;
 /** More than this is not put into a page, whoever asks for it: the log has it. */
 export const SHOWN = 200000;
 
 /**
- * As `render`; of a long text only the beginning, and the rest as it came to those who want it.
+ * Renders Markdown; of a long text only the beginning, and the rest unrendered on demand.
  *
  * @param {unknown} source
  */

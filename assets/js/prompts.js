@@ -2,7 +2,7 @@
 // The box to write to an agent, below the queue of what was not sent yet.
 
 import * as api from "./api.js";
-import { pageBindings } from "./bind.js";
+import { pageBindings } from "./page.js";
 import { h, icon, toast } from "./dom.js";
 import { on, state } from "./live.js";
 import { queue } from "./prompts/queue.js";

@@ -8,7 +8,7 @@ import { state, touch } from "./live.js";
 import { may, putQuestion } from "./store.js";
 import { clean, clock, cut, localTimes, project, short, since } from "./text.js";
 import { renderLong } from "./markdown.js";
-/** @import { Body, Question } from "../types/models" */
+/** @import { PostBody, Question } from "../types/models" */
 /** @import { Bind } from "./bind.js" */
 
 /** @typedef {{ link?: boolean }} CardOptions `link`: with a way to its session */
@@ -18,7 +18,7 @@ const answering = new Set();
 
 /**
  * @param {Question} question
- * @param {Body<"/questions/x/answer">} body
+ * @param {PostBody<"/questions/x/answer">} body
  */
 async function answer(question, body) {
   if (answering.has(question.id)) return;
@@ -86,7 +86,7 @@ function buttons(question) {
 }
 
 /**
- * Where it comes from: the project and the session.
+ * The origin: project and session.
  *
  * @param {Bind} bind
  * @param {Question} question

@@ -2,7 +2,7 @@
 // One session: what it waits for, what happened, and what can be done about it.
 
 import * as api from "./api.js";
-import { pageBindings } from "./bind.js";
+import { pageBindings } from "./page.js";
 import { h } from "./dom.js";
 import { state, touch } from "./live.js";
 import { may, putSession } from "./store.js";

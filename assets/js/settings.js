@@ -1,5 +1,5 @@
 // @ts-check
-// Who you are here, who is signed in, and how the console behaves in this browser.
+// Settings: the caller, who is signed in, and the console in this browser.
 
 import * as api from "./api.js";
 import { h, button, confirm, toast } from "./dom.js";
@@ -9,9 +9,9 @@ import { row, table } from "./table.js";
 import { clean, clock, cut, since } from "./text.js";
 import * as notify from "./notify.js";
 import { help } from "./keys.js";
-/** @import { Got, View } from "../types/models" */
+/** @import { GetAnswer, View } from "../types/models" */
 
-/** @typedef {Got<"/web/sessions">["items"][number]} SignedIn */
+/** @typedef {GetAnswer<"/web/sessions">["items"][number]} SignedIn */
 
 /** @type {Array<[string, string]>} */
 const THEMES = [
@@ -30,7 +30,7 @@ function applyTheme() {
 const BROWSERS = { Edg: "Edge", OPR: "Opera" };
 
 /**
- * What a browser is, of all that it calls itself.
+ * The name of a browser and its system, from its User-Agent.
  *
  * @param {string | null} name
  */

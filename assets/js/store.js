@@ -1,11 +1,11 @@
 // @ts-check
-// What is known: sessions, clearances, questions. Events go in, models come out; no network and no page in here.
+// The state: sessions, clearances, questions. Events go in, models come out; no network and no page in here.
 
 import { fieldsOf, line, quoted, said } from "./text.js";
 /**
  * @import {
- *   About, Clearance, ClearanceView, ExplanationView, Group, LoggedEvent, LookUps, Progress, Question, Role, Row, Session,
- *   SessionView, Standing, State, Step, Waits
+ *   Clearance, ClearanceState, ClearanceView, EventAbout, ExplanationView, FleetGroup, FleetRow, LoggedEvent, LookUpIds,
+ *   PendingRequests, PlanStep, Progress, Question, Role, Session, SessionView, State
  * } from "../types/models"
  */
 
@@ -33,30 +33,20 @@ export function empty() {
 export const may = (state, role) => ROLES.findIndex((each) => each === state.you?.role) >= ROLES.indexOf(role);
 
 /**
- * As the API shows it, with since when it is as it is.
+ * Keeps a session as the API shows it, and its parts that a list leaves out.
  *
  * @param {State} state
  * @param {SessionView} view
  */
 export function putSession(state, view) {
   const known = state.sessions.get(view.id);
-  const since = view.since ?? (known && known.phase === view.phase ? known.since : guessSince(view));
+  // A daemon of old did not write it down.
+  const since = view.since ?? (known?.phase === view.phase ? known.since : view.ended_at);
   const { said = null } = known ?? {};
   // A list leaves out what takes room: it is kept from the last whole view.
   const { processes = null, stderr_tail = view.stderr_tail, controls = view.controls } = known ?? {};
   const kept = view.processes === null ? { processes, stderr_tail, controls } : {};
   state.sessions.set(view.id, { ...view, ...kept, since, said });
-}
-
-/**
- * For one that a daemon left which did not write it down.
- *
- * @param {SessionView} view
- */
-function guessSince(view) {
-  if (view.ended_at) return view.ended_at;
-  if (view.phase === "working") return view.turn?.started_at ?? view.started_at ?? view.created_at;
-  return view.standing?.since ?? view.turn?.started_at ?? view.started_at ?? view.created_at;
 }
 
 /**
@@ -95,18 +85,6 @@ export function putQuestion(state, view) {
   state.questions.set(view.id, view);
 }
 
-/** @type {Record<string, string>} */
-const PHASES = {
-  "session.created": "created",
-  "agent.spawned": "starting",
-  "agent.ready": "idle",
-  "turn.started": "working",
-  "turn.ended": "idle",
-  "session.stopping": "stopping",
-  "session.parked": "parked",
-  "session.ended": "ended",
-};
-
 /** Kinds that tell nothing new about a session as a whole. */
 const TALK = new Set([
   "status",
@@ -126,15 +104,12 @@ const TALK = new Set([
 ]);
 
 /**
- * What an event says about its session, in the fields of the API; nothing if it says nothing.
+ * The words of an agent about its session, in the fields of the API; the daemon tells the rest when it is asked.
  *
- * @param {Session} session
  * @param {LoggedEvent} event
  * @returns {Partial<Session> | null}
  */
-function newsOf(session, event) {
-  const phase = PHASES[event.kind];
-  if (phase && phase !== session.phase) return { phase, since: event.at };
+function newsOf(event) {
   const progress = stepsOf(event);
   if (progress) return { progress };
   const { message } = event.kind === "status" ? fieldsOf(event.data) : {};
@@ -155,11 +130,11 @@ export function apply(state, event) {
   state.seq = event.resume ?? event.seq;
   const { kind } = event;
   const session = state.sessions.get(event.session);
-  /** @type {LookUps} */
+  /** @type {LookUpIds} */
   const look = {};
   if (!session) look.session = event.session;
   else {
-    const more = newsOf(session, event);
+    const more = newsOf(event);
     // Replaced, not changed: pages compare.
     if (more) state.sessions.set(session.id, { ...session, ...more });
     if (!TALK.has(kind) && kind !== "heartbeat") look.session = event.session;
@@ -181,7 +156,7 @@ export function apply(state, event) {
  * @template {"clearance" | "question" | "prompt"} Field
  * @param {LoggedEvent} event
  * @param {Field} field
- * @returns {event is About<Field>}
+ * @returns {event is EventAbout<Field>}
  */
 export const isAbout = (event, field) => event.kind.startsWith(`${field}.`) && Boolean(fieldsOf(event.data)[field]);
 
@@ -189,22 +164,22 @@ export const isAbout = (event, field) => event.kind.startsWith(`${field}.`) && B
  * A plan, in the words of either protocol, or nothing if nothing is planned.
  *
  * @param {LoggedEvent} event
- * @returns {Step[] | null}
+ * @returns {PlanStep[] | null}
  */
 export function stepsOf({ kind, data }) {
-  const said_ = fieldsOf(data);
-  const update = kind === "update" ? fieldsOf(said_.update) : {};
+  const words = fieldsOf(data);
+  const update = kind === "update" ? fieldsOf(words.update) : {};
   const acp = update.sessionUpdate === "plan";
-  const steps = kind === "heartbeat" ? said_.progress : acp ? update.entries : null;
+  const steps = kind === "heartbeat" ? words.progress : acp ? update.entries : null;
   if (!Array.isArray(steps) || !steps.length) return null;
   return steps.map((step) => ({ text: said(acp ? step?.content : step?.label), status: said(step?.status) }));
 }
 
 /**
- * What a fact says about how its clearance stands, in the fields of the API.
+ * The state of a clearance by one of its events, in the fields of the API.
  *
  * @param {LoggedEvent} event
- * @returns {Standing}
+ * @returns {ClearanceState}
  */
 export function standingOf({ kind, at, data }) {
   switch (kind) {
@@ -231,7 +206,7 @@ export function standingOf({ kind, at, data }) {
 
 /**
  * @param {State} state
- * @param {About<"clearance">} event
+ * @param {EventAbout<"clearance">} event
  */
 function patchClearance(state, event) {
   const known = state.clearances.get(event.data.clearance);
@@ -239,7 +214,7 @@ function patchClearance(state, event) {
 }
 
 /**
- * @param {About<"question">} event
+ * @param {EventAbout<"question">} event
  * @returns {Partial<Question>}
  */
 function answerOf({ kind, at, data }) {
@@ -263,7 +238,7 @@ function answerOf({ kind, at, data }) {
 
 /**
  * @param {State} state
- * @param {About<"question">} event
+ * @param {EventAbout<"question">} event
  */
 function patchQuestion(state, event) {
   const known = state.questions.get(event.data.question);
@@ -310,7 +285,7 @@ export const pendingQuestions = (state, session) =>
     .sort((a, b) => a.asked_at.localeCompare(b.asked_at));
 
 /**
- * How many answers are waited for.
+ * Counts pending clearances and questions.
  *
  * @param {State} state
  */
@@ -322,14 +297,14 @@ export function waiting(state) {
 }
 
 /**
- * What waits, by session.
+ * The pending requests of each session.
  *
  * @param {State} state
  */
 export function waitingBySession(state) {
-  /** @type {Map<string, Waits>} */
+  /** @type {Map<string, PendingRequests>} */
   const by = new Map();
-  /** @type {(id: string, since: string, first: () => string, risk?: Waits["risk"]) => Waits} */
+  /** @type {(id: string, since: string, first: () => string, risk?: PendingRequests["risk"]) => PendingRequests} */
   const of = (id, since, first, risk = null) => {
     const known = by.get(id) ?? { clearances: 0, questions: 0, risk, since, first: first() };
     by.set(id, known);
@@ -350,7 +325,7 @@ export function waitingBySession(state) {
 export const failed = (session) => (["working", "waiting"].includes(session.phase) ? null : (session.failed ?? null));
 
 /**
- * How many sessions have failed, and nobody has seen it yet.
+ * Counts the sessions whose failure nobody has seen yet.
  *
  * @param {State} state
  */
@@ -360,29 +335,26 @@ export const failures = (state) => [...state.sessions.values()].filter(failed).l
  * `failed` and `waiting` are for you; `stuck` needs a look; the rest as it is.
  *
  * @param {Session} session
- * @param {Waits | undefined} waits
- * @returns {Group}
+ * @returns {FleetGroup}
  */
-export function group(session, waits) {
+export function group(session) {
+  const { phase, standing } = session;
   if (failed(session)) return "failed";
-  if (session.phase === "ended") return "ended";
-  if (waits && waits.clearances + waits.questions > 0) return "waiting";
-  if (session.phase === "parked" || ["stuck", "gone", "orphan"].includes(session.standing?.state ?? "")) return "stuck";
-  if (session.phase === "waiting") return "waiting";
-  if (["working", "starting", "stopping"].includes(session.phase)) return "working";
-  return "idle";
+  if (phase === "ended" || phase === "waiting") return phase;
+  if (phase === "parked" || ["stuck", "gone", "orphan"].includes(standing?.state ?? "")) return "stuck";
+  return ["working", "starting", "stopping"].includes(phase) ? "working" : "idle";
 }
 
-/** @type {Group[]} */
+/** @type {FleetGroup[]} */
 export const GROUPS = ["failed", "waiting", "stuck", "working", "idle", "ended"];
 
-/** @typedef {(a: Row, b: Row) => number} Order */
+/** @typedef {(a: FleetRow, b: FleetRow) => number} Order */
 
-/** @param {Row} row */
+/** @param {FleetRow} row */
 const nameOf = ({ session }) => (session.name ?? session.id).toLowerCase();
 /** @type {Order} */
 const newest = (a, b) => b.session.created_at.localeCompare(a.session.created_at);
-/** @param {Row} row */
+/** @param {FleetRow} row */
 const rankOf = ({ waits }) => (waits?.risk ? RANK[waits.risk] : -1);
 
 /** @type {Record<string, Order>} */
@@ -405,11 +377,11 @@ const ORDERS = {
 export function fleet(state, { show = "live", search = "", sort = "waiting" } = {}) {
   const waits = waitingBySession(state);
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-  /** @type {Row[]} */
+  /** @type {FleetRow[]} */
   const rows = [];
   for (const session of state.sessions.values()) {
-    const waits_ = waits.get(session.id);
-    const row = { session, waits: waits_, group: group(session, waits_) };
+    const waiting = waits.get(session.id);
+    const row = { session, waits: waiting, group: group(session) };
     if (show === "live" && row.group === "ended") continue;
     if (show !== "live" && show !== "all" && row.group !== show) continue;
     if (words.length) {
@@ -424,7 +396,7 @@ export function fleet(state, { show = "live", search = "", sort = "waiting" } = 
 }
 
 /**
- * How far it has come, or nothing without a plan.
+ * The progress of a session; nothing without a plan.
  *
  * @param {Session} session
  * @returns {Progress | null}

@@ -39,7 +39,7 @@ function deceives(point) {
 const hex = (point) => `<U+${point.toString(16).toUpperCase().padStart(4, "0")}>`;
 
 /**
- * What should have been a string and may be anything: an object of an agent's may not even have a usable `toString`.
+ * The text of a value that should be a string and may be anything: an agent's object may have no usable `toString`.
  *
  * @param {unknown} value
  * @returns {string}
@@ -92,7 +92,7 @@ export const clean = (text) => cleanBlock(text).replaceAll("\n", "⏎").replaceA
 export const quoted = (text) => `“${clean(text).replace(/[“”„"«»]/g, "'")}”`;
 
 /**
- * What a clearance is about, on one line: what would run or change, then the agent's title. Every page, list and
+ * The subject of a clearance on one line: its command or change, then the agent's title. Every page, list and
  * notification shows this line (src/action.rs).
  *
  * @param {{ action?: string | null, title?: unknown }} clearance
@@ -126,7 +126,7 @@ export function short(id) {
 }
 
 /**
- * Where something is, without the directories above it.
+ * The last part of a path.
  *
  * @param {string | null | undefined} path
  */
@@ -171,7 +171,7 @@ export const since = (time, now = Date.now()) => (time ? span(now - Date.parse(t
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
 /**
- * What a session has used, by its agent's own word.
+ * Turns, tokens and cost of a session, by its agent's own word.
  *
  * @param {Session["spent"] | undefined} spent
  */
@@ -216,7 +216,7 @@ export const localTimes = (text) =>
   String(text ?? "").replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, (time) => clock(time) || time);
 
 /**
- * Where a link really leads; `null` if a browser should not go there for an agent.
+ * The real address of a link; `null` if a browser should not go there for an agent.
  *
  * @param {unknown} href
  */

@@ -6,7 +6,7 @@ import { Heights } from "./virtual/heights.js";
 import { Reader } from "./virtual/reader.js";
 /** @import { Place } from "./virtual/reader.js" */
 
-/** What is drawn beyond the edges. */
+/** Pixels that are drawn beyond the edges. */
 const AROUND = 600;
 
 /**
@@ -118,7 +118,8 @@ export function virtual(listed) {
     const top = reader.restore(list, total);
     const last = Math.min(list.length, heights.find(top + element.clientHeight + AROUND) + 1);
     shown.draw(list, heights.find(top - AROUND), last);
-    reader.keep(top);
+    // Items that stood below the new end are moved by now: the browser may have put the list elsewhere than we did.
+    reader.keep(element.scrollTop);
     if (top < AROUND) onTop();
   }
 

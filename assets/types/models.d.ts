@@ -3,6 +3,7 @@
 import type {
   ClearanceView,
   DeleteAnswers,
+  Error as ApiError,
   EventView,
   ExplanationView,
   GetAnswers,
@@ -18,10 +19,10 @@ import type {
 } from "./api";
 import type { Payloads } from "./events";
 
-export type { ClearanceView, ExplanationView, QuestionView, Risk, SessionView, You };
+export type { ApiError, ClearanceView, ExplanationView, QuestionView, Risk, SessionView, You };
 export type Prompt = PromptView;
 export type Role = "viewer" | "operator" | "approver" | "admin";
-export type Step = StepView;
+export type PlanStep = StepView;
 
 export interface Session extends SessionView {
   /** The beginning of the last status that its agent reported while the page was open. */
@@ -39,36 +40,29 @@ export interface Clearance extends ClearanceView {
 
 export type Question = QuestionView;
 
-/** What an event says about how its clearance stands. */
-export type Standing = Partial<
+/** The state of a clearance by one of its events. */
+export type ClearanceState = Partial<
   Pick<
     ClearanceView,
-    | "status"
-    | "decided_by"
-    | "decided_at"
-    | "reason"
-    | "delivery"
-    | "delivered_at"
-    | "delivery_cause"
-    | "outcome"
+    "status" | "decided_by" | "decided_at" | "reason" | "delivery" | "delivered_at" | "delivery_cause" | "outcome"
   >
 >;
 
-interface Logged<Kind, Data> extends Omit<EventView, "kind" | "data"> {
+interface EventOf<Kind, Data> extends Omit<EventView, "kind" | "data"> {
   kind: Kind;
   data: Data;
-  /** Where a stream goes on after a break. */
+  /** The seq from which a stream resumes. */
   resume?: number;
 }
 
 /** An event. Kinds of a newer daemon come as well: no branch is for them. */
-export type LoggedEvent = { [Kind in keyof Payloads]: Logged<Kind, Payloads[Kind]> }[keyof Payloads];
+export type LoggedEvent = { [Kind in keyof Payloads]: EventOf<Kind, Payloads[Kind]> }[keyof Payloads];
 
 /** The events that name what they are about in this field. */
-export type About<Field extends string> = Extract<LoggedEvent, { data: { [name in Field]: string } }>;
+export type EventAbout<Field extends string> = Extract<LoggedEvent, { data: { [name in Field]: string } }>;
 
 export interface State {
-  /** Where the stream goes on. */
+  /** The seq from which the stream resumes. */
   seq: number;
   /** The log's end when the lists were read. */
   start: number;
@@ -82,11 +76,11 @@ export interface State {
   questions: Map<string, Question>;
 }
 
-/** What has to be looked up after an event. */
-export type LookUps = { session?: string; clearance?: string; question?: string };
+/** The ids to look up after an event. */
+export type LookUpIds = { session?: string; clearance?: string; question?: string };
 
-/** What waits for people in one session. */
-export interface Waits {
+/** The pending requests of one session. */
+export interface PendingRequests {
   clearances: number;
   questions: number;
   risk: Risk | null;
@@ -95,11 +89,11 @@ export interface Waits {
   first: string;
 }
 
-export type Group = "failed" | "waiting" | "stuck" | "working" | "idle" | "ended";
-export type Row = { session: Session; waits: Waits | undefined; group: Group };
-export type Progress = { done: number; of: number; steps: Step[] };
+export type FleetGroup = "failed" | "waiting" | "stuck" | "working" | "idle" | "ended";
+export type FleetRow = { session: Session; waits: PendingRequests | undefined; group: FleetGroup };
+export type Progress = { done: number; of: number; steps: PlanStep[] };
 
-export type Connection = { name: "connecting" | "live" } | { name: "offline"; again: number };
+export type ConnectionState = { name: "connecting" | "live" } | { name: "offline"; again: number };
 
 /** A page: what the address names. */
 export interface View {
@@ -115,7 +109,7 @@ interface ItemBase {
   version: number;
 }
 
-/** What is said, whole; `message` is the agent's id of it, and `chunk` that it came in pieces. */
+/** A whole message; `message` is the agent's id of it, and `chunk` says that it came in pieces. */
 export interface MessageItem extends ItemBase {
   type: "message" | "thought" | "echo";
   text: string;
@@ -125,7 +119,7 @@ export interface MessageItem extends ItemBase {
 
 export interface PlanItem extends ItemBase {
   type: "plan";
-  steps: Step[];
+  steps: PlanStep[];
 }
 
 export interface ToolItem extends ItemBase {
@@ -137,7 +131,7 @@ export interface ToolItem extends ItemBase {
 }
 
 /** A request or a prompt, from its beginning to its end. */
-interface Joined<Type, Data> extends ItemBase {
+interface JoinedItemBase<Type, Data> extends ItemBase {
   type: Type;
   id: string;
   text: string;
@@ -148,18 +142,18 @@ interface Joined<Type, Data> extends ItemBase {
 }
 
 export interface ClearanceItem
-  extends Joined<
+  extends JoinedItemBase<
     "clearance",
     Payloads["clearance.requested"] & Payloads["clearance.decided"] & { action: string | null }
   > {
-  standing: Standing;
+  standing: ClearanceState;
   /** Its description and diff are open. */
   opened?: boolean;
   whole?: ClearanceView;
 }
 
-export type QuestionItem = Joined<"question", Payloads["question.asked"] & Payloads["question.answered"]>;
-export type PromptItem = Joined<"prompt", Payloads["prompt.queued"]>;
+export type QuestionItem = JoinedItemBase<"question", Payloads["question.asked"] & Payloads["question.answered"]>;
+export type PromptItem = JoinedItemBase<"prompt", Payloads["prompt.queued"]>;
 export type JoinedItem = ClearanceItem | QuestionItem | PromptItem;
 
 export interface FactItem extends ItemBase {
@@ -171,17 +165,17 @@ export interface FactItem extends ItemBase {
 export type Item = MessageItem | PlanItem | ToolItem | JoinedItem | FactItem;
 
 /** An item without what every item has. */
-export type Only<Made> = Made extends Item ? Omit<Made, keyof ItemBase> : never;
+export type NewItem<Made> = Made extends Item ? Omit<Made, keyof ItemBase> : never;
 
-type Segments<Path> = Path extends `${infer First}/${infer Rest}` ? [First, ...Segments<Rest>] : [Path];
+type PathSegments<Path> = Path extends `${infer First}/${infer Rest}` ? [First, ...PathSegments<Rest>] : [Path];
 type Path<Url> = Url extends `${infer Before}?${string}` ? Before : Url;
-type Matches<Template, Given> = Template extends [infer T, ...infer MoreT]
+type MatchesPath<Template, Given> = Template extends [infer T, ...infer MoreT]
   ? Given extends [infer G, ...infer MoreG]
     ? T extends `{${string}}`
-      ? Matches<MoreT, MoreG>
+      ? MatchesPath<MoreT, MoreG>
       : T extends G
         ? G extends T
-          ? Matches<MoreT, MoreG>
+          ? MatchesPath<MoreT, MoreG>
           : false
         : false
     : false
@@ -189,14 +183,18 @@ type Matches<Template, Given> = Template extends [infer T, ...infer MoreT]
     ? true
     : false;
 type Of<Table, Url> = {
-  [Template in keyof Table]: Matches<Segments<Template>, Segments<Path<Url>>> extends true ? Table[Template] : never;
+  [Template in keyof Table]: MatchesPath<PathSegments<Template>, PathSegments<Path<Url>>> extends true
+    ? Table[Template]
+    : never;
 }[keyof Table];
 
-/** What the API answers at an address, and what it takes. */
-export type Got<Url extends string> = Of<GetAnswers, Url>;
-export type Posted<Url extends string> = Of<PostAnswers, Url>;
-export type Deleted<Url extends string> = Of<DeleteAnswers, Url>;
-export type Body<Url extends string> = [Of<PostBodies, Url>] extends [never] ? Record<string, never> : Of<PostBodies, Url>;
+/** The answers of the API at an address, and the bodies that it takes. */
+export type GetAnswer<Url extends string> = Of<GetAnswers, Url>;
+export type PostAnswer<Url extends string> = Of<PostAnswers, Url>;
+export type DeleteAnswer<Url extends string> = Of<DeleteAnswers, Url>;
+export type PostBody<Url extends string> = [Of<PostBodies, Url>] extends [never]
+  ? Record<string, never>
+  : Of<PostBodies, Url>;
 
-/** What can be put into an element; nothing is left out. */
+/** A child of an element; nothing is left out. */
 export type Child = string | number | Node | null | undefined | false | Child[];

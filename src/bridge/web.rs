@@ -58,6 +58,7 @@ const FILES: &[(&str, &[u8])] = files![
     "/js/live.js",
     "/js/markdown.js",
     "/js/notify.js",
+    "/js/page.js",
     "/js/policy.js",
     "/js/policy/grants.js",
     "/js/policy/rules.js",

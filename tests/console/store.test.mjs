@@ -39,11 +39,21 @@ function state() {
 
 test("the same fact twice changes nothing", () => {
   const known = state();
+  const heartbeat = (label) => event(5, "heartbeat", { progress: [{ label, status: "pending" }] });
+  store.apply(known, heartbeat("a"));
+  assert.deepEqual(store.apply(known, heartbeat("b")), {});
+  assert.equal(known.sessions.get("ses_a").progress[0].text, "a");
+  assert.deepEqual(store.apply(known, event(6, "turn.ended")), { session: "ses_a" });
+  assert.deepEqual(store.apply(known, event(6, "turn.ended")), {});
+});
+
+test("the phase of a session is the daemon's word: a turn that ends asks for it", () => {
+  const known = state();
   assert.deepEqual(store.apply(known, event(5, "turn.ended")), { session: "ses_a" });
+  assert.equal(known.sessions.get("ses_a").phase, "working");
+  store.putSession(known, session("ses_a", { phase: "idle", since: at(5) }));
   assert.equal(known.sessions.get("ses_a").phase, "idle");
   assert.equal(known.sessions.get("ses_a").since, at(5));
-  assert.deepEqual(store.apply(known, event(5, "turn.started")), {});
-  assert.equal(known.sessions.get("ses_a").phase, "idle");
 });
 
 test("how long it is as it is, is the daemon's word", () => {

@@ -12,7 +12,7 @@ import { guarded } from "./guarded.js";
 /** @typedef {{ element: HTMLElement, press: Record<string, () => unknown> }} Buttons with what each key does */
 
 /**
- * Why this person may not approve it, in words; nothing if they may.
+ * The reason why this person may not approve it; nothing if they may.
  *
  * @param {Clearance} clearance
  */
@@ -23,7 +23,7 @@ function barred({ explained, approvals }) {
 }
 
 /**
- * What this person may not do, and a rule that cannot be made, are not offered.
+ * The buttons of a pending clearance, without decisions that this person may not make and rules that cannot be made.
  *
  * @param {Clearance} clearance
  * @returns {Buttons}

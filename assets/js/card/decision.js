@@ -6,9 +6,9 @@ import { h, ask, toast } from "../dom.js";
 import { explain, state, touch } from "../live.js";
 import { putClearance, RANK } from "../store.js";
 import { clean, line, localTimes } from "../text.js";
-/** @import { Body, Clearance } from "../../types/models" */
+/** @import { PostBody, Clearance } from "../../types/models" */
 
-/** @typedef {Body<"/clearances/x/decision">} Decision */
+/** @typedef {PostBody<"/clearances/x/decision">} Decision */
 
 /** @param {Clearance} clearance */
 export const isRisky = (clearance) => RANK[clearance.risk] >= RANK.high;
@@ -45,7 +45,7 @@ export async function decide(clearance, body) {
 }
 
 /**
- * Where the agent offers several ways, one has to be chosen.
+ * Asks for one of the agent's options where it offers several.
  *
  * @param {Clearance} clearance
  * @param {Decision} body

@@ -3,7 +3,7 @@
 
 import { h, announce } from "../dom.js";
 
-/** How long it is held, and how long a first press of a key waits for the second. */
+/** Milliseconds to hold it, and between a first press of a key and the second. */
 const HOLD = 900;
 const SECOND = 4000;
 const HELD = "This is risky: keep the button pressed until it is filled";

@@ -1,5 +1,5 @@
 // @ts-check
-// Where a card is: near to the reader, or with its head or its buttons out of sight.
+// The position of a card: near the reader, or with its head or buttons out of sight.
 
 /** @type {WeakMap<Element, () => void>} */
 const arrivals = new WeakMap();

@@ -5,15 +5,15 @@ import { h } from "../dom.js";
 import { clean, cleanBlock, clock } from "../text.js";
 import { render as renderDiff } from "../diffview.js";
 import { renderLong } from "../markdown.js";
-/** @import { Child, ClearanceView, Standing } from "../../types/models" */
+/** @import { Child, ClearanceView, ClearanceState } from "../../types/models" */
 
 /** @type {Record<string, string>} */
 const FATE = { approved: "Allowed", denied: "Denied", withdrawn: "Withdrawn", expired: "Expired" };
 
 /**
- * Who decided, whether it arrived, what came of it.
+ * The decision with its author, its delivery and its outcome.
  *
- * @param {Standing} clearance
+ * @param {ClearanceState} clearance
  */
 export function fate({ status = "", decided_by, decided_at, delivery, delivery_cause, outcome }) {
   const by = decided_by ? ` by ${clean(decided_by)}` : "";
@@ -54,7 +54,7 @@ export function facts(clearance) {
 }
 
 /**
- * What is asked, whole: in words, the command or the paths, and the change.
+ * The whole request: description, command or paths, and change.
  *
  * @param {ClearanceView} clearance
  * @returns {Child[]}

@@ -6,7 +6,7 @@ import { row, table } from "../table.js";
 
 /** @typedef {{ at: string, value: number }} Point */
 /** @typedef {(value: number) => string} Say puts a value into words */
-/** @typedef {{ title: string, note: string, points: Point[], say: Say, stretch: number }} Chart of stretches of so many seconds */
+/** @typedef {{ title: string, note: string, points: Point[], say: Say, stretch: number }} Chart `stretch` in seconds */
 
 const [WIDTH, HEIGHT, PAD] = [340, 120, 2];
 
@@ -39,7 +39,7 @@ function shapes({ points, say, stretch }, top) {
 }
 
 /**
- * When the first, the middle and the last stretch began.
+ * The times of the first, the middle and the last stretch.
  *
  * @param {Chart} chart
  */

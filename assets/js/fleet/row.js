@@ -6,21 +6,20 @@ import { h, text, attribute } from "../dom.js";
 import { progress } from "../store.js";
 import { clean, cost, localTimes, plural, project, short, since } from "../text.js";
 import { checklist } from "../checklist.js";
-/** @import { Row, Step } from "../../types/models" */
+/** @import { FleetRow, PlanStep } from "../../types/models" */
 /** @import { Bind } from "../bind.js" */
 
-/** @typedef {() => Row} RowModel */
+/** @typedef {() => FleetRow} RowModel */
 
-/** @param {Row} row */
-export function phaseWord({ session, waits, group }) {
-  if (waits) return "waiting";
+/** @param {FleetRow} row */
+export function phaseWord({ session, group }) {
   if (group === "failed") return "failed";
   if (group !== "stuck") return session.phase;
   if (session.standing?.state === "orphan") return "orphan";
   return session.phase === "parked" ? "parked" : "stuck";
 }
 
-/** @param {Row} row */
+/** @param {FleetRow} row */
 function waitsFor({ waits }) {
   if (!waits) return "";
   const { clearances, questions, risk } = waits;
@@ -105,7 +104,7 @@ function what(bind, row) {
   return h("span", { class: "what" }, why, h("span", { class: "badges" }, waits, stall, unenforced));
 }
 
-/** @param {Step[]} steps */
+/** @param {PlanStep[]} steps */
 const current = (steps) =>
   steps.find((step) => step.status === "in_progress") ?? steps.find((step) => step.status !== "completed");
 
@@ -138,7 +137,7 @@ function plan(bind, row) {
   return element;
 }
 
-/** @param {Row} first */
+/** @param {FleetRow} first */
 export function fleetRow(first) {
   let now = first;
   const row = () => now;
@@ -158,7 +157,7 @@ export function fleetRow(first) {
     () => now.session.progress.length > 0,
     (planned) => attribute(element, "class", planned ? "planned" : null),
   );
-  /** @param {Row} row */
+  /** @param {FleetRow} row */
   const update = (row) => {
     now = row;
     draw();

@@ -1,5 +1,5 @@
 // @ts-check
-// What was allowed always.
+// Grants: requests that are allowed from now on.
 
 import * as api from "../api.js";
 import { h, button, confirm, toast } from "../dom.js";
@@ -8,9 +8,9 @@ import { may } from "../store.js";
 import { row, table } from "../table.js";
 import { clean, clock, fieldsOf } from "../text.js";
 import { criteria } from "./rules.js";
-/** @import { Got } from "../../types/models" */
+/** @import { GetAnswer } from "../../types/models" */
 
-/** @typedef {Got<"/grants">["items"][number]} Grant */
+/** @typedef {GetAnswer<"/grants">["items"][number]} Grant */
 
 /** @param {Grant} grant */
 function lasts({ revoked_at, expires_at, valid }) {

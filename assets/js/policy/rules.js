@@ -6,7 +6,7 @@ import { row, table } from "../table.js";
 import { clean } from "../text.js";
 
 /**
- * What a rule asks for, in the words of the configuration.
+ * The conditions of a rule, in the words of the configuration.
  *
  * @param {object} rule
  */

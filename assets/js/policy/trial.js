@@ -1,5 +1,5 @@
 // @ts-check
-// What other rules would have done.
+// A trial of other rules against past requests.
 
 import * as api from "../api.js";
 import { badge } from "../card/request.js";
@@ -8,7 +8,7 @@ import { figures } from "../figures.js";
 import { select } from "../select.js";
 import { row, table } from "../table.js";
 import { clean, line, short } from "../text.js";
-/** @import { Posted } from "../../types/models" */
+/** @import { PostAnswer } from "../../types/models" */
 
 const EXAMPLE = '[[rule]]\nname = "tests"\nthen = "allow"\ncommand = "cargo test"\n';
 /** @type {Array<[string, string]>} */
@@ -21,7 +21,7 @@ const DAYS = [
 /** Differences that are shown. */
 const MOST = 200;
 
-/** @param {Posted<"/policy/test">} tried */
+/** @param {PostAnswer<"/policy/test">} tried */
 function result({ requests, allowed, denied, asked, different, differences }) {
   const rows = differences
     .slice(0, MOST)

@@ -1,5 +1,5 @@
 // @ts-check
-// What waits to be told to an agent: reworded, taken back, put in another order.
+// The queue of prompts that were not sent yet: edit, reorder, take back.
 
 import * as api from "../api.js";
 import { h, ask, button, icon, keyed, text, toast } from "../dom.js";

@@ -1,5 +1,5 @@
 // @ts-check
-// What people can do to a session: nudge, interrupt, snooze, stop, kill, resume.
+// The actions on a session: nudge, interrupt, snooze, stop, kill, resume.
 
 import * as api from "../api.js";
 import { h, ask, button, confirm, replace, toast } from "../dom.js";

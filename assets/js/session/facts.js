@@ -1,5 +1,5 @@
 // @ts-check
-// What is known about a session: its plan, its facts, and the end of its stderr.
+// Panels about a session: its plan, its facts, and the end of its stderr.
 
 import { checklist } from "../checklist.js";
 import { h } from "../dom.js";

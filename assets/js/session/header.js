@@ -9,17 +9,17 @@ import { state, touch } from "../live.js";
 import { group, may, putSession, waitingBySession } from "../store.js";
 import { clean, localTimes, project, short, since, usage } from "../text.js";
 import { actions } from "./actions.js";
-/** @import { Row, Session } from "../../types/models" */
+/** @import { FleetRow, Session } from "../../types/models" */
 /** @import { Bind } from "../bind.js" */
 
 /**
  * @param {string} id
- * @returns {Row | null}
+ * @returns {FleetRow | null}
  */
 function rowOf(id) {
   const session = state.sessions.get(id);
   const waits = waitingBySession(state).get(id);
-  return session ? { session, waits, group: group(session, waits) } : null;
+  return session ? { session, waits, group: group(session) } : null;
 }
 
 /** @param {Session} session */

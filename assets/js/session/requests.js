@@ -1,5 +1,5 @@
 // @ts-check
-// What waits for people in one session, and what was decided a moment ago.
+// The requests of one session that are pending or were decided a moment ago.
 
 import { cards as clearanceCards } from "../card.js";
 import { h, button, text } from "../dom.js";

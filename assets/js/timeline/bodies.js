@@ -1,5 +1,5 @@
 // @ts-check
-// What stands in each entry of a session's timeline.
+// The content of each entry of a session's timeline.
 
 import * as api from "../api.js";
 import { checklist } from "../checklist.js";
@@ -11,7 +11,7 @@ import { RANK } from "../store.js";
 import { clean, cleanBlock, cut, fieldsOf, line as subject, short } from "../text.js";
 /** @import { Child, ClearanceItem, FactItem, Item, PromptItem, QuestionItem, ToolItem } from "../../types/models" */
 
-/** Of what a tool has put out, so much is shown. */
+/** Characters of a tool's output that are shown. */
 const OUTPUT = 4000;
 
 /** @type {Record<string, string>} */

@@ -7,7 +7,7 @@ import { cleanBlock, clock, cut } from "../text.js";
 import { body } from "./bodies.js";
 /** @import { Item } from "../../types/models" */
 
-/** Who speaks, for those who listen. */
+/** The speaker of an entry, for screen readers. */
 const SPEAKERS = {
   message: "agent",
   thought: "agent",

@@ -1,5 +1,5 @@
 // @ts-check
-// How high each item of a long list is, and so where it stands. Heights are guessed, then measured, then remembered.
+// The heights of items of a long list, and so their positions. Heights are guessed, then measured, then remembered.
 
 const GUESS = 44;
 /** Kept with the item itself: looking up a hundred thousand heights for each picture would be felt. */
@@ -10,7 +10,7 @@ const HEIGHT = Symbol("height");
 /** @template {object} Item */
 export class Heights {
   /**
-   * What the offsets are of.
+   * The list that the offsets belong to.
    *
    * @type {{ list: Item[], length: number }}
    */

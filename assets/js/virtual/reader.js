@@ -1,5 +1,5 @@
 // @ts-check
-// Where somebody reads in a long list: at its end, or at an item that stays where it is, whatever is measured above it.
+// The reader's place in a long list: its end, or an item that stays in place while items above it are measured.
 
 import { Heights } from "./heights.js";
 
@@ -12,7 +12,7 @@ const NEAR = 24;
 export class Reader {
   /** @type {(Place & { index: number }) | null} */
   #anchor = null;
-  /** Where we have put it ourselves: anything else is the reader's wish, heard of before the event that tells it. */
+  /** The position that we have set ourselves: any other is the reader's wish, seen before its event arrives. */
   #put = 0;
 
   /**
@@ -93,7 +93,7 @@ export class Reader {
   }
 
   /**
-   * Where the reader is, or nothing at the end.
+   * The reader's place; nothing at the end.
    *
    * @returns {Place | null}
    */
