@@ -13,10 +13,11 @@ use super::stream::{Item, Stream};
 use super::time::parse_duration;
 use super::url::url;
 use super::{Context, interrupted, lost_daemon, out, wait};
-use crate::answers::{Clearance, Question, Session};
+use crate::answers::Session;
 use crate::config;
 use crate::domain::Event;
 use crate::domain::event::{AgentUpdate, RawMessage, SettingRefused, Speaker};
+use crate::domain::{Clearance, Question};
 use crate::text::{clean, quoted, short};
 use crate::wire::acp::trouble::may_want_login;
 
@@ -91,7 +92,7 @@ async fn say_requests(session: &str, cx: &Context) -> bool {
     Clearance::sort(&mut clearances);
     for one in &clearances {
         let id = short(&one.id);
-        out::advise(&format!("it asks for clearance [{}]: {}", one.risk(), one.line()));
+        out::advise(&format!("it asks for clearance [{}]: {}", &one.risk, crate::action::line_of(one)));
         out::advise(&format!(
             "next: {call} clearances {id}, then {call} approve {id} or {call} deny {id}",
             call = cx.call

@@ -11,6 +11,7 @@ use super::time::{age, local_times};
 use super::transport::Transport;
 use super::{Context, out};
 use crate::answers::Session;
+use crate::domain::Time;
 use crate::text::{clean, short};
 
 /// List the sessions: failed ones first, then those that wait for you
@@ -59,7 +60,7 @@ fn table(sessions: &[Session], home: Option<&str>, now: Timestamp) -> Table {
             Cell::new(session.name.as_deref().unwrap_or_default()),
             Cell::new(session.agent.as_deref().unwrap_or("-")),
             Cell::styled(phase_style(session), session.phase_word()),
-            Cell::new(&age(session.began_at(), now)),
+            Cell::new(&age(session.began_at().and_then(Time::parse), now)),
             Cell::new(&below_home(session.workspace.as_deref().unwrap_or_default(), home)),
             Cell::new(session.own_title().unwrap_or_default()),
             why(session),

@@ -16,8 +16,8 @@ use super::time::{date_time, date_time_zone};
 use super::url::url;
 use super::{Context, id, out};
 use crate::action::line;
-use crate::answers::{Clearance, Ruling};
 use crate::config;
+use crate::domain::{Clearance, Ruling};
 use crate::domain::{Time, span};
 use crate::policy::{Rule, sentence};
 use crate::text::{clean, columns, plural, short};
@@ -159,7 +159,7 @@ async fn explain(id: &str, cx: &Context) -> anyhow::Result<()> {
     let answer = cx.client.get(&url(&["clearances", id, "explanation"], &[])).await?;
     cx.answer(&answer, || {
         let Explanation { clearance, now, rules, proposal, no_proposal } = answer.parse()?;
-        let mut lines = vec![format!("{}: {}", short(&clearance.id), clearance.line())];
+        let mut lines = vec![format!("{}: {}", short(&clearance.id), crate::action::line_of(&clearance))];
         let raw: Value = answer.parse()?;
         let then = &raw["clearance"]["ruling"];
         let risk = |key: &str| clean(raw["clearance"][key].as_str().unwrap_or("none"));
@@ -182,7 +182,7 @@ async fn explain(id: &str, cx: &Context) -> anyhow::Result<()> {
         if let Some(by) = &clearance.decided_by {
             lines.push(format!("  {} by {}", clean(&clearance.status), clean(by)));
         }
-        lines.push(format!("  now: {} ({})", clean(&now.outcome), clean(&now.why)));
+        lines.push(format!("  now: {} ({})", now.outcome.as_str(), clean(&now.why)));
         for rule in rules {
             let mark = if rule.decides {
                 "→"
@@ -258,7 +258,7 @@ async fn test(file: &PathBuf, since: Option<String>, cx: &Context) -> anyhow::Re
             Cell::new(&short(&found.clearance)),
             Cell::styled(risk_style(&found.risk), &found.risk),
             Cell::new(&was),
-            Cell::styled(Style::Bold, &found.would.outcome),
+            Cell::styled(Style::Bold, found.would.outcome.as_str()),
             Cell::new(&line(found.action.as_deref(), &found.title)),
             Cell::new(&found.would.why),
         ]);

@@ -8,7 +8,8 @@ use serde_json::json;
 use super::failure::{Failure, Refusal};
 use super::url::url;
 use super::{Context, decide, interrupted, out, shell_variables};
-use crate::answers::{Prompt, Session};
+use crate::answers::Session;
+use crate::domain::{Delivery, NewPrompt, Prompt, PromptState};
 use crate::text::{clean, short};
 
 /// Send a prompt to an agent, now or as soon as it takes one
@@ -23,7 +24,7 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    let body = json!({"text": text(args.text)?});
+    let body = json!(NewPrompt { text: Some(text(args.text)?), ..NewPrompt::default() });
     let name = clean(&args.session);
     interrupted::note(format!("see whether the prompt was delivered: {} prompts {name}", cx.call));
     let sent = cx.client.post(&url(&["sessions", &args.session, "prompts"], &[]), &body).await;
@@ -34,9 +35,13 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         sent => sent?,
     };
     let prompt: Prompt = answer.parse()?;
-    cx.answer(&answer, || Ok(format!("{} {}", short(&prompt.id), clean(&prompt.state))))?;
+    cx.answer(&answer, || Ok(format!("{} {}", short(&prompt.id), clean(prompt.state.as_str()))))?;
     say_missing_log_in(&args.session, &prompt, cx).await;
-    decide::settle(&prompt.delivery())
+    decide::settle(&match prompt.state {
+        PromptState::Delivered => Delivery::Delivered,
+        PromptState::Failed(cause) => Delivery::Failed(cause),
+        other => Delivery::Other(other.as_str().to_owned()),
+    })
 }
 
 async fn look(session: &str, cx: &Context) -> Option<Session> {
@@ -61,7 +66,7 @@ async fn say_missing_log_in(session: &str, prompt: &Prompt, cx: &Context) {
         if let Some(hint) = hint {
             out::talk(&format!("hint: {}", clean(&hint)));
         }
-    } else if prompt.state == "queued" && session.phase == "idle" {
+    } else if prompt.state == PromptState::Queued && session.phase == "idle" {
         let why = session.why.as_deref().unwrap_or_default();
         out::talk(&format!("warning: the prompt waits; {name}: {}", clean(why)));
     }

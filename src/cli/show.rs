@@ -14,6 +14,7 @@ use super::time::{age, date_time_zone, local_times};
 use super::url::url;
 use super::{Context, shell_variables};
 use crate::answers::{Exit, Process, Session, Spent};
+use crate::domain::Time;
 use crate::text::{clean, cut_words};
 
 /// Show one session in full, with its processes and the end of what its agent wrote to stderr
@@ -68,12 +69,12 @@ fn waiting_verbs(session: &Session) -> &'static str {
 
 fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
     let when = |at: &Option<String>| {
-        at.as_deref().map(|at| format!("{} ({} ago)", date_time_zone(at), age(Some(at), now)))
+        at.as_deref().map(|at| format!("{} ({} ago)", date_time_zone(at), age(Time::parse(at), now)))
     };
     let pending = waiting(session.pending_clearances(), session.pending_questions());
     let queued = session.queued();
     let turn = session.turn.as_ref().map(|turn| {
-        let since = age(turn.started_at.as_deref(), now);
+        let since = age(turn.started_at.as_deref().and_then(Time::parse), now);
         if since.is_empty() { turn.id.clone() } else { format!("{}, for {since}", turn.id) }
     });
     let words = session.failed.as_ref().map(|failed| failed.reason.as_str()).or(session.why.as_deref());

@@ -17,7 +17,8 @@ use super::terminal::stdout_size;
 use super::time::date_time;
 use super::wait::last_seq;
 use super::{Context, out};
-use crate::answers::{Clearance, Question, ReceivedEvent, Session};
+use crate::answers::{ReceivedEvent, Session};
+use crate::domain::{Clearance, Question};
 
 /// Watch what all agents do, live
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use super::{
     Answer, Clearance, ClearanceId, ClearanceStatus, Content, Delivery, Json, Prompt, PromptId, PromptState,
-    Question, QuestionId, QuestionStatus, Ruling, Time,
+    Question, QuestionId, QuestionStatus, RequestId, Ruling, Time,
 };
 
 /// What an agent of a profile is like, by its own word.
@@ -18,7 +18,12 @@ pub struct KnownAgent {
 /// One change. Those that end a `pending` row are compare-and-set in the store: they apply to a pending row or fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    ClearanceOpened(Box<Clearance>),
+    ClearanceOpened {
+        clearance: Box<Clearance>,
+        generation: u32,
+        /// The agent's own id of the request.
+        request: RequestId,
+    },
     ClearanceDecided {
         id: ClearanceId,
         status: ClearanceStatus,
@@ -51,7 +56,11 @@ pub enum Entry {
         delivery: Delivery,
         at: Time,
     },
-    QuestionOpened(Box<Question>),
+    QuestionOpened {
+        question: Box<Question>,
+        generation: u32,
+        request: RequestId,
+    },
     QuestionAnswered {
         id: QuestionId,
         decision: Answer,

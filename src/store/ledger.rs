@@ -49,7 +49,9 @@ pub struct QuestionFilter {
 pub(super) fn apply(connection: &Connection, session: i64, entry: &Entry) -> Result<(), StoreError> {
     let run = |sql: &str, values: &[&dyn ToSql]| connection.prepare_cached(sql)?.execute(values);
     match entry {
-        Entry::ClearanceOpened(clearance) => insert_clearance(connection, session, clearance)?,
+        Entry::ClearanceOpened { clearance, generation, request } => {
+            insert_clearance(connection, session, clearance, *generation, request)?;
+        }
         Entry::ClearanceDecided { id, status, by, via, at, reason, option, ruling } => swap(
             run(
                 "UPDATE clearances SET status = ?2, delivery = 'pending', decided_by = ?3, decided_at = ?4, reason = ?5,
@@ -92,7 +94,9 @@ pub(super) fn apply(connection: &Connection, session: i64, entry: &Entry) -> Res
                 params![id.to_string(), delivery.as_str(), delivery.cause(), at],
             )?;
         }
-        Entry::QuestionOpened(question) => insert_question(connection, session, question)?,
+        Entry::QuestionOpened { question, generation, request } => {
+            insert_question(connection, session, question, *generation, request)?;
+        }
         Entry::QuestionAnswered { id, decision, instruction, by, at } => swap(
             run(
                 "UPDATE questions SET status = 'answered', delivery = 'pending', decision = ?2, instruction = ?3,
@@ -152,7 +156,13 @@ fn json_of(ruling: Option<&Ruling>) -> Option<String> {
     ruling.map(|ruling| serde_json::to_string(ruling).expect("strings serialise"))
 }
 
-fn insert_clearance(connection: &Connection, session: i64, c: &Clearance) -> Result<(), StoreError> {
+fn insert_clearance(
+    connection: &Connection,
+    session: i64,
+    c: &Clearance,
+    generation: u32,
+    request: &RequestId,
+) -> Result<(), StoreError> {
     connection
         .prepare_cached("INSERT INTO clearances (id, session, generation, request, title, description, diff, file_path, risk,
                      claimed_risk, options, status, delivery, requested_at, tool, command, computed_risk, risk_why, ruling,
@@ -161,8 +171,8 @@ fn insert_clearance(connection: &Connection, session: i64, c: &Clearance) -> Res
         .execute(params![
                     c.id.to_string(),
                     session,
-                    c.generation,
-                    c.request.as_json(),
+                    generation,
+                    request.as_json(),
                     c.title,
                     c.description,
                     c.diff,
@@ -185,7 +195,13 @@ fn insert_clearance(connection: &Connection, session: i64, c: &Clearance) -> Res
     Ok(())
 }
 
-fn insert_question(connection: &Connection, session: i64, q: &Question) -> Result<(), StoreError> {
+fn insert_question(
+    connection: &Connection,
+    session: i64,
+    q: &Question,
+    generation: u32,
+    request: &RequestId,
+) -> Result<(), StoreError> {
     connection
         .prepare_cached(
             "INSERT INTO questions (id, session, generation, request, text, sort, status, asked_at, delivery)
@@ -194,8 +210,8 @@ fn insert_question(connection: &Connection, session: i64, q: &Question) -> Resul
         .execute(params![
             q.id.to_string(),
             session,
-            q.generation,
-            q.request.as_json(),
+            generation,
+            request.as_json(),
             q.text,
             q.sort,
             q.status.as_str(),
@@ -309,16 +325,15 @@ fn clearance(row: &Row<'_>) -> Result<(Clearance, i64), StoreError> {
         id: text_id(row, 0)?,
         session: text_id(row, 1)?,
         session_name: row.get(31)?,
-        generation: row.get(2)?,
-        request: RequestId::parse(&row.get::<_, String>(3)?).ok_or_else(corrupt)?,
+        action: None,
         title: row.get(4)?,
         description: row.get(5)?,
         diff: row.get(6)?,
         file_path: row.get(7)?,
-        risk: Risk::parse(&row.get::<_, String>(8)?).ok_or_else(corrupt)?,
+        risk: Risk::parse(&row.get::<_, String>(8)?).ok_or_else(corrupt)?.into(),
         claimed_risk: row.get(9)?,
         options: serde_json::from_str::<Vec<Choice>>(&options).map_err(|_| corrupt())?,
-        status: ClearanceStatus::parse(&row.get::<_, String>(11)?).ok_or_else(corrupt)?,
+        status: ClearanceStatus::parse(&row.get::<_, String>(11)?).ok_or_else(corrupt)?.into(),
         delivery: Delivery::from_parts(&delivery, row.get(13)?).ok_or_else(corrupt)?,
         requested_at: Time::from_millis(row.get(14)?),
         decided_by: row.get(15)?,
@@ -334,7 +349,8 @@ fn clearance(row: &Row<'_>) -> Result<(Clearance, i64), StoreError> {
             .get::<_, Option<String>>(23)?
             .as_deref()
             .and_then(Risk::parse)
-            .unwrap_or(Risk::Low),
+            .unwrap_or(Risk::Low)
+            .into(),
         risk_why: serde_json::from_str(&row.get::<_, String>(24)?).map_err(|_| corrupt())?,
         ruling: match row.get::<_, Option<String>>(25)? {
             Some(json) => Some(serde_json::from_str(&json).map_err(|_| corrupt())?),
@@ -345,6 +361,7 @@ fn clearance(row: &Row<'_>) -> Result<(Clearance, i64), StoreError> {
         expires_at: row.get::<_, Option<i64>>(28)?.map(Time::from_millis),
         decided_via: row.get(29)?,
         more_paths: serde_json::from_str(&row.get::<_, String>(30)?).map_err(|_| corrupt())?,
+        hidden: Vec::new(),
     };
     Ok((found, row.get(32)?))
 }
@@ -357,12 +374,12 @@ fn question(row: &Row<'_>) -> Result<(Question, i64), StoreError> {
         id: text_id(row, 0)?,
         session: text_id(row, 1)?,
         session_name: row.get(16)?,
-        generation: row.get(2)?,
-        request: RequestId::parse(&row.get::<_, String>(3)?).ok_or_else(corrupt)?,
         text: row.get(4)?,
         sort: row.get(5)?,
-        status: QuestionStatus::parse(&row.get::<_, String>(6)?).ok_or_else(corrupt)?,
-        decision: decision.map(|text| Answer::parse(&text).ok_or_else(corrupt)).transpose()?,
+        status: QuestionStatus::parse(&row.get::<_, String>(6)?).ok_or_else(corrupt)?.into(),
+        decision: decision
+            .map(|text| Answer::parse(&text).map(Into::into).ok_or_else(corrupt))
+            .transpose()?,
         instruction: row.get(8)?,
         asked_at: Time::from_millis(row.get(9)?),
         answered_by: row.get(10)?,

@@ -101,8 +101,7 @@ fn clearance(session: SessionId) -> Clearance {
         id: ClearanceId::mint(),
         session,
         session_name: None,
-        generation: 1,
-        request: RequestId::parse("1").unwrap(),
+        action: None,
         title: "t".to_owned(),
         description: None,
         diff: None,
@@ -110,12 +109,12 @@ fn clearance(session: SessionId) -> Clearance {
         more_paths: Vec::new(),
         tool: Some("edit".to_owned()),
         command: None,
-        risk: Risk::High,
-        computed_risk: Risk::Low,
+        risk: Risk::High.into(),
+        computed_risk: Risk::Low.into(),
         risk_why: vec!["deletes".to_owned()],
         claimed_risk: None,
         options: Vec::new(),
-        status: ClearanceStatus::Pending,
+        status: ClearanceStatus::Pending.into(),
         delivery: Delivery::None,
         requested_at: Time::from_millis(7),
         expires_at: None,
@@ -129,7 +128,13 @@ fn clearance(session: SessionId) -> Clearance {
         option: None,
         delivered_at: None,
         outcome: None,
+        hidden: Vec::new(),
     }
+}
+
+fn opened(clearance: Clearance) -> Entry {
+    let request = RequestId::parse("1").unwrap();
+    Entry::ClearanceOpened { clearance: Box::new(clearance), generation: 1, request }
 }
 
 fn decided(id: ClearanceId, by: &str) -> Entry {
@@ -171,7 +176,7 @@ async fn a_clearance_has_one_winner_and_the_loser_changes_nothing() {
     let ses = db.create(record(SessionId::mint())).await;
     let clr = clearance(ses);
     let id = clr.id;
-    let open = Write { ledger: vec![Entry::ClearanceOpened(Box::new(clr))], ..write(ses) };
+    let open = Write { ledger: vec![opened(clr)], ..write(ses) };
     db.put(open).await.unwrap();
     let decide = |by: &str| Write { events: vec![event(by)], ledger: vec![decided(id, by)], ..write(ses) };
     let (ana, bob) = tokio::join!(db.put(decide("ana")), db.put(decide("bob")));
@@ -293,9 +298,7 @@ async fn retention_takes_whole_ended_sessions_oldest_first_and_readers_are_told(
     db.say(live, &["c"]).await;
     let recent = db.create(ended(9 * DAY)).await;
     db.say(recent, &["d"]).await;
-    db.put(Write { ledger: vec![Entry::ClearanceOpened(Box::new(clearance(old)))], ..write(old) })
-        .await
-        .unwrap();
+    db.put(Write { ledger: vec![opened(clearance(old))], ..write(old) }).await.unwrap();
 
     let (how, by) = (StopMode::Stop, "ana".to_owned());
     let event = Event::SessionStopping(SessionStopping { how, by, again: false, why: None });

@@ -13,10 +13,12 @@ use super::Api;
 use super::access::{Caller, audited};
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, ShortList, limit, the};
-use super::view::{self, ClearanceView, List, RulingView};
+use super::view;
 use crate::action::action;
 use crate::config::{self, Config, ConfigError};
-use crate::domain::{Clearance, Grant, GrantId, Json as Raw, Outcome, Time, parse_duration};
+use crate::domain::{
+    Clearance, Grant, GrantId, Json as Raw, List, Outcome, RememberedRule, Ruling, Time, parse_duration,
+};
 use crate::policy::{Explained, Rule, Rules};
 use crate::store::StoreError;
 use crate::supervisor::policy::{Difference, Explanation};
@@ -129,9 +131,9 @@ impl Api {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ExplanationView {
-    clearance: ClearanceView,
+    clearance: Clearance,
     /// What the rules of now say to it; `clearance.ruling` is what those of then did.
-    now: RulingView,
+    now: Ruling,
     rules: Vec<ExplainedView>,
     /// The rule that "always allow" would add.
     proposal: Option<Value>,
@@ -170,7 +172,7 @@ pub(super) async fn explain(
     let may_not_approve = api.may_approve(&caller, &clearance).err().map(ApiError::into_message);
     Ok(Json(ExplanationView {
         clearance: view::clearance_for(caller.role, clearance),
-        now: view::ruling(ruling),
+        now: ruling,
         rules: rules.into_iter().map(explained).collect(),
         proposal,
         no_proposal,
@@ -198,7 +200,7 @@ impl Api {
     pub(super) async fn proposed(
         &self,
         clearance: &Clearance,
-        remember: &Remember,
+        remember: &RememberedRule,
     ) -> Result<Rule, ApiError> {
         let rule = self.explanation(clearance).await?.proposal.map_err(|why| {
             ApiError::unprocessable("not_rememberable", format!("no safe rule can be made of it: {why}"))
@@ -207,7 +209,7 @@ impl Api {
             let message = "the rule that would be stored is not the one that was sent";
             return Err(ApiError::conflict("rule_changed", message).with("proposal", json!(rule)));
         }
-        remember.expiry(Time::now())?;
+        expiry(remember, Time::now())?;
         Ok(rule)
     }
 
@@ -216,10 +218,10 @@ impl Api {
         caller: &Caller,
         clearance: &Clearance,
         rule: &Rule,
-        remember: &Remember,
+        remember: &RememberedRule,
     ) -> Result<GrantId, ApiError> {
         let now = Time::now();
-        let expires_at = remember.expiry(now)?;
+        let expires_at = expiry(remember, now)?;
         let grant = Grant {
             id: GrantId::mint(),
             rule: Raw::of(rule),
@@ -240,23 +242,12 @@ impl Api {
     }
 }
 
-/// "Always", with the rule as it was shown.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Remember {
-    /// The `proposal` of the clearance's explanation.
-    rule: Value,
-    /// How long, such as `2h`; until it is revoked if nothing is said.
-    r#for: Option<String>,
-}
-
-impl Remember {
-    fn expiry(&self, now: Time) -> Result<Option<Time>, ApiError> {
-        let Some(text) = &self.r#for else { return Ok(None) };
-        let lasts = parse_duration(text).filter(|lasts| !lasts.is_zero());
-        let bad = || ApiError::bad_request(format!("remember.for: `{text}` is no time such as 2h or 30d"));
-        lasts.map(|lasts| Some(now.plus(lasts))).ok_or_else(bad)
-    }
+/// The end of a grant; `None` if it holds until it is revoked.
+fn expiry(remember: &RememberedRule, now: Time) -> Result<Option<Time>, ApiError> {
+    let Some(text) = &remember.r#for else { return Ok(None) };
+    let lasts = parse_duration(text).filter(|lasts| !lasts.is_zero());
+    let bad = || ApiError::bad_request(format!("remember.for: `{text}` is no time such as 2h or 30d"));
+    lasts.map(|lasts| Some(now.plus(lasts))).ok_or_else(bad)
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -346,7 +337,7 @@ struct DifferenceView {
     was: String,
     /// How people or the clock decided it.
     status: String,
-    would: RulingView,
+    would: Ruling,
 }
 
 pub(super) async fn test(
@@ -393,6 +384,6 @@ fn difference(found: Difference) -> DifferenceView {
         risk: risk.as_str().to_owned(),
         was: was.to_owned(),
         status: c.status.as_str().to_owned(),
-        would: view::ruling(would),
+        would: would,
     }
 }

@@ -14,12 +14,15 @@ use serde_json::{Map, Value, json};
 
 use super::access::{Least, require};
 use super::extract::ShortList;
-use super::view::{ClearanceView, EventPage, List, PromptView, QuestionView, SessionView, TokenView};
+use super::view::{EventPage, SessionView, TokenView};
 use super::{
     Api, agents, audit, backup, clearances, events, figures, health, idempotency, kept, policy, prompts,
     questions, sessions, set, tokens, watch, web,
 };
-use crate::domain::Role;
+use crate::domain::{
+    Clearance, Decision, InterruptAnswer, InterruptRequest, List, NewPrompt, NudgeAnswer, NudgeRequest,
+    Prompt, PromptChange, Question, QuestionAnswer, Quorum, Role,
+};
 
 /// One of them.
 pub(super) struct Endpoint {
@@ -127,12 +130,12 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&post), "/sessions", Admin, "Starts an agent", sessions::start).starts().body::<sessions::Start>().answers::<SessionView>(201),
         Endpoint::new(of(&get), "/sessions/{id}", Viewer, "One session", sessions::show).answers::<SessionView>(200),
         Endpoint::new(of(&delete), "/sessions/{id}", Admin, "Removes a session that has ended, with its log", sessions::remove).answers_nothing(204),
-        Endpoint::new(of(&get), "/sessions/{id}/prompts", Viewer, "Its prompts, newest first", prompts::list).query::<prompts::ListQuery>().answers::<List<PromptView>>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/prompts", Operator, "Tells the agent to do something", prompts::send).body::<prompts::Send>().answers::<PromptView>(202),
-        Endpoint::new(of(&post), "/prompts/{id}", Operator, "Changes a waiting prompt: its words, or its place in the queue", prompts::amend).body::<prompts::Amend>().answers::<PromptView>(200),
+        Endpoint::new(of(&get), "/sessions/{id}/prompts", Viewer, "Its prompts, newest first", prompts::list).query::<prompts::ListQuery>().answers::<List<Prompt>>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/prompts", Operator, "Tells the agent to do something", prompts::send).body::<NewPrompt>().answers::<Prompt>(202),
+        Endpoint::new(of(&post), "/prompts/{id}", Operator, "Changes a waiting prompt: its words, or its place in the queue", prompts::amend).body::<PromptChange>().answers::<Prompt>(200),
         Endpoint::new(of(&delete), "/prompts/{id}", Operator, "Takes a waiting prompt back", prompts::take_back).answers_nothing(204),
-        Endpoint::new(of(&post), "/sessions/{id}/nudge", Operator, "Reminds an agent that seems stuck", sessions::nudge).body::<sessions::Nudge>().answers::<sessions::Nudged>(202),
-        Endpoint::new(of(&post), "/sessions/{id}/interrupt", Operator, "Ends the agent's turn", sessions::interrupt).body::<sessions::Interrupt>().answers::<sessions::Interrupted>(202),
+        Endpoint::new(of(&post), "/sessions/{id}/nudge", Operator, "Reminds an agent that seems stuck", sessions::nudge).body::<NudgeRequest>().answers::<NudgeAnswer>(202),
+        Endpoint::new(of(&post), "/sessions/{id}/interrupt", Operator, "Ends the agent's turn", sessions::interrupt).body::<InterruptRequest>().answers::<InterruptAnswer>(202),
         Endpoint::new(of(&post), "/sessions/{id}/seen", Operator, "Says that an operator has seen its failure", sessions::seen).body::<sessions::SeenBody>().answers::<SessionView>(200),
         Endpoint::new(of(&post), "/sessions/{id}/snooze", Operator, "No steps about a stall for a while", watch::snooze).body::<watch::Snooze>().answers::<SessionView>(200),
         Endpoint::new(of(&post), "/sessions/{id}/list", Operator, "The sessions that the agent itself remembers", set::list).answers::<Value>(200),
@@ -143,12 +146,12 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&post), "/sessions/{id}/resume", Admin, "Starts an ended session again", sessions::resume).starts().answers::<SessionView>(200),
         Endpoint::new(of(&post), "/sessions/{id}/agent", Admin, "Another agent for a deferred session that has had no process", sessions::agent).starts().body::<sessions::Agent>().answers::<SessionView>(200),
         Endpoint::new(of(&post), "/sessions/{id}/preset", Operator, "What it may do at most; for more than it may now, an approver", sessions::preset).body::<sessions::PresetBody>().answers::<SessionView>(200),
-        Endpoint::new(of(&get), "/clearances", Viewer, "Clearances, newest first", clearances::list).query::<clearances::ListQuery>().answers::<List<ClearanceView>>(200),
-        Endpoint::new(of(&get), "/clearances/{id}", Viewer, "One clearance", clearances::show).answers::<ClearanceView>(200),
-        Endpoint::new(of(&post), "/clearances/{id}/decision", Approver, "Decides it, once", clearances::decide).body::<clearances::Decision>().answers::<ClearanceView>(200).answers::<clearances::Quorum>(202),
-        Endpoint::new(of(&get), "/questions", Viewer, "Questions, newest first", questions::list).query::<questions::ListQuery>().answers::<List<QuestionView>>(200),
-        Endpoint::new(of(&get), "/questions/{id}", Viewer, "One question", questions::show).answers::<QuestionView>(200),
-        Endpoint::new(of(&post), "/questions/{id}/answer", Operator, "Answers it, once", questions::answer).body::<questions::AnswerBody>().answers::<QuestionView>(200),
+        Endpoint::new(of(&get), "/clearances", Viewer, "Clearances, newest first", clearances::list).query::<clearances::ListQuery>().answers::<List<Clearance>>(200),
+        Endpoint::new(of(&get), "/clearances/{id}", Viewer, "One clearance", clearances::show).answers::<Clearance>(200),
+        Endpoint::new(of(&post), "/clearances/{id}/decision", Approver, "Decides it, once", clearances::decide).body::<Decision>().answers::<Clearance>(200).answers::<Quorum>(202),
+        Endpoint::new(of(&get), "/questions", Viewer, "Questions, newest first", questions::list).query::<questions::ListQuery>().answers::<List<Question>>(200),
+        Endpoint::new(of(&get), "/questions/{id}", Viewer, "One question", questions::show).answers::<Question>(200),
+        Endpoint::new(of(&post), "/questions/{id}/answer", Operator, "Answers it, once", questions::answer).body::<QuestionAnswer>().answers::<Question>(200),
         Endpoint::new(of(&get), "/events", Viewer, "The log: a stream, or with `Accept: application/json` a page", events::events).query::<events::EventsQuery>().answers::<EventPage>(200).streams(),
         Endpoint::new(of(&get), "/sessions/{id}/log", Viewer, "All of a session's log as a file, one event per line", events::download).answers_file(200),
         Endpoint::new(of(&get), "/figures", Viewer, "How long decisions take, how long agents wait for them, and how much is said", figures::show).query::<figures::FiguresQuery>().answers::<figures::Figures>(200),

@@ -12,11 +12,12 @@ use super::Api;
 use super::access::{By, Caller};
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, limit, the};
-use super::view::{self, List, SessionView};
+use super::view::{self, SessionView};
 use super::watch::parse_ladder;
 use crate::config::Protocol;
 use crate::domain::{
-    Delivery, Json as Raw, OnClientLeft, Phase, Preset, Role, SessionId, SessionRecord, StopMode, Time,
+    Delivery, InterruptAnswer, InterruptRequest, Json as Raw, List, NudgeAnswer, NudgeRequest, OnClientLeft,
+    Phase, Preset, Role, SessionId, SessionRecord, StopMode, Time,
 };
 use crate::session::{CommandError, Done, Input, Refused};
 use crate::store::Scope;
@@ -50,7 +51,7 @@ pub(super) async fn list(
         ListQuery { .. } => Scope::NotEnded,
     };
     let page = api.store().sessions(scope, query.workspace, query.cursor, most).await?;
-    Ok(Json(List::of(page, |record| {
+    Ok(Json(view::list(page, |record| {
         if query.brief {
             return view::session_in_brief(record);
         }
@@ -187,60 +188,26 @@ pub(super) async fn seen(
     Ok(Json(api.view(record.id).await?))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Nudge {
-    /// The configured `nudge_text` of its agent if nothing is said.
-    message: Option<String>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Nudged {
-    session: String,
-    message: String,
-    /// Whether it is in the agent's pipe: `pending`, `delivered` or `failed`.
-    delivery: &'static str,
-    delivery_cause: Option<String>,
-}
-
 pub(super) async fn nudge(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
-    Body(nudge): Body<Nudge>,
-) -> Result<(StatusCode, Json<Nudged>), ApiError> {
+    Body(nudge): Body<NudgeRequest>,
+) -> Result<(StatusCode, Json<NudgeAnswer>), ApiError> {
     let record = api.session(&id).await?;
     let message =
         nudge.message.unwrap_or_else(|| api.supervisor().in_force().nudge_text(record.agent.as_deref()));
     let done = api.command(&record, Input::Nudge { message: message.clone(), by }).await?;
-    let (delivery, delivery_cause) = told(done.arrival.outcome().await);
-    let answer = Nudged { session: record.id.to_string(), message, delivery, delivery_cause };
+    let answer = NudgeAnswer { session: record.id, message, delivery: arrived(done.arrival.outcome().await) };
     Ok((StatusCode::ACCEPTED, Json(answer)))
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Interrupt {
-    reason: Option<String>,
-    /// Whether to wait a moment for its delivery; it is waited for unless this is `false`.
-    wait: Option<bool>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Interrupted {
-    session: String,
-    reason: String,
-    /// Whether it is in the agent's pipe: `pending`, `delivered` or `failed`.
-    delivery: &'static str,
-    delivery_cause: Option<String>,
 }
 
 pub(super) async fn interrupt(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
-    Body(interrupt): Body<Interrupt>,
-) -> Result<(StatusCode, Json<Interrupted>), ApiError> {
+    Body(interrupt): Body<InterruptRequest>,
+) -> Result<(StatusCode, Json<InterruptAnswer>), ApiError> {
     let record = api.session(&id).await?;
     let reason = interrupt.reason.unwrap_or_else(|| format!("interrupted by {by}"));
     let done = api.command(&record, Input::Interrupt { reason: reason.clone(), by }).await?;
@@ -248,15 +215,13 @@ pub(super) async fn interrupt(
         Some(false) => Some(Delivery::Pending),
         _ => done.arrival.outcome().await,
     };
-    let (delivery, delivery_cause) = told(delivery);
-    let answer = Interrupted { session: record.id.to_string(), reason, delivery, delivery_cause };
+    let answer = InterruptAnswer { session: record.id, reason, delivery: arrived(delivery) };
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
 
 /// An agent that went before it took the message has closed its stdin, whichever we heard of first.
-pub(super) fn told(delivery: Option<Delivery>) -> (&'static str, Option<String>) {
-    let delivery = delivery.unwrap_or_else(|| Delivery::Failed(Delivery::STREAM_CLOSED.to_owned()));
-    (delivery.as_str(), delivery.cause().map(str::to_owned))
+pub(super) fn arrived(delivery: Option<Delivery>) -> Delivery {
+    delivery.unwrap_or_else(|| Delivery::Failed(Delivery::STREAM_CLOSED.to_owned()))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

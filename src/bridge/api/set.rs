@@ -15,7 +15,9 @@ use super::access::By;
 use super::error::ApiError;
 use super::extract::{Body, Nothing};
 use crate::bus::Ear;
-use crate::domain::{Controls, Event, EventKind, Json as Raw, Named, SessionId, Set, Setting, Spent, Told};
+use crate::domain::{
+    Controls, Delivery, Event, EventKind, Json as Raw, Named, SessionId, Set, Setting, Spent, Told,
+};
 use crate::session::Input;
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -103,9 +105,8 @@ pub(super) struct SetView {
     session: String,
     /// Its number, by which what the agent makes of it is found in the log.
     set: Option<u64>,
-    /// Whether it is in the agent's pipe: `pending`, `delivered` or `failed`.
-    delivery: &'static str,
-    delivery_cause: Option<String>,
+    #[serde(flatten)]
+    delivery: Delivery,
 }
 
 /// The agent has agreed.
@@ -150,8 +151,8 @@ pub(super) async fn set(
         let answer = answered.await.map_err(|_| silent())??;
         return Ok(Json(SetAnswer { session, set, answer }).into_response());
     }
-    let (delivery, delivery_cause) = super::sessions::told(done.arrival.outcome().await);
-    let view = SetView { session, set: done.set, delivery, delivery_cause };
+    let delivery = super::sessions::arrived(done.arrival.outcome().await);
+    let view = SetView { session, set: done.set, delivery };
     Ok((StatusCode::ACCEPTED, Json(view)).into_response())
 }
 

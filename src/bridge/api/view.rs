@@ -7,8 +7,7 @@ use super::set::{self, ControlsView, SpentView};
 use super::watch::{self, StandingView};
 use crate::action::action;
 use crate::domain::{
-    AuditRow, Choice, Clearance, EventKind, LoggedEvent, Phase, Prompt, PromptState, Question, Role, Ruling,
-    SessionRecord, Step, Takes, Time, Token,
+    AuditRow, Clearance, EventKind, List, LoggedEvent, Phase, Role, SessionRecord, Step, Takes, Time, Token,
 };
 use crate::host::{Observer, Seen};
 use crate::redact::{Redacted, redact};
@@ -20,23 +19,9 @@ fn stamp(time: Option<Time>) -> Option<String> {
     time.map(|time| time.to_string())
 }
 
-/// One page of a list.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "ListOf{T}")]
-pub(super) struct List<T> {
-    items: Vec<T>,
-    next: Option<String>,
-}
-
-impl<T> List<T> {
-    pub(super) fn of<D>(page: Page<D>, view: impl Fn(D) -> T) -> Self {
-        let next = page.next.map(|key| key.to_string());
-        Self { items: page.items.into_iter().map(view).collect(), next }
-    }
-
-    pub(super) fn whole(items: Vec<T>) -> Self {
-        Self { items, next: None }
-    }
+pub(super) fn list<D, T>(page: Page<D>, view: impl Fn(D) -> T) -> List<T> {
+    let next = page.next.map(|key| key.to_string());
+    List { items: page.items.into_iter().map(view).collect(), next }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -225,100 +210,9 @@ pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) ->
     }
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct ClearanceView {
-    id: String,
-    session: String,
-    session_name: Option<String>,
-    /// What it would run or change, on one line and without secrets: the command, else the files with the size of the
-    /// diff. `null` if the agent names neither. To be shown before the title wherever there is one line.
-    action: Option<String>,
-    title: String,
-    description: Option<String>,
-    diff: Option<String>,
-    file_path: Option<String>,
-    /// Other files that it is about.
-    more_paths: Vec<String>,
-    tool: Option<String>,
-    command: Option<String>,
-    /// The higher of what we see and what the agent claims.
-    risk: Risk,
-    claimed_risk: Option<String>,
-    computed_risk: Risk,
-    risk_why: Vec<String>,
-    options: Vec<ChoiceView>,
-    status: &'static str,
-    delivery: &'static str,
-    delivery_cause: Option<String>,
-    requested_at: String,
-    expires_at: Option<String>,
-    /// What policy said; `null` for requests of old.
-    ruling: Option<RulingView>,
-    needed: u32,
-    approvals: Vec<String>,
-    decided_by: Option<String>,
-    decided_via: Option<String>,
-    decided_at: Option<String>,
-    reason: Option<String>,
-    option: Option<String>,
-    delivered_at: Option<String>,
-    outcome: Option<String>,
-    /// What was hidden from you; empty if nothing was.
-    hidden: Vec<String>,
-}
-
-impl ClearanceView {
-    /// Without what may be long.
-    pub(super) fn in_brief(self) -> Self {
-        Self { description: None, diff: None, ..self }
-    }
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct ChoiceView {
-    id: String,
-    name: String,
-    kind: String,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct RulingView {
-    outcome: String,
-    rule: Option<String>,
-    why: String,
-    whom: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Risk {
-    Low,
-    Medium,
-    High,
-    Critical,
-}
-
-fn risk(risk: crate::domain::Risk) -> Risk {
-    match risk {
-        crate::domain::Risk::Low => Risk::Low,
-        crate::domain::Risk::Medium => Risk::Medium,
-        crate::domain::Risk::High => Risk::High,
-        crate::domain::Risk::Critical => Risk::Critical,
-    }
-}
-
-pub(super) fn ruling(ruling: Ruling) -> RulingView {
-    RulingView {
-        outcome: ruling.outcome.as_str().to_owned(),
-        rule: ruling.rule,
-        why: ruling.why,
-        whom: ruling.whom,
-    }
-}
-
 /// As this caller may see it: what looks like a secret is hidden from viewers, and the card says so.
-pub(super) fn clearance_for(role: Role, clearance: Clearance) -> ClearanceView {
-    let mut view = self::clearance(clearance);
+pub(super) fn clearance_for(role: Role, clearance: Clearance) -> Clearance {
+    let mut view = with_action(clearance);
     if role > Role::Viewer {
         return view;
     }
@@ -338,111 +232,9 @@ pub(super) fn clearance_for(role: Role, clearance: Clearance) -> ClearanceView {
     view
 }
 
-pub(super) fn clearance(c: Clearance) -> ClearanceView {
-    let choice = |choice: Choice| ChoiceView { id: choice.id, name: choice.name, kind: choice.kind };
-    ClearanceView {
-        id: c.id.to_string(),
-        session: c.session.to_string(),
-        action: action((&c).into()),
-        session_name: c.session_name,
-        title: c.title,
-        description: c.description,
-        diff: c.diff,
-        file_path: c.file_path,
-        more_paths: c.more_paths,
-        tool: c.tool,
-        command: c.command,
-        risk: risk(c.risk),
-        claimed_risk: c.claimed_risk,
-        computed_risk: risk(c.computed_risk),
-        risk_why: c.risk_why,
-        options: c.options.into_iter().map(choice).collect(),
-        status: c.status.as_str(),
-        delivery: c.delivery.as_str(),
-        delivery_cause: c.delivery.cause().map(str::to_owned),
-        requested_at: c.requested_at.to_string(),
-        expires_at: stamp(c.expires_at),
-        ruling: c.ruling.map(ruling),
-        needed: c.needed,
-        approvals: c.approvals,
-        decided_by: c.decided_by,
-        decided_via: c.decided_via,
-        decided_at: stamp(c.decided_at),
-        reason: c.reason,
-        option: c.option,
-        delivered_at: stamp(c.delivered_at),
-        outcome: c.outcome,
-        hidden: Vec::new(),
-    }
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct QuestionView {
-    id: String,
-    session: String,
-    session_name: Option<String>,
-    text: String,
-    r#type: Option<String>,
-    status: &'static str,
-    decision: Option<&'static str>,
-    instruction: Option<String>,
-    asked_at: String,
-    answered_by: Option<String>,
-    answered_at: Option<String>,
-    reason: Option<String>,
-    delivery: &'static str,
-    delivery_cause: Option<String>,
-    delivered_at: Option<String>,
-}
-
-pub(super) fn question(q: Question) -> QuestionView {
-    QuestionView {
-        id: q.id.to_string(),
-        session: q.session.to_string(),
-        session_name: q.session_name,
-        text: q.text,
-        r#type: q.sort,
-        status: q.status.as_str(),
-        decision: q.decision.map(crate::domain::Answer::as_str),
-        instruction: q.instruction,
-        asked_at: q.asked_at.to_string(),
-        answered_by: q.answered_by,
-        answered_at: stamp(q.answered_at),
-        reason: q.reason,
-        delivery: q.delivery.as_str(),
-        delivery_cause: q.delivery.cause().map(str::to_owned),
-        delivered_at: stamp(q.delivered_at),
-    }
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct PromptView {
-    id: String,
-    session: String,
-    text: String,
-    state: &'static str,
-    error: Option<String>,
-    by: String,
-    at: String,
-    delivered_at: Option<String>,
-    /// Of those that wait, after somebody has put them in another order: first those with a place, then the others.
-    place: Option<u32>,
-}
-
-pub(super) fn prompt(p: Prompt) -> PromptView {
-    // To a caller, what is not in the agent's pipe yet is queued; whether it can be taken back, DELETE tells.
-    let state = if p.state == PromptState::Sending { PromptState::Queued.as_str() } else { p.state.as_str() };
-    PromptView {
-        id: p.id.to_string(),
-        session: p.session.to_string(),
-        text: p.text,
-        state,
-        error: p.state.cause().map(str::to_owned),
-        by: p.by,
-        at: p.at.to_string(),
-        delivered_at: stamp(p.delivered_at),
-        place: p.place,
-    }
+/// The clearance with its action, which is not stored.
+pub(super) fn with_action(clearance: Clearance) -> Clearance {
+    Clearance { action: action((&clearance).into()), ..clearance }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

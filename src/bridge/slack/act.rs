@@ -486,7 +486,7 @@ fn already(body: &Value) -> Words {
     let text = |name: &str| about[name].as_str();
     let status = text("decision").or(text("status")).unwrap_or("decided");
     let by = text("decided_by").or(text("answered_by"));
-    let at = text("decided_at").or(text("answered_at"));
+    let at = text("decided_at").or(text("answered_at")).and_then(Time::parse);
     let mut words = Words::new("Already ").and(Words::said(status));
     if let Some(by) = by {
         words = words.and(" by ").and(Words::said(by));

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::kit::{Plain, Words};
-use crate::answers::{Delivery, Session};
+use crate::answers::Session;
+use crate::domain::{Delivery, Time};
 
 mod clearance;
 mod decided;
@@ -119,7 +120,7 @@ fn field(name: &'static str, value: Words) -> Words {
 }
 
 /// ` at <time>`, or nothing.
-fn at(time: Option<&str>) -> Words {
+fn at(time: Option<Time>) -> Words {
     time.map(|time| Words::new(" at ").and(Words::date(time))).unwrap_or_default()
 }
 
@@ -130,8 +131,8 @@ fn delivery(delivery: &Delivery) -> Words {
         Delivery::Failed(cause) => {
             Words::new("not delivered").bold().and(": ").and(Words::said(cause).cut(300))
         }
-        Delivery::Other(state) if state == "none" => Words::default(),
-        Delivery::Other(state) if state == "pending" => Words::new("not delivered yet"),
+        Delivery::None => Words::default(),
+        Delivery::Pending => Words::new("not delivered yet"),
         Delivery::Other(state) => Words::said(state).cut(100),
     }
 }

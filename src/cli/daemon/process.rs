@@ -18,6 +18,7 @@ use crate::cli::start::{KeptVariables, Starter};
 use crate::cli::time::{age, date_time_zone};
 use crate::cli::url::url;
 use crate::cli::{Context, out};
+use crate::domain::Time;
 use crate::host;
 use crate::text::{clean, plural};
 
@@ -184,7 +185,7 @@ fn shown(status: &Status<'_>, now: Timestamp) -> String {
             let since = daemon
                 .started_at
                 .as_deref()
-                .map(|at| format!(", since {} ({})", date_time_zone(at), age(Some(at), now)));
+                .map(|at| format!(", since {} ({})", date_time_zone(at), age(Time::parse(at), now)));
             let state = if status.reachable { "running" } else { "running, but it does not answer" };
             lines.push(("daemon", format!("{state}, pid {}{}", daemon.pid, since.unwrap_or_default())));
             lines.extend(daemon.started_by.map(|by| ("started", by.in_words().to_owned())));

@@ -254,12 +254,11 @@ impl State {
             request: AgentRequest { id: ask.request.clone(), params: ask.params },
         })));
         let requested_at = out.now();
-        out.ledger(Entry::ClearanceOpened(Box::new(Clearance {
+        let clearance = Box::new(Clearance {
             id,
             session: self.about.id,
             session_name: self.about.name.clone(),
-            generation: self.generation,
-            request: ask.request.clone(),
+            action: None,
             title: ask.title,
             description: ask.description,
             diff: ask.diff,
@@ -267,12 +266,12 @@ impl State {
             more_paths: ask.more_paths,
             tool: ask.tool,
             command: ask.command,
-            risk,
-            computed_risk: computed,
+            risk: risk.into(),
+            computed_risk: computed.into(),
             risk_why: why,
             claimed_risk: ask.claimed_risk,
             options: ask.options.clone(),
-            status: ClearanceStatus::Pending,
+            status: ClearanceStatus::Pending.into(),
             delivery: Delivery::None,
             requested_at,
             expires_at,
@@ -286,7 +285,10 @@ impl State {
             option: None,
             delivered_at: None,
             outcome: None,
-        })));
+            hidden: Vec::new(),
+        });
+        let (generation, request) = (self.generation, ask.request.clone());
+        out.ledger(Entry::ClearanceOpened { clearance, generation, request });
         self.clearances.insert(id, ask.request);
         self.subjects.insert(id, subject);
         if !ask.options.is_empty() {
@@ -371,15 +373,13 @@ impl State {
             request: AgentRequest { id: request.clone(), params },
         }));
         let asked_at = out.now();
-        out.ledger(Entry::QuestionOpened(Box::new(Question {
+        let question = Box::new(Question {
             id,
             session: self.about.id,
             session_name: self.about.name.clone(),
-            generation: self.generation,
-            request: request.clone(),
             text,
             sort,
-            status: QuestionStatus::Pending,
+            status: QuestionStatus::Pending.into(),
             decision: None,
             instruction: None,
             asked_at,
@@ -388,7 +388,9 @@ impl State {
             reason: None,
             delivery: Delivery::None,
             delivered_at: None,
-        })));
+        });
+        let generation = self.generation;
+        out.ledger(Entry::QuestionOpened { question, generation, request: request.clone() });
         self.questions.insert(id, request);
         self.dirty = true;
         if self.withdraws() {

@@ -547,7 +547,7 @@ impl Seen {
         for effect in effects {
             match effect {
                 Effect::Record(NewEvent { event: Event::AgentReady(_), .. }) => self.deferred = false,
-                Effect::Ledger(Entry::ClearanceOpened(clearance)) => {
+                Effect::Ledger(Entry::ClearanceOpened { clearance, .. }) => {
                     assert!(self.opened.insert(clearance.id), "opened twice");
                 }
                 Effect::Ledger(Entry::ClearanceDecided { id, .. } | Entry::ClearanceClosed { id, .. }) => {
@@ -557,7 +557,9 @@ impl Seen {
                 Effect::Ledger(Entry::ClearanceDelivery { id, .. }) => {
                     *self.settled.entry(*id).or_default() += 1;
                 }
-                Effect::Ledger(Entry::QuestionOpened(question)) => assert!(self.asked.insert(question.id)),
+                Effect::Ledger(Entry::QuestionOpened { question, .. }) => {
+                    assert!(self.asked.insert(question.id))
+                }
                 Effect::Ledger(Entry::QuestionAnswered { id, .. } | Entry::QuestionClosed { id, .. }) => {
                     *self.answered.entry(*id).or_default() += 1;
                 }
@@ -570,7 +572,7 @@ impl Seen {
                         PromptState::Sending | PromptState::Withdrawn => before == PromptState::Queued,
                         PromptState::Failed(_) if before == PromptState::Queued => self.deferred,
                         PromptState::Delivered | PromptState::Failed(_) => before == PromptState::Sending,
-                        PromptState::Queued => false,
+                        PromptState::Queued | PromptState::Other(_) => false,
                     };
                     assert!(fine, "{before:?} → {state:?}");
                 }

@@ -59,11 +59,11 @@ impl Actor {
             self.say(desk, Words::new("This clearance is not known any more.")).await;
             return Ok(());
         };
-        let Some(option) = clearance.options.as_ref().and_then(|options| options.get(n)) else {
+        let Some(option) = clearance.options.get(n) else {
             self.say(desk, Words::new("The agent does not offer this any more.")).await;
             return Ok(());
         };
-        let rejects = option.kind.as_deref().is_some_and(|kind| kind.starts_with("reject"));
+        let rejects = option.kind.starts_with("reject");
         let decision = if rejects { "deny" } else { "approve" };
         let body = json!({ "decision": decision, "option": option.id });
         self.post(who, desk, &format!("/clearances/{}/decision", quoted(id)), &body, key).await.map(drop)

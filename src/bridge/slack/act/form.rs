@@ -4,11 +4,11 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::{Actor, Again, Desk};
-use crate::answers::Clearance;
 use crate::bridge::api::Person;
 use crate::bridge::api::inside::quoted;
 use crate::bridge::slack::deed::Submit;
 use crate::bridge::slack::kit::Words;
+use crate::domain::Clearance;
 use crate::domain::hex;
 use crate::policy::{Rule, sentence};
 use crate::redact::redact;

@@ -133,9 +133,9 @@ impl Actor {
             let id = crate::text::short(&clearance.id);
             let session = clearance.session_label();
             Words::new("• ")
-                .and(Words::said(clearance.risk()))
+                .and(Words::said(&clearance.risk))
                 .and(": ")
-                .and(Words::said(&clearance.line()).cut(200))
+                .and(Words::said(&crate::action::line_of(clearance)).cut(200))
                 .and(" – ")
                 .and(Words::said(&format!("{id} of {session}")).code())
         });

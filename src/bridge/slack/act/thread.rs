@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::form::how_to_always;
 use super::{Actor, Again, Desk};
-use crate::answers::{Clearance, Prompt, Question};
 use crate::bridge::api::Person;
 use crate::bridge::slack::card;
 use crate::bridge::slack::deed::Said;
 use crate::bridge::slack::kit::Words;
 use crate::bridge::slack::words::{Waiting, Word, typed, word};
+use crate::domain::{Clearance, Prompt, PromptState, Question};
 use crate::domain::{Role, SessionId, Time};
 
 /// A thread of ours, and the session that it is about.
@@ -190,9 +190,9 @@ impl Actor {
         self.react(row.clone(), session, said, reaction(answer.body["state"].as_str())).await?;
         if answer.body["state"] == "queued" {
             // It may have arrived before there was anything to show that with.
-            let now = self.prompts(thread.session).await?.into_iter().find(|prompt| prompt.id == id);
-            if let Some(prompt) = now.filter(|prompt| prompt.state != "queued") {
-                self.react(row, session, said, reaction(Some(&prompt.state))).await?;
+            let now = self.prompts(thread.session).await?.into_iter().find(|prompt| *prompt.id == *id);
+            if let Some(prompt) = now.filter(|prompt| prompt.state != PromptState::Queued) {
+                self.react(row, session, said, reaction(Some(prompt.state.as_str()))).await?;
             }
         }
         Ok(())
@@ -216,11 +216,12 @@ impl Actor {
 
     async fn queue(&self, session: SessionId, desk: &Desk) -> Result<(), Again> {
         let prompts = self.prompts(session).await?;
-        let queued = prompts.iter().rev().filter(|prompt| prompt.state == "queued").map(|prompt| {
-            let by = prompt.by.as_deref().unwrap_or("somebody");
-            let text = Words::said(prompt.text.as_deref().unwrap_or_default()).cut(200);
-            Words::new("• ").and(text).and(" – ").and(Words::said(by))
-        });
+        let queued =
+            prompts.iter().rev().filter(|prompt| prompt.state == PromptState::Queued).map(|prompt| {
+                let by = &prompt.by;
+                let text = Words::said(&prompt.text).cut(200);
+                Words::new("• ").and(text).and(" – ").and(Words::said(by))
+            });
         let queued = Words::join(queued, "\n");
         let words = if queued.is_blank() { Words::new("Nothing is queued.") } else { queued };
         self.say(desk, words).await;
@@ -238,7 +239,7 @@ fn the<'a>(pending: &'a [Clearance], which: Option<&str>) -> Result<&'a Clearanc
         (Some(_), Some(_)) => {
             let each = pending.iter().map(|clearance| {
                 let id = crate::text::short(&clearance.id);
-                Words::said(&id).code().and(" ").and(Words::said(&clearance.line()).cut(150))
+                Words::said(&id).code().and(" ").and(Words::said(&crate::action::line_of(clearance)).cut(150))
             });
             Err(Words::new("Several wait; say which, as in `approve clr_…`, or use their buttons:\n")
                 .and(Words::join(each, "\n")))

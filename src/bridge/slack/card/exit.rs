@@ -20,8 +20,12 @@ pub(in crate::bridge::slack) fn exit(
     let how = how(session);
     let hint = session.failed.as_ref().and_then(|failed| failed.hint.as_deref()).filter(|_| again.is_none());
     let hint = hint.map(|hint| Words::said(hint).cut(600)).unwrap_or_default();
-    let when =
-        session.ended_at.as_deref().map(|time| Words::new("Ended").and(at(Some(time)))).unwrap_or_default();
+    let when = session
+        .ended_at
+        .as_deref()
+        .and_then(crate::domain::Time::parse)
+        .map(|time| Words::new("Ended").and(at(Some(time))))
+        .unwrap_or_default();
     let tail = session.stderr_tail.as_deref().unwrap_or_default().trim_end();
     let lines: Vec<&str> = tail.lines().collect();
     let tail = lines[lines.len().saturating_sub(STDERR_LINES)..].join("\n");

@@ -4,7 +4,8 @@ use super::super::kit::{Blocks, Choice, Entry, Plain, View, Words};
 use super::clearance::{is_grave, risk_words};
 use super::standing::State;
 use super::{agent, is_live, project};
-use crate::answers::{Clearance, Question, Session};
+use crate::answers::Session;
+use crate::domain::{Clearance, Question};
 
 /// How long a rule may last: what people read, and what the API takes. Without an end, nothing is sent.
 const LASTS: &[(&str, &str)] = &[
@@ -40,11 +41,9 @@ pub(in crate::bridge::slack) fn always(clearance: &Clearance, sentence: &str, di
 }
 
 pub(in crate::bridge::slack) fn deny_reason(clearance: &Clearance) -> View {
-    let blocks = Blocks::keyless().section(Words::said(&clearance.line()).cut(300).bold()).input(
-        "reason",
-        "Why not? The agent reads it.",
-        lines("what it should do instead"),
-    );
+    let blocks = Blocks::keyless()
+        .section(Words::said(&crate::action::line_of(clearance)).cut(300).bold())
+        .input("reason", "Why not? The agent reads it.", lines("what it should do instead"));
     View::modal("deny_reason", "Deny with reason", blocks).submit("Deny").metadata(&clearance.id)
 }
 

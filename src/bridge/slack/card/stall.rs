@@ -4,6 +4,7 @@ use super::super::kit::{Blocks, Button, Confirm, Message, Style, Words};
 use super::standing::{State, stuck_for, timeless};
 use super::{People, id, project, title, who};
 use crate::answers::Session;
+use crate::domain::Time;
 
 /// The last ones are what matters.
 const STEPS: usize = 10;
@@ -44,12 +45,12 @@ pub(in crate::bridge::slack) fn stall(
 /// written; the date beside it stays true.
 fn stalled(session: &Session) -> Words {
     let standing = session.standing.as_ref();
-    let dated = |what: &'static str, at: Option<&str>, end: &'static str| {
+    let dated = |what: &'static str, at: Option<Time>, end: &'static str| {
         at.map(|at| Words::new(what).and(Words::date(at)).and(end)).unwrap_or_default()
     };
     let state = if State::of(session) == State::Gone { "Gone" } else { "Stalled" };
     let long = stuck_for(session).map(|long| Words::new(" ").and(long)).unwrap_or_default();
-    let since = standing.and_then(|standing| standing.since.as_deref());
+    let since = standing.and_then(|standing| standing.since.as_deref()).and_then(Time::parse);
     let head = Words::new(state).and(long).bold().and(dated(" (since ", since, ")"));
 
     let why = timeless(session.why.as_deref().unwrap_or_default());
@@ -61,8 +62,9 @@ fn stalled(session: &Session) -> Words {
         done.and_then(|done| why.strip_suffix(&done)).unwrap_or(why).trim_start_matches([':', ';', ' ']);
     let last = if why.trim().is_empty() { Words::new("nothing is known") } else { Words::said(why).cut(400) };
     let running = standing.and_then(|standing| standing.running.as_ref()?.since.as_deref());
-    let last = Words::new("last: ").and(last).and(dated(" (it runs since ", running, ")"));
-    let snoozed = dated("snoozed until ", session.snoozed_until(), "");
+    let last =
+        Words::new("last: ").and(last).and(dated(" (it runs since ", running.and_then(Time::parse), ")"));
+    let snoozed = dated("snoozed until ", session.snoozed_until().and_then(Time::parse), "");
     Words::join([head, last, Words::new(off), snoozed], "; ")
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::kit::Words;
 use crate::answers::Session;
+use crate::domain::Time;
 
 /// What a session is doing, by its phase and how its agent stands. In the order of who needs somebody most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,11 +88,12 @@ pub(super) fn why(session: &Session, state: State) -> Words {
     let why = timeless(session.why.as_deref().unwrap_or_default());
     let why = Words::said(without_state(&why)).cut(600);
     let standing = session.standing.as_ref();
-    let since = standing.and_then(|standing| standing.since.as_deref());
+    let since = standing.and_then(|standing| standing.since.as_deref()).and_then(Time::parse);
     let since = since.filter(|_| matches!(state, State::Quiet | State::Stuck | State::Gone));
-    let running = standing.and_then(|standing| standing.running.as_ref()?.since.as_deref());
-    let until = standing.and_then(|standing| standing.until.as_deref());
-    let dated = |what: &'static str, at: Option<&str>| {
+    let running =
+        standing.and_then(|standing| standing.running.as_ref()?.since.as_deref()).and_then(Time::parse);
+    let until = standing.and_then(|standing| standing.until.as_deref()).and_then(Time::parse);
+    let dated = |what: &'static str, at: Option<Time>| {
         at.map(|at| Words::new(what).and(Words::date(at))).unwrap_or_default()
     };
     let hint = session.failure().and_then(|failed| failed.hint.as_deref());
@@ -100,7 +102,7 @@ pub(super) fn why(session: &Session, state: State) -> Words {
         dated("since ", since),
         dated("it runs since ", running),
         dated("over at ", until),
-        dated("snoozed until ", session.snoozed_until()),
+        dated("snoozed until ", session.snoozed_until().and_then(Time::parse)),
     ];
     Words::join([why, hint].into_iter().chain(times), " · ")
 }

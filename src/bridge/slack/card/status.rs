@@ -30,6 +30,7 @@ pub(in crate::bridge::slack) fn status(key: &str, session: &Session) -> Message 
         blocks
     };
     let moment = |what: &'static str, time: Option<&str>| {
+        let time = time.and_then(crate::domain::Time::parse);
         time.map(|time| Words::new(what).and(at(Some(time)))).unwrap_or_default()
     };
     blocks

@@ -5,13 +5,14 @@ use serde_json::json;
 
 use super::turn::Turn;
 use super::{Mind, News, Note, StallChange, Teller};
-use crate::answers::{Clearance, Session};
+use crate::answers::Session;
 use crate::bridge::slack::act;
 use crate::bridge::slack::calls::{self, Waits};
 use crate::bridge::slack::card::{self, Did};
 use crate::bridge::slack::kit::{Message, Words};
 use crate::bridge::slack::sender::Wanted;
 use crate::config::{SlackHere, Verbosity};
+use crate::domain::{Clearance, ClearanceStatus, QuestionStatus, Risk};
 use crate::domain::{Event, Role, Rung, SessionId, Time};
 use crate::redact::redact;
 use crate::store::{SlackMessage, SlackWant, SlackWish, StoreError};
@@ -212,8 +213,8 @@ impl Teller {
 
     async fn clearance(&self, id: &str, scene: &Scene) -> Result<Vec<SlackWant>, StoreError> {
         let Some(clearance) = self.seat.clearance(id).await? else { return Ok(Vec::new()) };
-        let known = self.store.slack_message(clearance.id.clone()).await?;
-        let open = clearance.status == "pending";
+        let known = self.store.slack_message(clearance.id.to_string()).await?;
+        let open = clearance.status == ClearanceStatus::Pending;
         // What is over before anybody was asked needs no card: the turn's summary counts it.
         let (new, memo) = match known {
             None if !open => return Ok(Vec::new()),
@@ -228,7 +229,7 @@ impl Teller {
         let mut wants = vec![SlackWant { wish, ..scene.want(&clearance.id, &card, open, memo.text()) }];
         if new && (card::diff_is_cut(&clearance) || card::command_is_cut(&clearance)) {
             let key = format!("diff {}", clearance.id);
-            let wanted = Wanted::Diff { clearance: clearance.id.clone() }.text();
+            let wanted = Wanted::Diff { clearance: clearance.id.to_string() }.text();
             wants.push(SlackWant { wanted, ..scene.want(&key, &card, false, String::new()) });
         }
         Ok(wants)
@@ -251,8 +252,8 @@ impl Teller {
 
     async fn question(&self, id: &str, scene: &Scene) -> Result<Vec<SlackWant>, StoreError> {
         let Some(question) = self.seat.question(id).await? else { return Ok(Vec::new()) };
-        let known = self.store.slack_message(question.id.clone()).await?;
-        let open = question.status == "pending";
+        let known = self.store.slack_message(question.id.to_string()).await?;
+        let open = question.status == QuestionStatus::Pending;
         let memo = match known {
             None if !open => return Ok(Vec::new()),
             None => Memo { ping: self.steering(&scene.here.ping), ..Memo::default() },
@@ -487,8 +488,8 @@ fn utc(time: Time) -> String {
 }
 
 pub(super) fn waits_for(clearance: &Clearance) -> Waits<'_> {
-    let since = clearance.requested_at.as_deref().and_then(Time::parse).unwrap_or_else(Time::now);
-    let grave = !matches!(clearance.risk(), "low" | "medium");
+    let since = clearance.requested_at;
+    let grave = !matches!(clearance.risk.known(), Some(Risk::Low | Risk::Medium));
     let whom = clearance.ruling.as_ref().map(|ruling| ruling.whom.as_slice()).unwrap_or_default();
     Waits { since, grave, least: Role::Approver, whom }
 }

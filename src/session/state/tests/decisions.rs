@@ -15,7 +15,7 @@ pub(super) fn limited(millis: u64, verdict: Verdict) -> Assessed {
 fn asked(world: &mut World, assessed: Assessed) -> (ClearanceId, Vec<Effect>) {
     let effects = world.go(Input::Asked(Box::new(ask("1")), Box::new(assessed)));
     let opened = effects.iter().find_map(|effect| match effect {
-        Effect::Ledger(Entry::ClearanceOpened(clearance)) => Some(clearance.id),
+        Effect::Ledger(Entry::ClearanceOpened { clearance, .. }) => Some(clearance.id),
         _ => None,
     });
     (opened.unwrap(), effects)

@@ -131,8 +131,8 @@ fn the_home_shows_first_what_waits_for_you() {
     ];
     let clearances = [
         a_clearance(json!({})),
-        a_clearance(json!({"id": "clr_2", "risk": "high", "title": "Deploy"})),
-        a_clearance(json!({"id": "clr_3", "status": "denied"})),
+        a_clearance(json!({"id": "clr_2222222222222222", "risk": "high", "title": "Deploy"})),
+        a_clearance(json!({"id": "clr_3333333333333333", "status": "denied"})),
     ];
     let home_of = |role| home(&sessions, &clearances, &[a_question(json!({}))], Some(("ana", role)));
     let actions =
@@ -175,8 +175,9 @@ fn what_does_not_fit_into_the_home_is_counted() {
         .map(|n| session(json!({"id": format!("ses_{n}"), "phase": if n < 30 { "ended" } else { "idle" }})))
         .collect();
     let clearances: Vec<Clearance> =
-        (0..40).map(|n| a_clearance(json!({"id": format!("clr_{n}")}))).collect();
-    let questions: Vec<Question> = (0..40).map(|n| a_question(json!({"id": format!("qst_{n}")}))).collect();
+        (0..40).map(|n| a_clearance(json!({"id": format!("clr_{n:016}")}))).collect();
+    let questions: Vec<Question> =
+        (0..40).map(|n| a_question(json!({"id": format!("qst_{n:016}")}))).collect();
     let home = shown(&home(&sessions, &clearances, &questions, Some(("ana", "admin"))));
     for more in
         ["24 more clearances", "32 more questions", "25 more sessions", "25 more sessions that ended before"]
