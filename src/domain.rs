@@ -51,7 +51,10 @@ pub use preset::Preset;
 pub use prompt::{NewPrompt, Prompt, PromptChange, PromptState, Wording};
 pub use question::{Answer, Question, QuestionAnswer, QuestionStatus};
 pub use said::{Ask, Call, Fault, FaultCode, Line, Outbound, Progress, Rejection, Resets, Said};
-pub use session::{Exit, OnClientLeft, Phase, SessionRecord, StopMode, Turn, Watched};
+pub use session::{
+    AgentStanding, Exit, OnClientLeft, PendingRequests, Phase, RunningTool, Session, SessionExit,
+    SessionFailure, SessionProcess, SessionRecord, SessionTurn, StopMode, Turn, Usage, Watched,
+};
 pub use stall::{LadderChoice, NUDGE_TEXT, Rung, Running, Situation, Standing, span};
 pub use steering::{InterruptAnswer, InterruptRequest, NudgeAnswer, NudgeRequest};
 pub use time::Time;

@@ -5,7 +5,6 @@
 //! `docs/ARCHITECTURE.md` is the map.
 
 pub mod action;
-pub mod answers;
 pub mod bridge;
 pub mod bus;
 pub mod cli;
@@ -20,6 +19,7 @@ pub mod fuzzing;
 pub mod host;
 pub mod lifecycle;
 pub mod policy;
+pub mod received_event;
 pub mod redact;
 pub mod remote;
 pub mod session;

@@ -13,11 +13,10 @@ use super::stream::{Item, Stream};
 use super::time::parse_duration;
 use super::url::url;
 use super::{Context, interrupted, lost_daemon, out, wait};
-use crate::answers::Session;
 use crate::config;
-use crate::domain::Event;
 use crate::domain::event::{AgentUpdate, RawMessage, SettingRefused, Speaker};
-use crate::domain::{Clearance, Question};
+use crate::domain::{Clearance, Phase, Question};
+use crate::domain::{Event, Session};
 use crate::text::{clean, quoted, short};
 use crate::wire::acp::trouble::may_want_login;
 
@@ -67,7 +66,7 @@ impl Started {
         }
         let waited = waited?;
         waited.iter().for_each(wait::say_unenforced);
-        if waited.is_some_and(|now| now.phase == "starting") {
+        if waited.is_some_and(|now| now.phase == Phase::Starting) {
             let name = clean(&session.label());
             out::advise(&format!("{name} is still starting; {} wait {name} --for idle", cx.call));
         }
@@ -175,7 +174,7 @@ async fn wait_for(
     limit: Duration,
     cx: &Context,
 ) -> Result<Option<Session>, Failure> {
-    let handshake = session.protocol.as_deref() == Some("acp");
+    let handshake = session.is_acp();
     let limit = if handshake || prompted { limit } else { limit.min(TO_BEGIN) };
     if limit.is_zero() {
         return Ok(None);

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::Context;
 use super::url::url;
-use crate::answers::Session;
+use crate::domain::Session;
 use crate::text::clean;
 
 /// Show or change what is done about a session that is stuck
@@ -37,7 +37,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let session: Session = answer.parse()?;
     let name = clean(&session.name_and_id());
     cx.answer(&answer, || {
-        let ladder = session.standing.and_then(|standing| standing.ladder);
+        let ladder = session.standing.map(|standing| standing.ladder);
         Ok(match ladder.as_deref() {
             None => format!("{name} has no process to watch"),
             Some("on") => "on, as configured in [stall]".to_owned(),

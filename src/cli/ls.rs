@@ -10,8 +10,7 @@ use super::terminal::{Style, stdout_size};
 use super::time::{age, local_times};
 use super::transport::Transport;
 use super::{Context, out};
-use crate::answers::Session;
-use crate::domain::Time;
+use crate::domain::Session;
 use crate::text::{clean, short};
 
 /// List the sessions: failed ones first, then those that wait for you
@@ -60,8 +59,8 @@ fn table(sessions: &[Session], home: Option<&str>, now: Timestamp) -> Table {
             Cell::new(session.name.as_deref().unwrap_or_default()),
             Cell::new(session.agent.as_deref().unwrap_or("-")),
             Cell::styled(phase_style(session), session.phase_word()),
-            Cell::new(&age(session.began_at().and_then(Time::parse), now)),
-            Cell::new(&below_home(session.workspace.as_deref().unwrap_or_default(), home)),
+            Cell::new(&age(session.began_at(), now)),
+            Cell::new(&below_home(session.workspace.as_str(), home)),
             Cell::new(session.own_title().unwrap_or_default()),
             why(session),
         ]);
@@ -85,10 +84,10 @@ pub(super) fn why(session: &Session) -> Cell {
     if let Some(failed) = session.failure() {
         return Cell::styled(Style::Red, &local_times(&failed.reason));
     }
-    let why = session.why.as_deref().unwrap_or_default();
+    let why = session.why.as_str();
     match session.phase_word() {
         "waiting" => {
-            Cell::styled(Style::Yellow, &waiting(session.pending_clearances(), session.pending_questions()))
+            Cell::styled(Style::Yellow, &waiting(session.pending.clearances, session.pending.questions))
         }
         // Of an agent that simply works or is done, the sentence repeats the phase; a sentence with a reason has a colon.
         "working" | "idle" if !session.is_watched_closely() && !why.contains(": ") => Cell::new(""),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Context;
 use super::failure::{Failure, Refusal};
 use super::url::url;
-use crate::answers::{Controls, Named, Session};
+use crate::domain::{Controls, Named, Session};
 use crate::text::clean;
 
 /// Show or set an agent's mode, model or options
@@ -87,9 +87,9 @@ fn offered(controls: &Controls, id: &str) -> Vec<String> {
     if !named.is_empty() {
         return named.iter().map(|named| named.id.clone()).collect();
     }
-    let is_meant = |option: &&Value| option["id"] == id || option["category"] == id;
-    let option = controls.options.as_array().into_iter().flatten().find(is_meant);
-    let values = option.and_then(|option| option["options"].as_array()).into_iter().flatten();
+    let is_meant = |option: &Value| option["id"] == id || option["category"] == id;
+    let option = controls.option_list().unwrap_or_default().into_iter().find(is_meant);
+    let values = option.as_ref().and_then(|option| option["options"].as_array()).into_iter().flatten();
     // Values may come in groups.
     let each = |value: &Value| match value["options"].as_array() {
         Some(group) => group.clone(),
@@ -106,7 +106,7 @@ fn list(controls: &Controls) -> String {
     let mut text = String::new();
     choice(&mut text, "mode", controls.mode.as_deref(), &controls.modes);
     choice(&mut text, "model", controls.model.as_deref(), &controls.models);
-    for option in controls.options.as_array().into_iter().flatten() {
+    for option in controls.option_list().unwrap_or_default() {
         let get = |key: &str| option.get(key).and_then(Value::as_str).map(clean).unwrap_or_default();
         let current = option.get("currentValue").map(|value| match value {
             Value::String(text) => clean(text),

@@ -1,5 +1,6 @@
 //! The live overview of `watch`: what runs, what waits for somebody, what happened last. Pure: state in, frame out.
 
+use crate::received_event::ReceivedEvent;
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
@@ -12,9 +13,8 @@ use super::style::{phase_style, risk_style};
 use super::table::{Cell, Fit, Table};
 use super::terminal::{Paint, Size, Style};
 use super::time::{age, clock, clock_zone};
-use crate::answers::{ReceivedEvent, Session};
 use crate::domain::event::MessageChunk;
-use crate::domain::{Clearance, Question, Time};
+use crate::domain::{Clearance, Question, Session};
 use crate::fold::{Fold, OpenMessage, fold};
 use crate::summary::Summary;
 use crate::text::{clean_block, columns, cut, cut_words, plural, quoted, short};
@@ -154,7 +154,7 @@ impl Overview {
                 Cell::new(&session.label()),
                 Cell::new(session.agent.as_deref().unwrap_or("-")),
                 Cell::styled(phase_style(session), session.phase_word()),
-                Cell::new(&age(session.began_at().and_then(Time::parse), now)),
+                Cell::new(&age(session.began_at(), now)),
                 Cell::new(session.own_title().unwrap_or_default()),
                 why(session),
             ]);

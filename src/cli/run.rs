@@ -11,8 +11,8 @@ use super::first_words::{Started, WaitArgs};
 use super::start::Starter;
 use super::url::url;
 use super::{Context, interrupted, out, send};
-use crate::answers::Session;
 use crate::config::{self, DEMO_AGENT, known};
+use crate::domain::Session;
 use crate::text::{clean, short};
 
 /// Start an agent in a workspace and print the id of its session

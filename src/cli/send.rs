@@ -8,8 +8,7 @@ use serde_json::json;
 use super::failure::{Failure, Refusal};
 use super::url::url;
 use super::{Context, decide, interrupted, out, shell_variables};
-use crate::answers::Session;
-use crate::domain::{Delivery, NewPrompt, Prompt, PromptState};
+use crate::domain::{Delivery, FailureKind, NewPrompt, Phase, Prompt, PromptState, Session};
 use crate::text::{clean, short};
 
 /// Send a prompt to an agent, now or as soon as it takes one
@@ -51,7 +50,7 @@ async fn look(session: &str, cx: &Context) -> Option<Session> {
 /// The failure of a session that has ended for want of a log-in.
 async fn ended_without_log_in(session: &str, cx: &Context) -> Option<anyhow::Error> {
     let session = look(session, cx).await?;
-    let failed = session.failed.as_ref().filter(|failed| failed.kind.as_deref() == Some("log_in"))?;
+    let failed = session.failed.as_ref().filter(|failed| failed.kind == FailureKind::LogIn)?;
     Some(Failure::of_agent(&session, &failed.reason, cx).into())
 }
 
@@ -59,15 +58,15 @@ async fn ended_without_log_in(session: &str, cx: &Context) -> Option<anyhow::Err
 async fn say_missing_log_in(session: &str, prompt: &Prompt, cx: &Context) {
     let Some(session) = look(session, cx).await else { return };
     let name = clean(&session.label());
-    let failed = session.failed.as_ref().filter(|failed| failed.kind.as_deref() == Some("log_in"));
+    let failed = session.failed.as_ref().filter(|failed| failed.kind == FailureKind::LogIn);
     if let Some(failed) = failed {
         out::talk(&format!("warning: {name} failed: {}", clean(&failed.reason)));
         let hint = shell_variables::log_in_hint(&session, cx).or_else(|| failed.hint.clone());
         if let Some(hint) = hint {
             out::talk(&format!("hint: {}", clean(&hint)));
         }
-    } else if prompt.state == PromptState::Queued && session.phase == "idle" {
-        let why = session.why.as_deref().unwrap_or_default();
+    } else if prompt.state == PromptState::Queued && session.phase == Phase::Idle {
+        let why = session.why.as_str();
         out::talk(&format!("warning: the prompt waits; {name}: {}", clean(why)));
     }
 }

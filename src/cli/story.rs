@@ -1,9 +1,9 @@
 //! Events as entries of a story: tool calls have their titles, and what an agent repeats is told once.
 
+use crate::received_event::ReceivedEvent;
 use std::collections::VecDeque;
 
 use super::time::show_time;
-use crate::answers::ReceivedEvent;
 use crate::domain::Event;
 use crate::domain::event::AgentUpdate;
 use crate::summary::Summary;

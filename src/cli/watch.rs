@@ -1,5 +1,6 @@
 //! `intercom watch`: a live overview on a terminal, a line per event elsewhere.
 
+use crate::received_event::ReceivedEvent;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -17,8 +18,7 @@ use super::terminal::stdout_size;
 use super::time::date_time;
 use super::wait::last_seq;
 use super::{Context, out};
-use crate::answers::{ReceivedEvent, Session};
-use crate::domain::{Clearance, Question};
+use crate::domain::{Clearance, Question, Session};
 
 /// Watch what all agents do, live
 #[derive(Debug, clap::Args)]

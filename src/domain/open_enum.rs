@@ -27,7 +27,16 @@ macro_rules! word_enums {
     };
 }
 
-word_enums!(super::Answer, super::ClearanceStatus, super::QuestionStatus, super::Risk,);
+word_enums!(
+    super::Answer,
+    super::ClearanceStatus,
+    super::FailureKind,
+    super::Phase,
+    super::Preset,
+    super::QuestionStatus,
+    super::Risk,
+    super::Situation,
+);
 
 /// A word of `T`, or one that this version does not know and shows as it came. It reads as text.
 #[derive(Clone, PartialEq, Eq)]
@@ -55,6 +64,13 @@ impl<T: WordEnum> OpenEnum<T> {
 impl<T> From<T> for OpenEnum<T> {
     fn from(value: T) -> Self {
         Self::Known(value)
+    }
+}
+
+/// A word that an older daemon does not say.
+impl<T> Default for OpenEnum<T> {
+    fn default() -> Self {
+        Self::Unknown("".into())
     }
 }
 

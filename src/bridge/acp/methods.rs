@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::ask::Decision;
 use super::client::Client;
-use super::feed::{self, History};
+use super::feed::History;
 use super::offer;
 use super::refusal::Refusal;
-use super::seat::{List, Profile, Seen, SeenFailure};
+use super::seat::Profile;
 use crate::bridge::api::inside::quoted;
-use crate::domain::{OnClientLeft, SessionId};
+use crate::domain::{List, OnClientLeft, Phase, Session, SessionFailure, SessionId};
 use crate::wire::acp::asked::{self, New, SetMode, SetModel, SetOption};
 
 /// Of `session/list`.
@@ -26,7 +26,7 @@ pub(super) async fn known(client: &Client) -> Option<Value> {
 }
 
 /// A new session, or the one that the client was started for: what it is, the answer, and what is told of it.
-pub(super) async fn begin(client: &Client, new: &New) -> Result<(Seen, Value, History), Refusal> {
+pub(super) async fn begin(client: &Client, new: &New) -> Result<(Session, Value, History), Refusal> {
     if !new.cwd.starts_with('/') {
         let why = if new.cwd.is_empty() { "is empty" } else { "is not an absolute path" };
         return Err(Refusal::params(format!("cwd {why}")));
@@ -34,7 +34,7 @@ pub(super) async fn begin(client: &Client, new: &New) -> Result<(Seen, Value, Hi
     let (seen, history) = match &client.manner().attach {
         Some(typed) => {
             let path = format!("/sessions/{}", quoted(typed));
-            let seen = client.seat().get::<Seen>(&path).await?;
+            let seen = client.seat().get::<Session>(&path).await?;
             client.uses(seen.id).await;
             (seen, History::After)
         }
@@ -45,7 +45,7 @@ pub(super) async fn begin(client: &Client, new: &New) -> Result<(Seen, Value, Hi
     Ok((seen, result, history))
 }
 
-async fn start(client: &Client, new: &New) -> Result<Seen, Refusal> {
+async fn start(client: &Client, new: &New) -> Result<Session, Refusal> {
     let seat = client.seat();
     let profiles = seat.profiles().await?;
     let ours = new.meta.as_ref().and_then(|meta| meta.intercom.as_ref());
@@ -58,7 +58,7 @@ async fn start(client: &Client, new: &New) -> Result<Seen, Refusal> {
         "agent": profile.name, "workspace": new.cwd, "mcp_servers": new.mcp_servers, "defer": defer,
         "on_client_left": on_client_left(client, name.as_deref()), "name": name,
     });
-    let seen: Seen = seat.post("/sessions", &body).await?;
+    let seen: Session = seat.post("/sessions", &body).await?;
     if defer { Ok(seen) } else { ready(client, seen.id).await }
 }
 
@@ -99,27 +99,28 @@ fn pick<'a>(
 }
 
 /// Once its agent has said what it can.
-async fn ready(client: &Client, id: SessionId) -> Result<Seen, Refusal> {
+async fn ready(client: &Client, id: SessionId) -> Result<Session, Refusal> {
     let mut ear = client.acp().0.bell.listen_to(id);
     loop {
         let seen = client.seat().session(&id.to_string()).await?;
         if !seen.is_live() {
             let reason = match seen.failed {
-                Some(SeenFailure { reason, hint }) => format!("{reason}; {hint}"),
+                Some(SessionFailure { reason, hint: Some(hint), .. }) => format!("{reason}; {hint}"),
+                Some(SessionFailure { reason, .. }) => reason,
                 None => seen.why,
             };
             let data = json!({ "sessionId": id.to_string() });
             return Err(Refusal::internal(format!("the agent did not start: {reason}")).with(&data));
         }
         // One that is being stopped has not started, and is gone in a moment.
-        if !(feed::is_starting(&seen.phase) || seen.phase == "stopping") || !ear.hear().await {
+        if !(seen.phase == Phase::Starting || seen.phase == Phase::Stopping) || !ear.hear().await {
             return Ok(seen);
         }
     }
 }
 
 /// What is answered to who opens a session.
-pub(super) async fn opened(client: &Client, seen: &Seen) -> Value {
+pub(super) async fn opened(client: &Client, seen: &Session) -> Value {
     let told = client.told(seen).await;
     let profiles = client.seat().profiles().await.unwrap_or_default();
     Value::Object(offer::opened(seen, told.as_ref(), &profiles))
@@ -132,7 +133,7 @@ pub(super) async fn list(client: &Client, list: &asked::List) -> Result<Value, R
         Err(_) => return Err(Refusal::params("no such cursor")),
     };
     let path = format!("/sessions?all=true&limit={PAGE}{of}{from}");
-    let page: List<Seen> = client.seat().get(&path).await?;
+    let page: List<Session> = client.seat().get(&path).await?;
     let sessions: Vec<Value> = page.items.iter().map(offer::listed).collect();
     Ok(json!({ "sessions": sessions, "nextCursor": page.next }))
 }
@@ -149,7 +150,7 @@ pub(super) async fn close(client: &Client, session: SessionId) -> Result<(), Ref
     Ok(())
 }
 
-pub(super) async fn delete(client: &Client, seen: &Seen) -> Result<(), Refusal> {
+pub(super) async fn delete(client: &Client, seen: &Session) -> Result<(), Refusal> {
     if has_others(client, seen.id) {
         return Err(Refusal::request("other clients are attached to this session"));
     }
@@ -163,12 +164,12 @@ fn has_others(client: &Client, session: SessionId) -> bool {
 }
 
 /// Only a process can be told what its mode is.
-async fn with_process(client: &Client, seen: Seen) -> Result<Seen, Refusal> {
+async fn with_process(client: &Client, seen: Session) -> Result<Session, Refusal> {
     if seen.deferred || !seen.is_live() {
         client.seat().post::<Value>(&format!("/sessions/{}/resume", seen.id), &json!({})).await?;
         return ready(client, seen.id).await;
     }
-    if feed::is_starting(&seen.phase) { ready(client, seen.id).await } else { Ok(seen) }
+    if seen.phase == Phase::Starting { ready(client, seen.id).await } else { Ok(seen) }
 }
 
 pub(super) async fn set_mode(client: &Client, set: &SetMode) -> Result<Value, Refusal> {

@@ -14,14 +14,14 @@ use serde_json::{Map, Value, json};
 
 use super::access::{Least, require};
 use super::extract::ShortList;
-use super::view::{EventPage, SessionView, TokenView};
+use super::view::{EventPage, TokenView};
 use super::{
     Api, agents, audit, backup, clearances, events, figures, health, idempotency, kept, policy, prompts,
     questions, sessions, set, tokens, watch, web,
 };
 use crate::domain::{
     Clearance, Decision, InterruptAnswer, InterruptRequest, List, NewPrompt, NudgeAnswer, NudgeRequest,
-    Prompt, PromptChange, Question, QuestionAnswer, Quorum, Role,
+    Prompt, PromptChange, Question, QuestionAnswer, Quorum, Role, Session,
 };
 
 /// One of them.
@@ -126,9 +126,9 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&get), "/agents", Viewer, "Which agents can be started", agents::list).query::<ShortList>().answers::<List<agents::AgentView>>(200),
         Endpoint::new(of(&post), "/backup", Admin, "A copy of the database", backup::backup).body::<backup::BackupRequest>().answers::<backup::BackedUp>(200),
         Endpoint::new(of(&get), "/backup", Admin, "How far the backup is that is being made", backup::progress).answers::<backup::BackupState>(200),
-        Endpoint::new(of(&get), "/sessions", Viewer, "Sessions, newest first", sessions::list).query::<sessions::ListQuery>().answers::<List<SessionView>>(200),
-        Endpoint::new(of(&post), "/sessions", Admin, "Starts an agent", sessions::start).starts().body::<sessions::Start>().answers::<SessionView>(201),
-        Endpoint::new(of(&get), "/sessions/{id}", Viewer, "One session", sessions::show).answers::<SessionView>(200),
+        Endpoint::new(of(&get), "/sessions", Viewer, "Sessions, newest first", sessions::list).query::<sessions::ListQuery>().answers::<List<Session>>(200),
+        Endpoint::new(of(&post), "/sessions", Admin, "Starts an agent", sessions::start).starts().body::<sessions::Start>().answers::<Session>(201),
+        Endpoint::new(of(&get), "/sessions/{id}", Viewer, "One session", sessions::show).answers::<Session>(200),
         Endpoint::new(of(&delete), "/sessions/{id}", Admin, "Removes a session that has ended, with its log", sessions::remove).answers_nothing(204),
         Endpoint::new(of(&get), "/sessions/{id}/prompts", Viewer, "Its prompts, newest first", prompts::list).query::<prompts::ListQuery>().answers::<List<Prompt>>(200),
         Endpoint::new(of(&post), "/sessions/{id}/prompts", Operator, "Tells the agent to do something", prompts::send).body::<NewPrompt>().answers::<Prompt>(202),
@@ -136,16 +136,16 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&delete), "/prompts/{id}", Operator, "Takes a waiting prompt back", prompts::take_back).answers_nothing(204),
         Endpoint::new(of(&post), "/sessions/{id}/nudge", Operator, "Reminds an agent that seems stuck", sessions::nudge).body::<NudgeRequest>().answers::<NudgeAnswer>(202),
         Endpoint::new(of(&post), "/sessions/{id}/interrupt", Operator, "Ends the agent's turn", sessions::interrupt).body::<InterruptRequest>().answers::<InterruptAnswer>(202),
-        Endpoint::new(of(&post), "/sessions/{id}/seen", Operator, "Says that an operator has seen its failure", sessions::seen).body::<sessions::SeenBody>().answers::<SessionView>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/snooze", Operator, "No steps about a stall for a while", watch::snooze).body::<watch::Snooze>().answers::<SessionView>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/seen", Operator, "Says that an operator has seen its failure", sessions::seen).body::<sessions::SeenBody>().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/snooze", Operator, "No steps about a stall for a while", watch::snooze).body::<watch::Snooze>().answers::<Session>(200),
         Endpoint::new(of(&post), "/sessions/{id}/list", Operator, "The sessions that the agent itself remembers", set::list).answers::<Value>(200),
         Endpoint::new(of(&post), "/sessions/{id}/set", Operator, "Sets the agent's mode, model or an option", set::set).body::<set::SetBody>().answers::<set::SetView>(202).answers::<set::SetAnswer>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/ladder", Operator, "What is done when it is stuck", watch::ladder).body::<watch::Ladder>().answers::<SessionView>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/ladder", Operator, "What is done when it is stuck", watch::ladder).body::<watch::Ladder>().answers::<Session>(200),
         Endpoint::new(of(&post), "/sessions/{id}/stop", Operator, "Stops the agent, gently first; answers when its tree is gone", sessions::stop).answers::<sessions::Ended>(200),
         Endpoint::new(of(&post), "/sessions/{id}/kill", Admin, "Ends the agent at once; answers when its tree is gone", sessions::kill).answers::<sessions::Ended>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/resume", Admin, "Starts an ended session again", sessions::resume).starts().answers::<SessionView>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/agent", Admin, "Another agent for a deferred session that has had no process", sessions::agent).starts().body::<sessions::Agent>().answers::<SessionView>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/preset", Operator, "What it may do at most; for more than it may now, an approver", sessions::preset).body::<sessions::PresetBody>().answers::<SessionView>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/resume", Admin, "Starts an ended session again", sessions::resume).starts().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/agent", Admin, "Another agent for a deferred session that has had no process", sessions::agent).starts().body::<sessions::Agent>().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/preset", Operator, "What it may do at most; for more than it may now, an approver", sessions::preset).body::<sessions::PresetBody>().answers::<Session>(200),
         Endpoint::new(of(&get), "/clearances", Viewer, "Clearances, newest first", clearances::list).query::<clearances::ListQuery>().answers::<List<Clearance>>(200),
         Endpoint::new(of(&get), "/clearances/{id}", Viewer, "One clearance", clearances::show).answers::<Clearance>(200),
         Endpoint::new(of(&post), "/clearances/{id}/decision", Approver, "Decides it, once", clearances::decide).body::<Decision>().answers::<Clearance>(200).answers::<Quorum>(202),

@@ -12,12 +12,12 @@ use super::Api;
 use super::access::{By, Caller};
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, limit, the};
-use super::view::{self, SessionView};
+use super::view;
 use super::watch::parse_ladder;
 use crate::config::Protocol;
 use crate::domain::{
     Delivery, InterruptAnswer, InterruptRequest, Json as Raw, List, NudgeAnswer, NudgeRequest, OnClientLeft,
-    Phase, Preset, Role, SessionId, SessionRecord, StopMode, Time,
+    Phase, Preset, Role, Session, SessionId, SessionRecord, StopMode, Time,
 };
 use crate::session::{CommandError, Done, Input, Refused};
 use crate::store::Scope;
@@ -43,7 +43,7 @@ pub(super) struct ListQuery {
 pub(super) async fn list(
     State(api): State<Api>,
     Query(query): Query<ListQuery>,
-) -> Result<Json<List<SessionView>>, ApiError> {
+) -> Result<Json<List<Session>>, ApiError> {
     let most = limit(query.limit)?;
     let scope = match query {
         ListQuery { all: true, .. } => Scope::All,
@@ -114,7 +114,7 @@ pub(super) async fn start(
     State(api): State<Api>,
     caller: Caller,
     Body(start): Body<Start>,
-) -> Result<(StatusCode, Json<SessionView>), ApiError> {
+) -> Result<(StatusCode, Json<Session>), ApiError> {
     may_start(&caller, &start)?;
     if start.agent.is_some() && start.protocol.is_some() {
         return Err(ApiError::bad_request("`protocol` goes with `command`; a profile has its own"));
@@ -160,7 +160,7 @@ pub(super) async fn show(
     State(api): State<Api>,
     Path(id): Path<String>,
     Query(Nothing {}): Query<Nothing>,
-) -> Result<Json<SessionView>, ApiError> {
+) -> Result<Json<Session>, ApiError> {
     let id = api.session(&id).await?.id;
     Ok(Json(api.view(id).await?))
 }
@@ -178,7 +178,7 @@ pub(super) async fn seen(
     By(by): By,
     Path(id): Path<String>,
     Body(seen): Body<SeenBody>,
-) -> Result<Json<SessionView>, ApiError> {
+) -> Result<Json<Session>, ApiError> {
     let record = api.session(&id).await?;
     let at = seen.at.map(|at| Time::parse(&at).ok_or_else(|| ApiError::bad_request("at: must be a time")));
     let at = at.transpose()?;
@@ -259,7 +259,7 @@ pub(super) async fn resume(
     By(by): By,
     Path(id): Path<String>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Json<SessionView>, ApiError> {
+) -> Result<Json<Session>, ApiError> {
     let record = api.session(&id).await?;
     api.supervisor().resume(&record, by).await.map_err(|refused| match refused {
         StartRefused::Command(CommandError::Refused(Refused::Running)) => ApiError::from(refused)
@@ -281,7 +281,7 @@ pub(super) async fn agent(
     By(by): By,
     Path(id): Path<String>,
     Body(wanted): Body<Agent>,
-) -> Result<Json<SessionView>, ApiError> {
+) -> Result<Json<Session>, ApiError> {
     let id = api.session(&id).await?.id;
     api.supervisor().change_agent(id, wanted.agent, by).await?;
     Ok(Json(api.view(id).await?))
@@ -300,7 +300,7 @@ pub(super) async fn preset(
     caller: Caller,
     Path(id): Path<String>,
     Body(wanted): Body<PresetBody>,
-) -> Result<Json<SessionView>, ApiError> {
+) -> Result<Json<Session>, ApiError> {
     let id = api.session(&id).await?.id;
     let preset = parse_preset(&wanted.preset)?;
     api.supervisor().set_preset(id, preset, caller.role >= Role::Approver, caller.name).await?;
@@ -344,7 +344,7 @@ impl Api {
         done.map_err(|error| ApiError::from(error).naming(session))
     }
 
-    pub(super) async fn view(&self, id: SessionId) -> Result<SessionView, ApiError> {
+    pub(super) async fn view(&self, id: SessionId) -> Result<Session, ApiError> {
         let record = self.session(&id.to_string()).await?;
         Ok(view::session(record, self.supervisor().observer(id).as_ref()))
     }

@@ -16,62 +16,22 @@ use super::error::ApiError;
 use super::extract::{Body, Nothing};
 use crate::bus::Ear;
 use crate::domain::{
-    Controls, Delivery, Event, EventKind, Json as Raw, Named, SessionId, Set, Setting, Spent, Told,
+    Controls, Delivery, Event, EventKind, Json as Raw, SessionId, Set, Setting, Spent, Told, Usage,
 };
 use crate::session::Input;
 
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct ControlsView {
-    mode: Option<String>,
-    modes: Vec<NamedView>,
-    model: Option<String>,
-    models: Vec<NamedView>,
-    /// As the agent tells them.
-    options: Value,
+pub(super) fn controls(told: &Told) -> Option<Controls> {
+    (told.controls != Controls::default()).then(|| told.controls.clone())
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
-struct NamedView {
-    id: String,
-    name: String,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct SpentView {
-    turns: u64,
-    input_tokens: u64,
-    output_tokens: u64,
-    total_tokens: u64,
-    cost: f64,
-    currency: Option<String>,
-    /// Why no new turn begins, if none does.
-    capped: Option<String>,
-}
-
-pub(super) fn controls(told: &Told) -> Option<ControlsView> {
-    if told.controls == Controls::default() {
-        return None;
-    }
-    let Controls { mode, modes, model, models, options } = told.controls.clone();
-    let named = |all: Vec<Named>| all.into_iter().map(|Named { id, name }| NamedView { id, name }).collect();
-    let options = options.and_then(|raw| serde_json::from_str(raw.as_str()).ok()).unwrap_or(Value::Null);
-    Some(ControlsView { mode, modes: named(modes), model, models: named(models), options })
-}
-
-pub(super) fn spent(told: &Told) -> Option<SpentView> {
+pub(super) fn spent(told: &Told) -> Option<Usage> {
     let spent = &told.spent;
     let Spent { turns, input_tokens, output_tokens, total_tokens, cost_micros, .. } = *spent;
     #[expect(clippy::cast_precision_loss, reason = "nobody spends that much")]
     let cost = cost_micros as f64 / 1e6;
-    (*spent != Spent::default()).then(|| SpentView {
-        turns,
-        input_tokens,
-        output_tokens,
-        total_tokens,
-        cost,
-        currency: spent.currency.clone(),
-        capped: told.capped.clone(),
-    })
+    let (currency, capped) = (spent.currency.clone(), told.capped.clone());
+    let usage = Usage { turns, input_tokens, output_tokens, total_tokens, cost, currency, capped };
+    (*spent != Spent::default()).then_some(usage)
 }
 
 /// Exactly one of `mode`, `model`, and `option` with its `value`.

@@ -21,10 +21,9 @@ use super::seat::Seat;
 use super::sender::Wanted;
 use super::web::{Trouble, Web};
 use super::words::{Waiting, Word, typed, word};
-use crate::answers::Session;
 use crate::bridge::api::Person;
 use crate::bridge::api::inside::Answer;
-use crate::domain::{Audited, Json, SessionId, Time};
+use crate::domain::{Audited, Json, Session, SessionId, Time};
 use crate::store::{SlackWant, SlackWish, Store};
 
 /// A private answer is worth this many attempts; it is kept nowhere.

@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::kit::{Plain, Words};
-use crate::answers::Session;
-use crate::domain::{Delivery, Time};
+use crate::domain::{Delivery, Session, Time};
 
 mod clearance;
 mod decided;
@@ -95,8 +94,7 @@ impl People {
 
 /// The last part of its workspace: what people call the thing they work on.
 fn project(session: &Session) -> String {
-    let workspace = session.workspace.as_deref().unwrap_or_default();
-    let last = workspace.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let last = session.workspace.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     if last.trim().is_empty() { session.label() } else { last.to_owned() }
 }
 
@@ -143,5 +141,5 @@ fn id(id: &str) -> Words {
 }
 
 fn is_live(session: &Session) -> bool {
-    !matches!(session.phase.as_str(), "ended" | "parked")
+    session.is_live()
 }

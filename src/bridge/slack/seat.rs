@@ -7,12 +7,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::answers::Session;
 use crate::bridge::api::Person;
 use crate::bridge::api::inside::{Answer, Inside, quoted};
 use crate::config::Config;
-use crate::domain::Role;
 use crate::domain::{Clearance, Question};
+use crate::domain::{Role, Session};
 use crate::store::StoreError;
 use crate::supervisor::Supervisor;
 

@@ -4,12 +4,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Actor, Again, Desk};
-use crate::answers::Session;
 use crate::bridge::api::Person;
 use crate::bridge::api::inside::quoted;
 use crate::bridge::slack::card;
 use crate::bridge::slack::kit::Words;
 use crate::bridge::slack::words::{Slash, slash, typed};
+use crate::domain::Session;
 use crate::policy::{Rule, sentence};
 
 /// What one message shows of a list.
@@ -179,8 +179,8 @@ fn list(sessions: &[Session]) -> Words {
     let each = sessions.iter().take(MANY).map(|session| {
         let name = Words::said(&session.label()).cut(60).code();
         let agent = Words::said(session.agent.as_deref().unwrap_or("an agent")).cut(40);
-        let why = Words::said(session.why.as_deref().unwrap_or_default()).cut(150);
-        let waiting = session.pending_clearances() + session.pending_questions();
+        let why = Words::said(session.why.as_str()).cut(150);
+        let waiting = session.pending.clearances + session.pending.questions;
         let waits = if waiting > 0 {
             Words::new(" – ").and(Words::count(waiting, "thing").bold()).and(" for you")
         } else {

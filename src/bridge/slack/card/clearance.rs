@@ -2,8 +2,7 @@
 
 use super::super::kit::{Blocks, Button, Confirm, Message, Plain, Style, Words, cut_lines};
 use super::{People, decided, field, id, options, title, who};
-use crate::answers::Session;
-use crate::domain::{Choice, Clearance, ClearanceStatus, Risk};
+use crate::domain::{Choice, Clearance, ClearanceStatus, Risk, Session};
 
 /// How much of a change a card shows; the rest is a file below it. With these the whole card fits into what Slack takes,
 /// unless an agent has many long options of its own: then the kit cuts once more, and only `…` tells of it.

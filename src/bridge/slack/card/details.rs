@@ -5,8 +5,7 @@ use serde_json::Value;
 use super::super::kit::{Blocks, Message, View, Words, cut};
 use super::clearance::fields;
 use super::{at, id, options};
-use crate::answers::Session;
-use crate::domain::{Choice, Clearance};
+use crate::domain::{Choice, Clearance, Session};
 
 const MOST_RULES: usize = 40;
 const RULES_TOGETHER: usize = 8;

@@ -5,8 +5,7 @@ use super::clearance::{allow, badge, deny, details, is_grave, risk_words};
 use super::standing::{State, why};
 use super::status::pending;
 use super::{agent, at, id, options, project, question};
-use crate::answers::Session;
-use crate::domain::{Clearance, ClearanceStatus, Question, QuestionStatus, SessionId, Time};
+use crate::domain::{Clearance, ClearanceStatus, Question, QuestionStatus, Session, SessionId, Time};
 
 // Together with what stands around them, fewer than the hundred blocks that a view may have.
 const MOST_CLEARANCES: usize = 16;
@@ -164,7 +163,7 @@ fn one(session: &Session) -> Words {
     let name = name.and(" · ").and(Words::said(&session.label()).cut(60));
     // Who waits for you says so already.
     let pending = if state == State::WaitingForYou { Words::default() } else { pending(session) };
-    let ended = session.ended_at.as_deref().and_then(Time::parse).filter(|_| state == State::Ended);
+    let ended = session.ended_at.filter(|_| state == State::Ended);
     let ended = ended.map(Words::date).unwrap_or_default();
     let unenforced = if session.unenforced.is_some() { "⚠ unenforced" } else { "" };
     let below =

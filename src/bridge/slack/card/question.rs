@@ -2,8 +2,7 @@
 
 use super::super::kit::{Blocks, Button, Confirm, Message, Style, Words, cut};
 use super::{People, at, delivery, id, project, title, who};
-use crate::answers::Session;
-use crate::domain::{Delivery, Question, QuestionStatus};
+use crate::domain::{Delivery, Question, QuestionStatus, Session};
 
 const TEXT_CHARS: usize = 6_000;
 

@@ -3,8 +3,7 @@
 use super::super::kit::{Blocks, Button, Confirm, Message, Style, Words};
 use super::standing::{State, stuck_for, timeless};
 use super::{People, id, project, title, who};
-use crate::answers::Session;
-use crate::domain::Time;
+use crate::domain::{Session, Time};
 
 /// The last ones are what matters.
 const STEPS: usize = 10;
@@ -50,10 +49,10 @@ fn stalled(session: &Session) -> Words {
     };
     let state = if State::of(session) == State::Gone { "Gone" } else { "Stalled" };
     let long = stuck_for(session).map(|long| Words::new(" ").and(long)).unwrap_or_default();
-    let since = standing.and_then(|standing| standing.since.as_deref()).and_then(Time::parse);
+    let since = standing.and_then(|standing| standing.since);
     let head = Words::new(state).and(long).bold().and(dated(" (since ", since, ")"));
 
-    let why = timeless(session.why.as_deref().unwrap_or_default());
+    let why = timeless(session.why.as_str());
     let why = why.strip_prefix("stuck").or_else(|| why.strip_prefix("gone")).unwrap_or(&why);
     let (why, off) = why.strip_suffix(LADDER_OFF).map_or((why, ""), |why| (why, "its ladder is off"));
     // What was done about it is in the list of steps.
@@ -61,10 +60,9 @@ fn stalled(session: &Session) -> Words {
     let why =
         done.and_then(|done| why.strip_suffix(&done)).unwrap_or(why).trim_start_matches([':', ';', ' ']);
     let last = if why.trim().is_empty() { Words::new("nothing is known") } else { Words::said(why).cut(400) };
-    let running = standing.and_then(|standing| standing.running.as_ref()?.since.as_deref());
-    let last =
-        Words::new("last: ").and(last).and(dated(" (it runs since ", running.and_then(Time::parse), ")"));
-    let snoozed = dated("snoozed until ", session.snoozed_until().and_then(Time::parse), "");
+    let running = standing.and_then(|standing| Some(standing.running.as_ref()?.since));
+    let last = Words::new("last: ").and(last).and(dated(" (it runs since ", running, ")"));
+    let snoozed = dated("snoozed until ", session.snoozed_until(), "");
     Words::join([head, last, Words::new(off), snoozed], "; ")
 }
 

@@ -41,11 +41,11 @@ impl Pool {
             .map(|text| json!({"text": text, "status": self.of(&["completed", "in_progress"])}))
             .collect();
         serde_json::from_value(json!({
-            "id": self.text(), "name": self.text(), "agent": self.text(), "workspace": self.text(),
+            "id": SessionId::mint(), "name": self.text(), "agent": self.text(), "workspace": self.text(),
             "phase": self.of(&["idle", "working", "waiting", "ended", "parked"]), "why": self.of(&["stuck 7m: x running 6m"]),
             "pending": {"clearances": 3, "questions": 99}, "queue": 2, "stderr_tail": self.text(),
             "created_at": self.time(), "started_at": self.time(), "ended_at": self.time(),
-            "exit": {"code": null, "signal": self.text(), "reason": self.text()}, "unenforced": self.text(),
+            "exit": {"code": null, "signal": 9, "reason": self.text()}, "unenforced": self.text(),
             "standing": {"state": self.of(&["stuck", "gone", "quiet"]), "since": self.time(), "until": self.time(),
                 "running": {"name": self.text(), "since": self.time()}, "snoozed_until": self.time()},
             "spent": {"turns": 1, "total_tokens": u64::MAX, "cost": 1e300, "currency": self.text()}, "progress": steps,
