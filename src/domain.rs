@@ -56,7 +56,11 @@ pub use session::{
     SessionFailure, SessionProcess, SessionRecord, SessionTurn, StopMode, Turn, Usage, Watched,
 };
 pub use stall::{LadderChoice, NUDGE_TEXT, Rung, Running, Situation, Standing, span};
-pub use steering::{InterruptAnswer, InterruptRequest, NudgeAnswer, NudgeRequest};
+pub use steering::{
+    AgentChange, FailureSeen, InterruptAnswer, InterruptRequest, LadderChange, NewSession, NudgeAnswer,
+    NudgeRequest, PresetChange, SettingAgreed, SettingChange, SettingSent, SettingWait, SnoozeRequest,
+    StopResult,
+};
 pub use time::Time;
 
 /// Bytes as people compare them.

@@ -23,7 +23,7 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    let body = json!(NewPrompt { text: Some(text(args.text)?), ..NewPrompt::default() });
+    let body = json!(NewPrompt::of(&text(args.text)?));
     let name = clean(&args.session);
     interrupted::note(format!("see whether the prompt was delivered: {} prompts {name}", cx.call));
     let sent = cx.client.post(&url(&["sessions", &args.session, "prompts"], &[]), &body).await;

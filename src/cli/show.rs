@@ -13,7 +13,7 @@ use super::terminal::{Paint, Style, stdout_size};
 use super::time::{age, local_times, show_time};
 use super::url::url;
 use super::{Context, shell_variables};
-use crate::domain::{Preset, Session, SessionExit, SessionProcess, Time, Usage};
+use crate::domain::{FailureSeen, Preset, Session, SessionExit, SessionProcess, Time, Usage};
 use crate::text::{clean, cut_words};
 
 /// Show one session in full, with its processes and the end of what its agent wrote to stderr
@@ -43,7 +43,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     if let Some(failed) = session.failed.filter(|_| !cx.json) {
         let path = url(&["sessions", &session.id, "seen"], &[]);
         // Whoever may only look has not taken it over from those who can act.
-        match cx.client.post(&path, &json!({ "at": failed.at.to_string() })).await {
+        match cx.client.post(&path, &json!(FailureSeen { at: Some(failed.at.to_string()) })).await {
             Err(error) if !error.is::<Refusal>() => return Err(error),
             _ => {}
         }

@@ -268,6 +268,13 @@ impl From<Verdict> for Decision {
     }
 }
 
+impl Decision {
+    /// With one of the agent's own options.
+    pub fn with_option(verdict: Verdict, option: &str) -> Self {
+        Self { option: Some(option.to_owned()), ..verdict.into() }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum RememberChoice {

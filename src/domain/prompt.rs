@@ -132,6 +132,12 @@ pub struct NewPrompt {
     pub wait: Option<bool>,
 }
 
+impl NewPrompt {
+    pub fn of(text: &str) -> Self {
+        Self { text: Some(text.to_owned()), ..Self::default() }
+    }
+}
+
 /// A change of a prompt that waits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -133,3 +133,16 @@ pub struct QuestionAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
 }
+
+impl From<Answer> for QuestionAnswer {
+    fn from(decision: Answer) -> Self {
+        Self { decision, instruction: None }
+    }
+}
+
+impl QuestionAnswer {
+    /// The answer to go on in another way.
+    pub fn refine(instruction: &str) -> Self {
+        Self { decision: Answer::Refine, instruction: Some(instruction.to_owned()) }
+    }
+}

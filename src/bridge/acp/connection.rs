@@ -334,7 +334,7 @@ impl Connection {
         let Some((id, about)) = id.and_then(|id| self.client.take_asked(&id).map(|about| (id, about))) else {
             return;
         };
-        let decision = result.map_or(ask::Decision::Nothing, |result| ask::decided(&about, &result));
+        let decision = result.map_or(ask::ClientDecision::Nothing, |result| ask::decided(&about, &result));
         let client = Arc::clone(&self.client);
         self.client.acp().0.tasks.spawn(async move { super::methods::decide(&client, &id, decision).await });
     }

@@ -26,7 +26,7 @@ use super::speak::{self, Control, Voice};
 use crate::bridge::viewer_log::{ViewerLog, redacted};
 use crate::bus::Ear;
 use crate::domain::event::{AgentSetting, PromptSending};
-use crate::domain::{Event, EventKind, Json, LoggedEvent, Phase, RequestId, Role, SessionId, Time};
+use crate::domain::{Event, EventKind, Json, LoggedEvent, RequestId, Role, SessionId, Time};
 use crate::store::{Found, Store};
 use crate::wire::acp::{method, send, tell};
 use crate::wire::jsonrpc;

@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::ask::Decision;
+use super::ask::ClientDecision;
 use super::client::Client;
 use super::feed::History;
 use super::offer;
 use super::refusal::Refusal;
 use super::seat::Profile;
 use crate::bridge::api::inside::quoted;
-use crate::domain::{List, OnClientLeft, Phase, Session, SessionFailure, SessionId};
+use crate::domain::{
+    AgentChange, Json, List, NewSession, OnClientLeft, Phase, PresetChange, RememberChoice, RememberedRule,
+    Session, SessionFailure, SessionId, Setting, SettingChange, SettingWait,
+};
 use crate::wire::acp::asked::{self, New, SetMode, SetModel, SetOption};
 
 /// Of `session/list`.
@@ -54,11 +57,16 @@ async fn start(client: &Client, new: &New) -> Result<Session, Refusal> {
     // Where nothing has to be found out first, a process is worth having when there is something to do.
     let defer = profile.protocol != "acp" || profile.known.is_some();
     let name = ours.and_then(|ours| ours.name.clone());
-    let body = json!({
-        "agent": profile.name, "workspace": new.cwd, "mcp_servers": new.mcp_servers, "defer": defer,
-        "on_client_left": on_client_left(client, name.as_deref()), "name": name,
-    });
-    let seen: Session = seat.post("/sessions", &body).await?;
+    let session = NewSession {
+        agent: Some(profile.name.clone()),
+        workspace: new.cwd.clone(),
+        mcp_servers: Some(Json::of(&new.mcp_servers)),
+        defer,
+        on_client_left: Some(on_client_left(client, name.as_deref()).as_str().to_owned()),
+        name,
+        ..NewSession::default()
+    };
+    let seen: Session = seat.post("/sessions", &json!(session)).await?;
     if defer { Ok(seen) } else { ready(client, seen.id).await }
 }
 
@@ -180,33 +188,44 @@ pub(super) async fn set_mode(client: &Client, set: &SetMode) -> Result<Value, Re
         return Ok(json!({}));
     }
     let seen = with_process(client, seen).await?;
-    let answer = tell_agent(client, seen.id, &json!({ "mode": set.mode_id, "wait": "agent" })).await?;
+    let answer = tell_agent(
+        client,
+        seen.id,
+        &SettingChange { mode: Some(set.mode_id.clone()), ..SettingChange::default() },
+    )
+    .await?;
     Ok(answer)
 }
 
 pub(super) async fn set_model(client: &Client, set: &SetModel) -> Result<Value, Refusal> {
     let seen = client.seat().session(&set.session_id).await?;
     let seen = with_process(client, seen).await?;
-    tell_agent(client, seen.id, &json!({ "model": set.model_id, "wait": "agent" })).await
+    tell_agent(
+        client,
+        seen.id,
+        &SettingChange { model: Some(set.model_id.clone()), ..SettingChange::default() },
+    )
+    .await
 }
 
 pub(super) async fn set_option(client: &Client, set: &SetOption) -> Result<Value, Refusal> {
     let seen = client.seat().session(&set.session_id).await?;
     let id = seen.id;
-    let value = match &set.value {
-        asked::Value::Text(text) => json!(text),
-        asked::Value::Switch(on) => json!(on),
-    };
-    match (set.config_id.as_str(), value.as_str()) {
-        (offer::POLICY, Some(value)) => preset(client, id, value).await?,
-        (offer::AGENT, Some(value)) => {
+    match (set.config_id.as_str(), &set.value) {
+        (offer::POLICY, asked::Value::Text(value)) => preset(client, id, value).await?,
+        (offer::AGENT, asked::Value::Text(value)) => {
             let path = format!("/sessions/{id}/agent");
-            client.seat().post::<Value>(&path, &json!({ "agent": value })).await?;
+            client.seat().post::<Value>(&path, &json!(AgentChange { agent: value.to_owned() })).await?;
         }
-        (option, _) => {
+        (option, value) => {
+            let value = match value {
+                asked::Value::Text(text) => Setting::Value(text.clone()),
+                asked::Value::Switch(on) => Setting::Switch(*on),
+            };
             with_process(client, seen).await?;
-            let body = json!({ "option": option, "value": value, "wait": "agent" });
-            tell_agent(client, id, &body).await?;
+            let (option, value) = (Some(option.to_owned()), Some(value));
+            let change = SettingChange { option, value, ..SettingChange::default() };
+            tell_agent(client, id, &change).await?;
         }
     }
     let seen = client.seat().session(&set.session_id).await?;
@@ -216,8 +235,9 @@ pub(super) async fn set_option(client: &Client, set: &SetOption) -> Result<Value
 }
 
 /// What the agent answers.
-async fn tell_agent(client: &Client, id: SessionId, body: &Value) -> Result<Value, Refusal> {
-    let set: Value = client.seat().post(&format!("/sessions/{id}/set"), body).await?;
+async fn tell_agent(client: &Client, id: SessionId, change: &SettingChange) -> Result<Value, Refusal> {
+    let change = SettingChange { wait: Some(SettingWait::Agent), ..change.clone() };
+    let set: Value = client.seat().post(&format!("/sessions/{id}/set"), &json!(change)).await?;
     Ok(set.get("answer").filter(|answer| answer.is_object()).cloned().unwrap_or_else(|| json!({})))
 }
 
@@ -226,26 +246,29 @@ async fn preset(client: &Client, id: SessionId, preset: &str) -> Result<(), Refu
         let known = offer::PRESETS.map(|(known, ..)| known).join(", ");
         return Err(Refusal::params(format!("no mode is `{preset}`; there is {known}")));
     }
-    client.seat().post::<Value>(&format!("/sessions/{id}/preset"), &json!({ "preset": preset })).await?;
+    client
+        .seat()
+        .post::<Value>(&format!("/sessions/{id}/preset"), &json!(PresetChange { preset: preset.to_owned() }))
+        .await?;
     Ok(())
 }
 
 /// What a client has decided. If it is late, or may not, the log tells what became of it.
-pub(super) async fn decide(client: &Arc<Client>, id: &str, decision: Decision) {
+pub(super) async fn decide(client: &Arc<Client>, id: &str, decision: ClientDecision) {
     let refused = match decision {
-        Decision::Nothing => return,
-        Decision::Question { body } => {
-            client.seat().try_post(&format!("/questions/{id}/answer"), &body).await
+        ClientDecision::Nothing => return,
+        ClientDecision::Question(answer) => {
+            client.seat().try_post(&format!("/questions/{id}/answer"), &json!(answer)).await
         }
-        Decision::Clearance { mut body, always } => {
+        ClientDecision::Clearance { mut decision, always } => {
             if always {
                 let path = format!("/clearances/{id}/explanation");
                 let explained = client.seat().get::<Value>(&path).await.unwrap_or_default();
-                if explained["proposal"].is_object() {
-                    body["remember"] = json!({ "rule": explained["proposal"] });
-                }
+                let rule = explained["proposal"].clone();
+                decision.remember =
+                    rule.is_object().then_some(RememberChoice::Rule(RememberedRule { rule, r#for: None }));
             }
-            client.seat().try_post(&format!("/clearances/{id}/decision"), &body).await
+            client.seat().try_post(&format!("/clearances/{id}/decision"), &json!(decision)).await
         }
     };
     if !refused.is_ok() {

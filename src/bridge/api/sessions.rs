@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::Api;
 use super::access::{By, Caller};
@@ -16,8 +16,9 @@ use super::view;
 use super::watch::parse_ladder;
 use crate::config::Protocol;
 use crate::domain::{
-    Delivery, InterruptAnswer, InterruptRequest, Json as Raw, List, NudgeAnswer, NudgeRequest, OnClientLeft,
-    Phase, Preset, Role, Session, SessionId, SessionRecord, StopMode, Time,
+    AgentChange, Delivery, FailureSeen, InterruptAnswer, InterruptRequest, Json as Raw, List, NewSession,
+    NudgeAnswer, NudgeRequest, OnClientLeft, Phase, Preset, PresetChange, Role, Session, SessionId,
+    SessionRecord, StopMode, StopResult, Time,
 };
 use crate::session::{CommandError, Done, Input, Refused};
 use crate::store::Scope;
@@ -60,39 +61,8 @@ pub(super) async fn list(
     })))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Start {
-    agent: Option<String>,
-    command: Option<String>,
-    #[serde(default)]
-    args: Vec<String>,
-    workspace: String,
-    protocol: Option<String>,
-    prompt: Option<String>,
-    name: Option<String>,
-    #[serde(default)]
-    env: BTreeMap<String, String>,
-    /// What is done when it is stuck: `on` (as configured), `off`, or its own steps with commas between them.
-    ladder: Option<String>,
-    /// A session of an ACP agent's own to go on with.
-    resume: Option<String>,
-    /// Without a process until its first prompt.
-    #[serde(default)]
-    defer: bool,
-    /// MCP servers for an ACP agent to connect to, as the Agent Client Protocol has them: passed on as they came, also to
-    /// its later processes.
-    #[schemars(with = "Option<Vec<serde_json::Map<String, serde_json::Value>>>")]
-    mcp_servers: Option<Raw>,
-    /// For a session that an ACP client starts: `close` ends it a while after that client has left, unless somebody else uses it; `keep` does
-    /// not.
-    on_client_left: Option<String>,
-    /// What it may do at most: `full` if nothing is said, `read-only`, `safe` or `sandbox`.
-    preset: Option<String>,
-}
-
 /// What lets whoever starts an agent run anything is for admins: they have chosen the commands of the profiles.
-fn may_start(caller: &Caller, start: &Start) -> Result<(), ApiError> {
+fn may_start(caller: &Caller, start: &NewSession) -> Result<(), ApiError> {
     let servers =
         start.mcp_servers.as_ref().and_then(Raw::objects).is_some_and(|servers| !servers.is_empty());
     let beyond = [
@@ -113,7 +83,7 @@ fn may_start(caller: &Caller, start: &Start) -> Result<(), ApiError> {
 pub(super) async fn start(
     State(api): State<Api>,
     caller: Caller,
-    Body(start): Body<Start>,
+    Body(start): Body<NewSession>,
 ) -> Result<(StatusCode, Json<Session>), ApiError> {
     may_start(&caller, &start)?;
     if start.agent.is_some() && start.protocol.is_some() {
@@ -165,19 +135,12 @@ pub(super) async fn show(
     Ok(Json(api.view(id).await?))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SeenBody {
-    /// The `failed.at` that was shown: a failure that came later stays. Without it, whichever there is.
-    at: Option<String>,
-}
-
 /// Reading a session is no acknowledgement: scripts read, too. Whoever shows it to an operator says so here.
 pub(super) async fn seen(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
-    Body(seen): Body<SeenBody>,
+    Body(seen): Body<FailureSeen>,
 ) -> Result<Json<Session>, ApiError> {
     let record = api.session(&id).await?;
     let at = seen.at.map(|at| Time::parse(&at).ok_or_else(|| ApiError::bad_request("at: must be a time")));
@@ -224,24 +187,12 @@ pub(super) fn arrived(delivery: Option<Delivery>) -> Delivery {
     delivery.unwrap_or_else(|| Delivery::Failed(Delivery::STREAM_CLOSED.to_owned()))
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Ended {
-    session: String,
-    phase: String,
-    /// What it took.
-    steps: Vec<String>,
-    /// How many processes had to be killed.
-    killed: u32,
-    /// False if the database could not be written so far.
-    recorded: bool,
-}
-
 pub(super) async fn stop(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Json<Ended>, ApiError> {
+) -> Result<Json<StopResult>, ApiError> {
     api.end(&id, StopMode::Stop, by).await
 }
 
@@ -250,7 +201,7 @@ pub(super) async fn kill(
     By(by): By,
     Path(id): Path<String>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Json<Ended>, ApiError> {
+) -> Result<Json<StopResult>, ApiError> {
     api.end(&id, StopMode::Kill, by).await
 }
 
@@ -270,28 +221,15 @@ pub(super) async fn resume(
     Ok(Json(api.view(record.id).await?))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Agent {
-    agent: String,
-}
-
 pub(super) async fn agent(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
-    Body(wanted): Body<Agent>,
+    Body(wanted): Body<AgentChange>,
 ) -> Result<Json<Session>, ApiError> {
     let id = api.session(&id).await?.id;
     api.supervisor().change_agent(id, wanted.agent, by).await?;
     Ok(Json(api.view(id).await?))
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PresetBody {
-    /// `full`, `read-only`, `safe` or `sandbox`.
-    preset: String,
 }
 
 /// Whoever may decide may let more be decided.
@@ -299,7 +237,7 @@ pub(super) async fn preset(
     State(api): State<Api>,
     caller: Caller,
     Path(id): Path<String>,
-    Body(wanted): Body<PresetBody>,
+    Body(wanted): Body<PresetChange>,
 ) -> Result<Json<Session>, ApiError> {
     let id = api.session(&id).await?.id;
     let preset = parse_preset(&wanted.preset)?;
@@ -349,15 +287,15 @@ impl Api {
         Ok(view::session(record, self.supervisor().observer(id).as_ref()))
     }
 
-    async fn end(&self, typed: &str, how: StopMode, by: String) -> Result<Json<Ended>, ApiError> {
+    async fn end(&self, typed: &str, how: StopMode, by: String) -> Result<Json<StopResult>, ApiError> {
         let record = self.session(typed).await?;
         let stopped = self.supervisor().stop(record.id, how, by).await?;
         // Without a store that works, the log does not know yet that it has ended.
         let phase =
             if stopped.unrecorded { Phase::Ended } else { self.session(&record.id.to_string()).await?.phase };
-        Ok(Json(Ended {
-            session: record.id.to_string(),
-            phase: phase.as_str().to_owned(),
+        Ok(Json(StopResult {
+            session: record.id,
+            phase: phase.into(),
             steps: stopped.steps,
             killed: stopped.killed,
             recorded: !stopped.unrecorded,

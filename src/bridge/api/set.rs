@@ -6,8 +6,6 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Api;
@@ -16,7 +14,8 @@ use super::error::ApiError;
 use super::extract::{Body, Nothing};
 use crate::bus::Ear;
 use crate::domain::{
-    Controls, Delivery, Event, EventKind, Json as Raw, SessionId, Set, Setting, Spent, Told, Usage,
+    Controls, Event, EventKind, Json as Raw, SessionId, Set, SettingAgreed, SettingChange, SettingSent,
+    SettingWait, Spent, Told, Usage,
 };
 use crate::session::Input;
 
@@ -34,85 +33,33 @@ pub(super) fn spent(told: &Told) -> Option<Usage> {
     (*spent != Spent::default()).then_some(usage)
 }
 
-/// Exactly one of `mode`, `model`, and `option` with its `value`.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SetBody {
-    mode: Option<String>,
-    model: Option<String>,
-    option: Option<String>,
-    /// Of an option that is on or off, a boolean will do.
-    value: Option<SettingBody>,
-    /// Waits for what the agent makes of it, instead of for its delivery.
-    wait: Option<WaitFor>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
-enum SettingBody {
-    Switch(bool),
-    Value(String),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum WaitFor {
-    Agent,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct SetView {
-    session: String,
-    /// Its number, by which what the agent makes of it is found in the log.
-    set: Option<u64>,
-    #[serde(flatten)]
-    delivery: Delivery,
-}
-
-/// The agent has agreed.
-// Written as it is: by way of a `Value`, what an agent said would not stay as it was.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct SetAnswer {
-    session: String,
-    set: u64,
-    /// What the agent answers, as it came.
-    #[schemars(with = "Value")]
-    answer: Raw,
-}
-
 pub(super) async fn set(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
-    Body(body): Body<SetBody>,
+    Body(body): Body<SettingChange>,
 ) -> Result<Response, ApiError> {
-    let SetBody { mode, model, option, value, wait } = body;
+    let SettingChange { mode, model, option, value, wait } = body;
     let set = match (mode, model, option, value) {
         (Some(mode), None, None, None) => Set::Mode(mode),
         (None, Some(model), None, None) => Set::Model(model),
-        (None, None, Some(id), Some(value)) => {
-            let value = match value {
-                SettingBody::Switch(on) => Setting::Switch(on),
-                SettingBody::Value(value) => Setting::Value(value),
-            };
-            Set::Option { id, value }
-        }
+        (None, None, Some(id), Some(value)) => Set::Option { id, value },
         _ => {
             let message = "exactly one of `mode`, `model`, and `option` with its `value` is needed";
             return Err(ApiError::bad_request(message));
         }
     };
     let record = api.session(&id).await?;
-    let (session, mut ear) = (record.id.to_string(), api.bell().listen());
+    let (session, mut ear) = (record.id, api.bell().listen());
     let after = ear.newest();
     let done = api.command(&record, Input::Set { set, by }).await?;
-    if let (Some(WaitFor::Agent), Some(set)) = (wait, done.set) {
+    if let (Some(SettingWait::Agent), Some(set)) = (wait, done.set) {
         let answered = tokio::time::timeout(AGREEING, api.agreed(record.id, set, after, ear));
         let answer = answered.await.map_err(|_| silent())??;
-        return Ok(Json(SetAnswer { session, set, answer }).into_response());
+        return Ok(Json(SettingAgreed { session, set, answer }).into_response());
     }
     let delivery = super::sessions::arrived(done.arrival.outcome().await);
-    let view = SetView { session, set: done.set, delivery };
+    let view = SettingSent { session, set: done.set, delivery };
     Ok((StatusCode::ACCEPTED, Json(view)).into_response())
 }
 

@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 use super::Api;
 use super::access::By;
 use super::error::ApiError;
 use super::extract::Body;
 use crate::domain::{
-    AgentStanding, LadderChoice, Phase, RunningTool, Session, SessionRecord, Situation, Time, parse_duration,
+    AgentStanding, LadderChange, LadderChoice, Phase, RunningTool, Session, SessionRecord, Situation,
+    SnoozeRequest, Time, parse_duration,
 };
 use crate::session::Input;
 
@@ -49,18 +48,11 @@ pub(super) fn why(record: &SessionRecord, now: Time) -> String {
     standing.map_or_else(|| record.why.clone(), |standing| standing.sentence(now))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Snooze {
-    /// A time such as `30m`; `off` ends it.
-    r#for: String,
-}
-
 pub(super) async fn snooze(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
-    Body(snooze): Body<Snooze>,
+    Body(snooze): Body<SnoozeRequest>,
 ) -> Result<Json<Session>, ApiError> {
     let record = api.session(&id).await?;
     let until = match snooze.r#for.as_str() {
@@ -79,18 +71,11 @@ pub(super) async fn snooze(
     Ok(Json(api.view(record.id).await?))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Ladder {
-    /// `on` (as configured), `off`, or steps with commas between them: `alert,nudge,escalate`.
-    ladder: String,
-}
-
 pub(super) async fn ladder(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
-    Body(ladder): Body<Ladder>,
+    Body(ladder): Body<LadderChange>,
 ) -> Result<Json<Session>, ApiError> {
     let record = api.session(&id).await?;
     let choice = parse_ladder(&ladder.ladder)?;

@@ -9,7 +9,7 @@ use crate::bridge::api::inside::quoted;
 use crate::bridge::slack::card;
 use crate::bridge::slack::kit::Words;
 use crate::bridge::slack::words::{Slash, slash, typed};
-use crate::domain::Session;
+use crate::domain::{NewPrompt, NewSession, NudgeRequest, Session};
 use crate::policy::{Rule, sentence};
 
 /// What one message shows of a list.
@@ -41,12 +41,12 @@ impl Actor {
                 return self.order(who, key, &session, "stop", json!({}), "Stopped", desk).await;
             }
             Slash::Nudge { session, message } => {
-                let body = json!({ "message": message });
+                let body = json!(NudgeRequest { message: message.clone() });
                 return self.order(who, key, &session, "nudge", body, "Nudged", desk).await;
             }
             Slash::Send { session, text } => {
                 return self
-                    .order(who, key, &session, "prompts", json!({ "text": text }), "Sent", desk)
+                    .order(who, key, &session, "prompts", json!(NewPrompt::of(&text)), "Sent", desk)
                     .await;
             }
         };
@@ -98,7 +98,12 @@ impl Actor {
             }
         };
         let prompt = Some(prompt).filter(|prompt| !prompt.is_empty());
-        let body = json!({ "agent": agent, "workspace": workspace, "prompt": prompt });
+        let body = json!(NewSession {
+            agent: Some(agent.to_owned()),
+            workspace: workspace.to_owned(),
+            prompt: prompt.map(str::to_owned),
+            ..NewSession::default()
+        });
         let answer = self.seat().post(who, "/sessions", &body, key).await;
         if !answer.is_ok() {
             return self.settle(who, desk, answer).await.map(drop);
