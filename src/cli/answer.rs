@@ -73,7 +73,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
 /// Adds to a late answer what can still be done. The error says who answered and when.
 fn explain(error: anyhow::Error, cx: &Context) -> anyhow::Error {
     #[derive(Deserialize)]
-    struct Conflict {
+    struct AnsweredQuestion {
         question: Question,
     }
     let refusal = match error.downcast::<Refusal>() {
@@ -81,7 +81,9 @@ fn explain(error: anyhow::Error, cx: &Context) -> anyhow::Error {
         Ok(refusal) => return refusal.into(),
         Err(error) => return error,
     };
-    let Ok(Conflict { question }) = serde_json::from_str(&refusal.body) else { return refusal.into() };
+    let Ok(AnsweredQuestion { question }) = serde_json::from_str(&refusal.body) else {
+        return refusal.into();
+    };
     let (session, call) = (question.session_label(), &cx.call);
     let hint = format!("an answer cannot be changed; `{call} send {session} TEXT` can tell the agent more");
     refusal.hint(hint).into()

@@ -136,10 +136,10 @@ async fn explain(cx: &Context, id: &str, error: anyhow::Error) -> anyhow::Error 
 /// The ways to act after a decision that cannot be changed. The error says who decided what and when.
 fn what_is_left(body: &str, cx: &Context) -> Option<String> {
     #[derive(Deserialize)]
-    struct Conflict {
+    struct DecidedClearance {
         clearance: Clearance,
     }
-    let Conflict { clearance } = serde_json::from_str(body).ok()?;
+    let DecidedClearance { clearance } = serde_json::from_str(body).ok()?;
     let (session, call) = (clearance.session_label(), &cx.call);
     Some(match clearance.status.as_str() {
         "approved" => format!(

@@ -19,7 +19,7 @@ use crate::store::ClearanceFilter;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
+pub(super) struct ClearanceQuery {
     #[schemars(with = "Option<String>")]
     status: Option<ClearanceStatus>,
     session: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct ListQuery {
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<ClearanceQuery>,
 ) -> Result<Json<List<Clearance>>, ApiError> {
     let session = match &query.session {
         Some(typed) => Some(api.session(typed).await?.id),

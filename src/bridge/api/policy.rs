@@ -384,6 +384,6 @@ fn difference(found: Difference) -> DifferenceView {
         risk: risk.as_str().to_owned(),
         was: was.to_owned(),
         status: c.status.as_str().to_owned(),
-        would: would,
+        would,
     }
 }

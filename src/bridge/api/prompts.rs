@@ -17,7 +17,7 @@ use crate::store::Found;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
+pub(super) struct PromptQuery {
     limit: Option<usize>,
     cursor: Option<i64>,
 }
@@ -25,7 +25,7 @@ pub(super) struct ListQuery {
 pub(super) async fn list(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<PromptQuery>,
 ) -> Result<Json<List<Prompt>>, ApiError> {
     let session = api.session(&id).await?.id;
     let page = api.store().prompts(session, query.cursor, limit(query.limit)?).await?;

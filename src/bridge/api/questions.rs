@@ -17,7 +17,7 @@ use crate::store::QuestionFilter;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
+pub(super) struct QuestionQuery {
     #[schemars(with = "Option<String>")]
     status: Option<QuestionStatus>,
     session: Option<String>,
@@ -27,7 +27,7 @@ pub(super) struct ListQuery {
 
 pub(super) async fn list(
     State(api): State<Api>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<QuestionQuery>,
 ) -> Result<Json<List<Question>>, ApiError> {
     let session = match &query.session {
         Some(typed) => Some(api.session(typed).await?.id),
@@ -59,7 +59,7 @@ pub(super) async fn answer(
         return Err(ApiError::unprocessable("instruction_required", message));
     }
     if question.status != QuestionStatus::Pending {
-        return Err(already(question));
+        return Err(already(&question));
     }
     let input = Input::Answer { question: question.id, answer, instruction, by };
     match api.supervisor().command(question.session, input).await {
@@ -67,14 +67,14 @@ pub(super) async fn answer(
         Err(CommandError::Refused(refused @ (Refused::NotOpen | Refused::Ended))) => {
             let now = api.question(&question.id.to_string()).await?;
             let pending = now.status == QuestionStatus::Pending;
-            return Err(if pending { CommandError::Refused(refused).into() } else { already(now) });
+            return Err(if pending { CommandError::Refused(refused).into() } else { already(&now) });
         }
         Err(error) => return Err(error.into()),
     }
     Ok(Json(api.question(&question.id.to_string()).await?))
 }
 
-fn already(question: Question) -> ApiError {
+fn already(question: &Question) -> ApiError {
     let by = question.answered_by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
     let at = question.answered_at.map(|at| format!(" at {at}")).unwrap_or_default();
     let message = format!("already {}{by}{at}", question.status.as_str());

@@ -26,7 +26,7 @@ use crate::supervisor::{StartRefused, StartRequest};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
+pub(super) struct SessionQuery {
     #[serde(default)]
     all: bool,
     /// Also those that have ended and failed, until an operator has seen that.
@@ -43,13 +43,13 @@ pub(super) struct ListQuery {
 
 pub(super) async fn list(
     State(api): State<Api>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<SessionQuery>,
 ) -> Result<Json<List<Session>>, ApiError> {
     let most = limit(query.limit)?;
     let scope = match query {
-        ListQuery { all: true, .. } => Scope::All,
-        ListQuery { failed: true, .. } => Scope::Noticed,
-        ListQuery { .. } => Scope::NotEnded,
+        SessionQuery { all: true, .. } => Scope::All,
+        SessionQuery { failed: true, .. } => Scope::Noticed,
+        SessionQuery { .. } => Scope::NotEnded,
     };
     let page = api.store().sessions(scope, query.workspace, query.cursor, most).await?;
     Ok(Json(view::list(page, |record| {

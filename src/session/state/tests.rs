@@ -558,7 +558,7 @@ impl Seen {
                     *self.settled.entry(*id).or_default() += 1;
                 }
                 Effect::Ledger(Entry::QuestionOpened { question, .. }) => {
-                    assert!(self.asked.insert(question.id))
+                    assert!(self.asked.insert(question.id));
                 }
                 Effect::Ledger(Entry::QuestionAnswered { id, .. } | Entry::QuestionClosed { id, .. }) => {
                     *self.answered.entry(*id).or_default() += 1;

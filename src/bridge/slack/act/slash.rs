@@ -100,7 +100,7 @@ impl Actor {
         let prompt = Some(prompt).filter(|prompt| !prompt.is_empty());
         let body = json!(NewSession {
             agent: Some(agent.to_owned()),
-            workspace: workspace.to_owned(),
+            workspace: workspace.clone(),
             prompt: prompt.map(str::to_owned),
             ..NewSession::default()
         });

@@ -1,5 +1,7 @@
 //! The home of the app: what waits for you, then everything else.
 
+use std::cmp::Reverse;
+
 use super::super::kit::{Blocks, View, Words};
 use super::clearance::{allow, badge, deny, details, is_grave, risk_words};
 use super::standing::{State, why};
@@ -142,7 +144,7 @@ fn running(blocks: Blocks, sessions: &[Session]) -> Blocks {
     let (mut ended, mut live): (Vec<&Session>, Vec<&Session>) =
         sessions.iter().partition(|session| State::of(session) == State::Ended);
     live.sort_by_key(|session| State::of(session));
-    ended.sort_by(|one, other| other.ended_at.cmp(&one.ended_at));
+    ended.sort_by_key(|session| Reverse(session.ended_at));
     let blocks = blocks.header("Sessions");
     let blocks = if sessions.is_empty() { blocks.section("None.") } else { blocks };
     let add = |blocks: Blocks, session: &&Session| blocks.section(one(session));
