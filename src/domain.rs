@@ -19,9 +19,11 @@ pub mod json;
 pub mod ledger;
 pub mod list;
 pub mod open_enum;
+pub mod policy;
 pub mod preset;
 pub mod prompt;
 pub mod question;
+pub mod received_event;
 pub mod said;
 pub mod session;
 pub mod stall;
@@ -47,9 +49,13 @@ pub use json::{Json, RequestId};
 pub use ledger::{Entry, KnownAgent};
 pub use list::List;
 pub use open_enum::{OpenEnum, WordEnum};
+pub use policy::{
+    ClearanceExplanation, ConfigReload, RuleExplanation, RulesDifference, RulesTest, RulesTestResult,
+};
 pub use preset::Preset;
 pub use prompt::{NewPrompt, Prompt, PromptChange, PromptState, Wording};
 pub use question::{Answer, Question, QuestionAnswer, QuestionStatus};
+pub use received_event::ReceivedEvent;
 pub use said::{Ask, Call, Fault, FaultCode, Line, Outbound, Progress, Rejection, Resets, Said};
 pub use session::{
     AgentStanding, Exit, OnClientLeft, PendingRequests, Phase, RunningTool, Session, SessionExit,

@@ -19,7 +19,6 @@ pub mod fuzzing;
 pub mod host;
 pub mod lifecycle;
 pub mod policy;
-pub mod received_event;
 pub mod redact;
 pub mod remote;
 pub mod session;

@@ -6,10 +6,9 @@ use anyhow::bail;
 
 use super::decide::decide;
 use super::failure::Failure;
-use super::policy::Explanation;
 use super::url::url;
 use super::{Context, out};
-use crate::domain::{Decision, RememberChoice, RememberedRule, Verdict};
+use crate::domain::{ClearanceExplanation, Decision, RememberChoice, RememberedRule, Verdict};
 use crate::policy::sentence;
 use crate::text::clean;
 
@@ -59,7 +58,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             );
         };
         let path = url(&["clearances", clearance, "explanation"], &[]);
-        let Explanation { proposal, no_proposal, .. } = cx.client.get(&path).await?.parse()?;
+        let ClearanceExplanation { proposal, no_proposal, .. } = cx.client.get(&path).await?.parse()?;
         let Some(rule) = proposal else {
             let why = no_proposal.unwrap_or_else(|| "no rule fits".to_owned());
             bail!(

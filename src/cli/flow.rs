@@ -8,9 +8,9 @@ use super::gutter::Column;
 use super::render;
 use super::story::Story;
 use super::terminal::{Paint, Style};
+use crate::domain::ReceivedEvent;
 use crate::domain::event::MessageChunk;
 use crate::fold::{Fold, OpenMessage, fold};
-use crate::received_event::ReceivedEvent;
 use crate::text::columns;
 
 /// Lines that wait for the end of a message. One more ends the message: an agent that never ends one hides nothing.

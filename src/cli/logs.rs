@@ -1,6 +1,5 @@
 //! `intercom logs`: pages through the log, or follows it.
 
-use crate::received_event::ReceivedEvent;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use super::terminal::{Paint, stdout_size};
 use super::time::date_time;
 use super::url::url;
 use super::{Context, interrupted, out};
-use crate::domain::{Event, Phase, Session};
+use crate::domain::{Event, Phase, ReceivedEvent, Session};
 use crate::text::clean;
 
 /// Print the log of a session

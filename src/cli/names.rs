@@ -1,13 +1,12 @@
 //! The names and titles of sessions, for lines that would otherwise show ids only.
 
-use crate::received_event::ReceivedEvent;
 use std::collections::HashMap;
 
 use super::Context;
 use super::client::Client;
 use super::url::url;
 use crate::domain::event::AgentUpdate;
-use crate::domain::{Event, Session};
+use crate::domain::{Event, ReceivedEvent, Session};
 use crate::text::{clean, cut_words, quoted, short};
 
 /// The name and the id of the session that an answer is about; the typed text where the daemon does not tell.

@@ -1,6 +1,5 @@
 //! The live overview of `watch`: what runs, what waits for somebody, what happened last. Pure: state in, frame out.
 
-use crate::received_event::ReceivedEvent;
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
@@ -14,7 +13,7 @@ use super::table::{Cell, Fit, Table};
 use super::terminal::{Paint, Size, Style};
 use super::time::{age, clock, clock_zone};
 use crate::domain::event::MessageChunk;
-use crate::domain::{Clearance, Question, Session};
+use crate::domain::{Clearance, Question, ReceivedEvent, Session};
 use crate::fold::{Fold, OpenMessage, fold};
 use crate::summary::Summary;
 use crate::text::{clean_block, columns, cut, cut_words, plural, quoted, short};

@@ -80,7 +80,7 @@ pub(super) fn waiting(clearances: usize, questions: usize) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::received_event::ReceivedEvent;
+    use crate::domain::ReceivedEvent;
     use serde_json::Value;
 
     use super::*;

@@ -1,11 +1,10 @@
 //! Events as entries of a story: tool calls have their titles, and what an agent repeats is told once.
 
-use crate::received_event::ReceivedEvent;
 use std::collections::VecDeque;
 
 use super::time::show_time;
-use crate::domain::Event;
 use crate::domain::event::AgentUpdate;
+use crate::domain::{Event, ReceivedEvent};
 use crate::summary::Summary;
 use crate::text::cut;
 

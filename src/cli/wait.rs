@@ -1,6 +1,5 @@
 //! `intercom wait`: waits on the event stream, without polling.
 
-use crate::received_event::ReceivedEvent;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -14,7 +13,7 @@ use super::stream::{Item, Stream};
 use super::time::parse_duration;
 use super::url::url;
 use super::{Context, client::Client, interrupted, lost_daemon, out};
-use crate::domain::{Event, EventKind, Phase, Session};
+use crate::domain::{Event, EventKind, Phase, ReceivedEvent, Session};
 use crate::text::clean;
 
 /// Wait until a session is idle, waits for somebody, or has ended

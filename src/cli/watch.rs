@@ -1,6 +1,5 @@
 //! `intercom watch`: a live overview on a terminal, a line per event elsewhere.
 
-use crate::received_event::ReceivedEvent;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -18,7 +17,7 @@ use super::terminal::stdout_size;
 use super::time::date_time;
 use super::wait::last_seq;
 use super::{Context, out};
-use crate::domain::{Clearance, Question, Session};
+use crate::domain::{Clearance, Question, ReceivedEvent, Session};
 
 /// Watch what all agents do, live
 #[derive(Debug, clap::Args)]

@@ -10,7 +10,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "cli",
         &[
             "action",
-            "answers",
             "bridge",
             "config",
             "domain",
@@ -41,7 +40,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "redact",
             "remote",
             "action",
-            "answers",
             "summary",
             "text",
             "failpoint",
@@ -59,7 +57,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("wire", &["domain"]),
     ("domain", &[]),
     ("action", &["domain", "redact", "text"]),
-    ("answers", &["action", "domain", "text"]),
     ("bus", &["domain"]),
     ("failpoint", &[]),
     ("fold", &["domain"]),

@@ -20,10 +20,10 @@ use super::{
     questions, sessions, set, tokens, watch, web,
 };
 use crate::domain::{
-    AgentChange, Clearance, Decision, FailureSeen, InterruptAnswer, InterruptRequest, LadderChange, List,
-    NewPrompt, NewSession, NudgeAnswer, NudgeRequest, PresetChange, Prompt, PromptChange, Question,
-    QuestionAnswer, Quorum, Role, Session, SettingAgreed, SettingChange, SettingSent, SnoozeRequest,
-    StopResult,
+    AgentChange, Clearance, ClearanceExplanation, ConfigReload, Decision, FailureSeen, InterruptAnswer,
+    InterruptRequest, LadderChange, List, NewPrompt, NewSession, NudgeAnswer, NudgeRequest, PresetChange,
+    Prompt, PromptChange, Question, QuestionAnswer, Quorum, Role, RulesTest, RulesTestResult, Session,
+    SettingAgreed, SettingChange, SettingSent, SnoozeRequest, StopResult,
 };
 
 /// One of them.
@@ -157,12 +157,12 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::new(of(&get), "/events", Viewer, "The log: a stream, or with `Accept: application/json` a page", events::events).query::<events::EventsQuery>().answers::<EventPage>(200).streams(),
         Endpoint::new(of(&get), "/sessions/{id}/log", Viewer, "All of a session's log as a file, one event per line", events::download).answers_file(200),
         Endpoint::new(of(&get), "/figures", Viewer, "How long decisions take, how long agents wait for them, and how much is said", figures::show).query::<figures::FiguresQuery>().answers::<figures::Figures>(200),
-        Endpoint::new(of(&get), "/clearances/{id}/explanation", Viewer, "What each rule makes of it, and the rule that allowing it always would add", policy::explain).answers::<policy::ExplanationView>(200),
+        Endpoint::new(of(&get), "/clearances/{id}/explanation", Viewer, "What each rule makes of it, and the rule that allowing it always would add", policy::explain).answers::<ClearanceExplanation>(200),
         Endpoint::new(of(&get), "/policy", Viewer, "The rules in force", policy::show).answers::<policy::PolicyView>(200),
-        Endpoint::new(of(&post), "/policy/test", Approver, "What other rules would have made of what was asked; changes nothing", policy::test).body::<policy::Test>().answers::<policy::TestedView>(200),
+        Endpoint::new(of(&post), "/policy/test", Approver, "What other rules would have made of what was asked; changes nothing", policy::test).body::<RulesTest>().answers::<RulesTestResult>(200),
         Endpoint::new(of(&get), "/grants", Viewer, "What was allowed always, newest first", policy::grants).query::<ShortList>().answers::<List<policy::GrantView>>(200),
         Endpoint::new(of(&delete), "/grants/{id}", Approver, "Revokes a grant", policy::revoke).answers_nothing(204),
-        Endpoint::new(of(&post), "/reload", Admin, "Reads the configuration again", policy::reload).answers::<policy::Reloaded>(200),
+        Endpoint::new(of(&post), "/reload", Admin, "Reads the configuration again", policy::reload).answers::<ConfigReload>(200),
         Endpoint::new(of(&get), "/tokens", Admin, "Tokens, newest first", tokens::list).query::<ShortList>().answers::<List<TokenView>>(200),
         Endpoint::new(of(&post), "/tokens", Admin, "Makes a token; its secret is shown once", tokens::create).body::<tokens::Create>().answers::<tokens::Created>(201),
         Endpoint::new(of(&delete), "/tokens/{id}", Admin, "Revokes a token, at once", tokens::revoke).answers_nothing(204),

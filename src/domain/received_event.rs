@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::domain::{Event, Json};
+use super::{Event, Json};
 
 /// An event as a client receives it, with the JSON it came as.
 #[derive(Debug, Clone)]
