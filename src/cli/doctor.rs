@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::checks::{self, Check, Status};
 use super::daemon_info::DaemonInfo;
 use super::failure::Failure;
-use super::gutter::wrapped;
+use super::gutter::{advice_lines, wrapped};
 use super::terminal::{Paint, Style, stdout_size};
 use super::transport::Transport;
 use super::{Context, out};
@@ -13,6 +13,8 @@ use crate::text::{clean, columns, plural};
 
 /// The column of the details.
 const INDENT: usize = 23;
+/// The column of the hints.
+const HINT_INDENT: usize = 9;
 
 /// Check the installation: configuration, state, daemon, console, limits and agents
 #[derive(Debug, clap::Args)]
@@ -81,8 +83,10 @@ fn show(check: &Check, paint: Paint) -> String {
     let detail = wrapped(&clean(&check.detail), used, INDENT, stdout_size().map(|size| size.columns));
     let mut shown = format!("{}{name}{detail}\n", paint.style(style, word));
     for hint in check.hint.iter().flat_map(|hint| hint.lines()) {
-        // A command in a hint is to be pasted: it is left to the terminal to wrap it.
-        writeln!(shown, "         hint: {}", clean(hint)).expect("a string takes every write");
+        let room = stdout_size().map(|size| size.columns.saturating_sub(HINT_INDENT));
+        for line in advice_lines(&format!("hint: {}", clean(hint)), room) {
+            writeln!(shown, "{:HINT_INDENT$}{line}", "").expect("a string takes every write");
+        }
     }
     shown
 }

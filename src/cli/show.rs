@@ -175,7 +175,8 @@ fn exit(exit: &Exit, why: Option<&str>) -> Option<String> {
     };
     let is_said = |reason: &&str| {
         let cause = reason.split_once(": ").map_or(*reason, |(_, cause)| cause);
-        why.is_some_and(|why| why.contains(cause))
+        // The advice behind a missing log-in has a field of its own.
+        why.is_some_and(|why| why.contains(cause) || reason.contains(why))
     };
     match (status, exit.reason.as_deref().filter(|reason| !is_said(reason))) {
         (Some(status), Some(reason)) => Some(format!("{status} ({reason})")),

@@ -81,7 +81,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
 /// Says that an agent acts without asking, and what to do.
 pub(super) fn say_unenforced(session: &Session) {
     if let Some(why) = &session.unenforced {
-        out::talk(&format!("warning: {} is unenforced: {}", clean(&session.label()), clean(why)));
+        out::advise(&format!("warning: {} is unenforced: {}", clean(&session.label()), clean(why)));
     }
 }
 

@@ -788,6 +788,17 @@ fn hints_are_wrapped_between_words_and_never_inside_a_command() {
 }
 
 #[test]
+fn the_hints_of_the_doctor_are_wrapped_between_words_too() {
+    let shown = on_a_terminal(&Daemon::quick(""), "doctor");
+    let lines: Vec<&str> = shown.lines().skip(1).filter(|line| !line.is_empty()).collect();
+    assert!(lines.iter().any(|line| line.starts_with("         hint: ")), "{shown}");
+    for line in lines {
+        let begins = ["ok ", "warning ", "wrong ", "           ", "         hint: ", "error: "];
+        assert!(begins.iter().any(|begin| line.starts_with(begin)), "{line:?} in {shown}");
+    }
+}
+
+#[test]
 fn ls_has_no_column_without_cells_and_titles_end_with_a_word() {
     let daemon = Daemon::start();
     let prompt =

@@ -99,9 +99,11 @@ impl State {
         if cancelled {
             self.failures.log_in = None;
         } else if failed || self.failures.log_in.is_some() {
-            let said = stop_reason.strip_prefix("error:").unwrap_or(stop_reason).trim();
+            let said = stop_reason.strip_prefix("error:").unwrap_or(stop_reason).trim().trim_end_matches('.');
             self.failures.awaits_log_in = self.failures.log_in.is_some();
-            self.fail(FailureKind::Turn, said.trim_end_matches('.'), now);
+            // Without a handshake these are the agent's own words; of an ACP agent they are in quotes already.
+            let why = if self.about.strict { said.to_owned() } else { quoted(&one_line(said, MAX_LINE)) };
+            self.fail(FailureKind::Turn, &why, now);
             self.failures.last_turn = self.failed().map(|failed| failed.reason.clone());
         } else {
             (self.failures.unseen, self.failures.last_turn, self.dirty) = (None, None, true);

@@ -50,6 +50,14 @@ fn a_turn_that_ends_with_an_error_fails_the_session_until_one_succeeds() {
 }
 
 #[test]
+fn the_words_of_an_agent_without_a_handshake_are_quoted() {
+    let mut world = World::new();
+    world.go(prompt("one"));
+    world.say(error_end("error: no model."));
+    assert_eq!(failed(&world), Some((FailureKind::Turn, "“no model”".to_owned())));
+}
+
+#[test]
 fn an_error_that_answers_a_cancel_is_no_failure() {
     for stop_reason in ["error: claude failed: aborted.", "cancelled"] {
         let mut world = strict();
