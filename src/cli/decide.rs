@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 use super::clearances::choices;
 use super::client::Answer;
 use super::failure::{self, Failure, Refusal};
-use super::gutter::hanging;
-use super::terminal::Style;
+use super::gutter::wrapped;
+use super::terminal::stdout_size;
 use super::url::url;
 use super::{Context, out};
 use crate::answers::{Clearance, Delivery};
-use crate::text::{clean, short};
+use crate::text::{clean, columns, short};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Decision {
@@ -104,11 +104,11 @@ fn delivered(answer: &Answer) -> anyhow::Result<()> {
 
 fn decided(clearance: &Clearance, cx: &Context) -> String {
     let style = super::style::status_style(&clearance.status);
-    let status = cx.paint.style(style, &clean(&clearance.status));
-    let delivery = cx.paint.style(Style::Dim, &format!("({})", clean(&clearance.delivery().describe())));
-    let first = format!("{status} {}: ", short(&clearance.id));
-    let line = hanging(&first, &clearance.line(), 4, Style::Plain, cx.paint);
-    format!("{line} {delivery}")
+    let (status, id) = (clean(&clearance.status), format!(" {}: ", short(&clearance.id)));
+    let line = format!("{} ({})", clearance.line(), clearance.delivery().describe());
+    let width = stdout_size().map(|size| size.columns);
+    let line = wrapped(&line, columns(&status) + columns(&id), 4, width);
+    format!("{}{id}{line}", cx.paint.style(style, &status))
 }
 
 /// A decision that did not arrive is recorded, but it is not done.
