@@ -209,6 +209,13 @@ fn a_missing_log_in_at_the_start_is_told_with_the_ways_that_the_agent_offers() {
     let hint = daemon.show("shop")["failed"]["hint"].clone();
     let kept = "; then `intercom resume shop`; your prompt is kept and is sent then";
     assert!(hint.as_str().unwrap().ends_with(kept), "{hint}");
+    let waited = daemon.cli(&["wait", "shop", "--for", "idle"]);
+    assert!(
+        waited.code == 1 && waited.stderr.starts_with("error: shop failed: the agent needs a login: “"),
+        "{waited:?}"
+    );
+    assert!(waited.stderr.contains("hint: log in (it says: “Log in with browser"), "{waited:?}");
+    assert!(waited.stderr.trim_end().ends_with(kept), "{waited:?}");
     let ran = daemon.cli(&["resume", "shop"]);
     assert!(ran.stdout.ends_with(", generation 2\n"), "the advice can be followed: {ran:?}");
     assert!(
