@@ -16,7 +16,7 @@ pub mod event;
 pub mod failure;
 pub mod id;
 pub mod json;
-pub mod ledger;
+pub mod ledger_rebuild;
 pub mod preset;
 pub mod prompt;
 pub mod question;
@@ -38,7 +38,9 @@ pub use event::{Event, EventKind, LoggedEvent, NewEvent};
 pub use failure::{Failure, FailureKind, NOT_STARTED};
 pub use id::{ClearanceId, GrantId, PromptId, QuestionId, SessionId, TokenId, TurnId, WebSessionId};
 pub use json::{Json, RequestId};
-pub use ledger::{Entry, KnownAgent};
+pub use ledger_rebuild::{
+    ColumnDifference, DifferenceKind, LedgerDifference, LedgerRebuild, RebuildMode, RebuildProgress,
+};
 pub use preset::Preset;
 pub use prompt::{Prompt, PromptState, Wording};
 pub use question::{Answer, Question, QuestionStatus};

@@ -1,5 +1,7 @@
 //! `intercom doctor`: everything that can be wrong with an installation, one line each.
 
+mod rebuild;
+
 use std::fmt::Write as _;
 
 use super::checks::{self, Check, Status};
@@ -22,9 +24,19 @@ const HINT_INDENT: usize = 9;
     after_help = "Works with and without a daemon. With INTERCOM_URL it looks at the daemon there. Exit code 1 means that something is \
 wrong."
 )]
-pub(super) struct Args {}
+pub(super) struct Args {
+    /// Make clearances, questions and prompts anew from the log, and say what differed; the daemon must be stopped
+    #[arg(long)]
+    rebuild_ledger: bool,
+    /// Only say what differs
+    #[arg(long, requires = "rebuild_ledger")]
+    dry_run: bool,
+}
 
-pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    if args.rebuild_ledger {
+        return rebuild::run(args.dry_run, cx);
+    }
     let (config, configured) = checks::configuration(&cx.paths);
     let mut checks = vec![configured];
     if let Transport::Remote(remote) = cx.client.transport() {

@@ -31,7 +31,7 @@ use super::errand::Job;
 use super::stall::{Vigil, Watch};
 use crate::domain::id::Seed;
 use crate::domain::{
-    Ask, Choice, Clearance, ClearanceId, Content, Entry, Event, Exit, Json, NewEvent, OnClientLeft, Outbound,
+    Ask, Choice, Clearance, ClearanceId, Content, Event, Exit, Json, NewEvent, OnClientLeft, Outbound,
     Preset, PromptId, QuestionId, RequestId, Risk, Ruling, SessionId, Standing, StopMode, Time, Told, Turn,
     Verdict,
 };
@@ -287,7 +287,6 @@ enum Carries {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     Record(NewEvent),
-    Ledger(Entry),
     Send {
         n: u64,
         message: Outbound,
@@ -311,6 +310,8 @@ pub struct Cx<'a> {
     pub vigil: &'a Vigil,
     /// How long its process may take to get ready. It depends on the command line, not only on the profile's name.
     pub startup: Duration,
+    /// A hash of its command line.
+    pub command_fingerprint: &'a str,
     /// What other sessions have spent today, in millionths.
     pub spent_elsewhere: u64,
 }
@@ -358,10 +359,6 @@ impl<'c> Out<'_, 'c> {
     fn record(&mut self, event: Event) {
         let at = self.now();
         self.effects.push(Effect::Record(NewEvent { at, event }));
-    }
-
-    fn ledger(&mut self, entry: Entry) {
-        self.effects.push(Effect::Ledger(entry));
     }
 }
 

@@ -449,7 +449,7 @@ impl Supervisor {
             startup_timeout: profile.startup_timeout(&config.acp),
             resume_after_reboot: profile.resume_after_reboot,
             launch: serde_json::to_string(launch).expect("strings serialise"),
-            mark: profiles::mark(profile),
+            command_fingerprint: profiles::command_fingerprint(profile),
         }
     }
 }

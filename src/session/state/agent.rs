@@ -7,9 +7,8 @@ use crate::domain::event::{
     SessionUnenforced, SettingAccepted, SettingRefused, UnknownMessage,
 };
 use crate::domain::{
-    Ask, Call, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Event, EventKind, Fault, FaultCode,
-    Json, KnownAgent, Line, Outbound, Outcome, Progress, Question, QuestionId, QuestionStatus, Rejection,
-    RequestId, Risk, Ruling, Said, VIA_POLICY, Verdict,
+    Ask, Call, ClearanceId, Event, EventKind, Fault, FaultCode, Json, Line, Outbound, Outcome, Progress,
+    QuestionId, Rejection, RequestId, Risk, Ruling, Said, VIA_POLICY, Verdict,
 };
 use crate::policy;
 use crate::session::errand::{Looked, Trouble};
@@ -114,9 +113,8 @@ impl State {
                 self.told.takes = Some(takes);
                 if !resumed {
                     self.told.spent.anew();
-                    self.known(&info, out);
                 }
-                self.ready(steers, Some(info), out);
+                self.ready(steers, Some(info), !resumed, out);
             }
             Said::Listed { result, ok: true } => out.record(Event::AgentSessions(RawMessage(result))),
             // The agent's error as it came: this one answers no setting.
@@ -172,14 +170,6 @@ impl State {
         }
     }
 
-    /// So that people can be told what it is like before the next one runs. What goes on with an old session tells less.
-    fn known(&self, told: &Json, out: &mut Out<'_, '_>) {
-        if let Some(name) = self.about.agent.clone() {
-            let known = KnownAgent { name, command: String::new(), told: told.clone() };
-            out.ledger(Entry::AgentKnown(Box::new(known)));
-        }
-    }
-
     fn fault(&mut self, fault: Option<Fault>, out: &mut Out<'_, '_>) {
         if let Some(fault) = fault {
             self.send(Outbound::Fault(fault), Carries::Other, out);
@@ -214,11 +204,7 @@ impl State {
 
     fn outcome(&mut self, request: &RequestId, outcome: String, params: Json, out: &mut Out<'_, '_>) {
         let clearance = self.decided.iter().rev().find(|(known, _)| known == request).map(|(_, id)| *id);
-        let event = ClearanceOutcome { clearance, outcome: outcome.clone(), params };
-        out.record(Event::ClearanceOutcome(event));
-        if let Some(id) = clearance {
-            out.ledger(Entry::ClearanceOutcome { id, outcome });
-        }
+        out.record(Event::ClearanceOutcome(ClearanceOutcome { clearance, outcome, params }));
     }
 
     pub(super) fn open_clearance(&mut self, mut ask: Ask, assessed: Assessed, out: &mut Out<'_, '_>) {
@@ -236,30 +222,6 @@ impl State {
         out.record(Event::ClearanceRequested(Box::new(ClearanceRequested {
             clearance: id,
             action: subject.action.clone(),
-            title: ask.title.clone(),
-            description: ask.description.clone(),
-            diff: ask.diff.clone(),
-            file_path: ask.file_path.clone(),
-            more_paths: ask.more_paths.clone(),
-            tool: ask.tool.clone(),
-            command: ask.command.clone(),
-            risk,
-            claimed_risk: ask.claimed_risk.clone(),
-            computed_risk: Some(computed),
-            risk_why: why.clone(),
-            ruling: ruling.clone(),
-            needed,
-            expires_at,
-            options: ask.options.clone(),
-            request: AgentRequest { id: ask.request.clone(), params: ask.params },
-        })));
-        let requested_at = out.now();
-        out.ledger(Entry::ClearanceOpened(Box::new(Clearance {
-            id,
-            session: self.about.id,
-            session_name: self.about.name.clone(),
-            generation: self.generation,
-            request: ask.request.clone(),
             title: ask.title,
             description: ask.description,
             diff: ask.diff,
@@ -268,24 +230,15 @@ impl State {
             tool: ask.tool,
             command: ask.command,
             risk,
-            computed_risk: computed,
-            risk_why: why,
             claimed_risk: ask.claimed_risk,
-            options: ask.options.clone(),
-            status: ClearanceStatus::Pending,
-            delivery: Delivery::None,
-            requested_at,
-            expires_at,
+            computed_risk: Some(computed),
+            risk_why: why,
             ruling: ruling.clone(),
             needed,
-            approvals: Vec::new(),
-            decided_by: None,
-            decided_via: None,
-            decided_at: None,
-            reason: None,
-            option: None,
-            delivered_at: None,
-            outcome: None,
+            expires_at,
+            options: ask.options.clone(),
+            request: AgentRequest { id: ask.request.clone(), params: ask.params },
+            generation: Some(self.generation),
         })));
         self.clearances.insert(id, ask.request);
         self.subjects.insert(id, subject);
@@ -366,29 +319,11 @@ impl State {
         let id = QuestionId::from_seed(out.seed());
         out.record(Event::QuestionAsked(QuestionAsked {
             question: id,
-            text: text.clone(),
-            r#type: sort.clone(),
-            request: AgentRequest { id: request.clone(), params },
-        }));
-        let asked_at = out.now();
-        out.ledger(Entry::QuestionOpened(Box::new(Question {
-            id,
-            session: self.about.id,
-            session_name: self.about.name.clone(),
-            generation: self.generation,
-            request: request.clone(),
             text,
-            sort,
-            status: QuestionStatus::Pending,
-            decision: None,
-            instruction: None,
-            asked_at,
-            answered_by: None,
-            answered_at: None,
-            reason: None,
-            delivery: Delivery::None,
-            delivered_at: None,
-        })));
+            r#type: sort,
+            request: AgentRequest { id: request.clone(), params },
+            generation: Some(self.generation),
+        }));
         self.questions.insert(id, request);
         self.dirty = true;
         if self.withdraws() {

@@ -17,8 +17,8 @@ use serde_json::json;
 
 use super::{Carries, Effect, Out, State};
 use crate::domain::{
-    ClearanceId, Delivery, Entry, Errand, Event, Exit, Fault, FaultCode, Json, Outbound, Reply, RequestId,
-    Verb, Verdict,
+    ClearanceId, Delivery, Errand, Event, Exit, Fault, FaultCode, Json, Outbound, Reply, RequestId, Verb,
+    Verdict,
 };
 use crate::session::errand::{Deed, Job, Looked, Run, Trouble};
 
@@ -355,14 +355,10 @@ impl State {
 
     /// The agent has gone: nobody is there to be answered.
     pub(super) fn drop_errands(&mut self, out: &mut Out<'_, '_>) {
-        let at = out.now();
         for open in std::mem::take(&mut self.errands).open {
-            let Some(id) = open.clearance else { continue };
+            let Some(clearance) = open.clearance else { continue };
             let cause = Delivery::STREAM_CLOSED.to_owned();
-            let event = ClearanceUndelivered { clearance: id, cause: cause.clone() };
-            out.record(Event::ClearanceUndelivered(event));
-            let delivery = Delivery::Failed(cause);
-            out.ledger(Entry::ClearanceDelivery { id, delivery, at });
+            out.record(Event::ClearanceUndelivered(ClearanceUndelivered { clearance, cause }));
         }
     }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::interrupt::INTERRUPTED;
 use super::{Carries, Gone, Out, Queued, Stage, State};
 use crate::domain::event::{PromptRequeued, PromptWithdrawn, SessionSeen};
-use crate::domain::{Entry, Event, Exit, Failure, FailureKind, PromptState, Time};
+use crate::domain::{Event, Exit, Failure, FailureKind, Time};
 use crate::host::STREAM_CLOSED;
 use crate::redact::redact;
 use crate::text::quoted;
@@ -130,15 +130,11 @@ impl State {
         if let Some(n) = self.in_flight.iter().find(|(_, known)| **known == carries).map(|(n, _)| *n) {
             self.settle(n, None, out);
         }
-        let (id, at) = (prompt.id, out.now());
-        let cause = "the agent needs a log-in".to_owned();
-        out.record(Event::PromptRequeued(PromptRequeued { prompt: id, cause }));
-        out.ledger(Entry::PromptChanged { id, state: PromptState::Queued, at });
+        let (id, cause) = (prompt.id, "the agent needs a log-in".to_owned());
         let place = self.queue.iter().take_while(|queued| queued.ours).count();
         self.queue.insert(place, prompt);
-        if self.queue.len() > 1 {
-            out.ledger(Entry::PromptsOrdered(self.queue.iter().map(|queued| queued.id).collect()));
-        }
+        let order = if self.queue.len() > 1 { self.queue_order() } else { Vec::new() };
+        out.record(Event::PromptRequeued(PromptRequeued { prompt: id, cause, order }));
     }
 
     /// A person asks again: whatever waits for a log-in is tried. The same words are not said twice.
@@ -149,7 +145,6 @@ impl State {
         let same = self.queue.iter().position(|queued| !queued.ours && queued.text == text);
         if let Some(Queued { id, .. }) = same.and_then(|at| self.queue.remove(at)) {
             out.record(Event::PromptWithdrawn(PromptWithdrawn { prompt: id, by: by.to_owned() }));
-            out.ledger(Entry::PromptChanged { id, state: PromptState::Withdrawn, at: out.now() });
         }
     }
 

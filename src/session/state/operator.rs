@@ -11,8 +11,8 @@ use crate::domain::event::{
     SessionStopping,
 };
 use crate::domain::{
-    Answer, Choice, ClearanceId, ClearanceStatus, Delivery, Entry, Event, Outbound, Prompt, PromptId,
-    PromptState, QuestionId, RequestId, StopMode, Verdict, Wording, agent,
+    Answer, Choice, ClearanceId, ClearanceStatus, Event, Outbound, PromptId, QuestionId, RequestId, StopMode,
+    Verdict, Wording, agent,
 };
 
 /// How many decisions are remembered for what the agent may say about them later.
@@ -111,19 +111,8 @@ impl State {
             prompt: id,
             text: text.clone(),
             content: content.clone(),
-            by: by.clone(),
-        }));
-        let prompt = Box::new(Prompt {
-            id,
-            session: self.about.id,
-            text: text.clone(),
-            state: PromptState::Queued,
             by,
-            at: out.now(),
-            delivered_at: None,
-            place: None,
-        });
-        out.ledger(Entry::PromptAdded { prompt, content: content.clone() });
+        }));
         let queued = Queued { id, text, content, ours };
         if ours {
             // Before what people ask next, and after what was said before.
@@ -156,15 +145,13 @@ impl State {
         let Some(queued) = self.queue.pop_front() else { return };
         self.failures.sends(&queued);
         let Queued { id, text, content, ours } = queued;
-        let at = out.now();
         if !ours {
-            self.watch.heard(at);
+            self.watch.heard(out.now());
         }
         // What we say in between is not what it was asked.
         if !ours || self.unfinished.is_none() {
             self.unfinished = Some(id);
         }
-        out.ledger(Entry::PromptChanged { id, state: PromptState::Sending, at });
         self.begin_turn("prompt", out);
         let turn = self.turn.as_ref().map(|turn| turn.id);
         out.record(Event::PromptSending(PromptSending { prompt: id, turn }));
@@ -181,8 +168,6 @@ impl State {
         let at = self.queue.iter().position(|queued| queued.id == prompt).ok_or(Refused::NotQueued)?;
         self.queue.remove(at);
         out.record(Event::PromptWithdrawn(PromptWithdrawn { prompt, by: by.to_owned() }));
-        let at = out.now();
-        out.ledger(Entry::PromptChanged { id: prompt, state: PromptState::Withdrawn, at });
         Ok(())
     }
 
@@ -199,25 +184,25 @@ impl State {
         let at = at.ok_or(Refused::NotQueued)?;
         let content =
             text.as_ref().and_then(|text| Some(self.queue.get(at)?.content.as_ref()?.reworded(text)));
-        out.record(Event::PromptAmended(PromptAmended {
-            prompt,
-            text: text.clone(),
-            content: content.clone(),
-            place,
-            by: by.to_owned(),
-        }));
-        if let (Some(text), Some(queued)) = (text, self.queue.get_mut(at)) {
-            queued.text.clone_from(&text);
+        if let (Some(text), Some(queued)) = (&text, self.queue.get_mut(at)) {
+            queued.text.clone_from(text);
             queued.content.clone_from(&content);
-            out.ledger(Entry::PromptReworded { id: prompt, text, content });
         }
+        let mut order = Vec::new();
         if let Some(queued) = place.and_then(|_| self.queue.remove(at)) {
             let first = self.queue.iter().take_while(|queued| queued.ours).count();
             let place = first.saturating_add(place.unwrap_or(0)).min(self.queue.len());
             self.queue.insert(place, queued);
-            out.ledger(Entry::PromptsOrdered(self.queue.iter().map(|queued| queued.id).collect()));
+            order = self.queue_order();
         }
+        let amended = PromptAmended { prompt, text, content, place, by: by.to_owned(), order };
+        out.record(Event::PromptAmended(amended));
         Ok(())
+    }
+
+    /// All that wait, in the order in which they leave.
+    pub(super) fn queue_order(&self) -> Vec<PromptId> {
+        self.queue.iter().map(|queued| queued.id).collect()
     }
 
     pub(super) fn decide(
@@ -250,14 +235,13 @@ impl State {
                     clearance: id,
                     action,
                     title,
-                    by: by.clone(),
+                    by,
                     via,
                     reason,
                     option,
                     approvals,
                     needed,
                 }));
-                out.ledger(Entry::ClearanceApproved { id, by });
                 return Ok(());
             }
         }
@@ -337,25 +321,13 @@ impl State {
             action,
             title,
             status,
-            by: by.clone(),
-            via: via.clone(),
+            by,
+            via,
             reason: reason.clone(),
             option: option.clone(),
             approvals: approvals.to_vec(),
-            ruling: ruling.clone(),
-        }));
-        let at = out.now();
-        let (noted, chosen) = (reason.clone(), option.clone());
-        out.ledger(Entry::ClearanceDecided {
-            id,
-            status,
-            by,
-            via,
-            at,
-            reason: noted,
-            option: chosen,
             ruling,
-        });
+        }));
         self.tell_decision(id, request, verdict, reason, option, out);
     }
 
@@ -409,17 +381,8 @@ impl State {
                 status,
                 decision: Some(verdict),
                 reason: REASON.to_owned(),
-            }));
-            out.ledger(Entry::ClearanceDecided {
-                id,
-                status,
-                by: "intercom".to_owned(),
-                via: "time limit".to_owned(),
-                at: now,
-                reason: Some(REASON.to_owned()),
                 option: option.clone(),
-                ruling: None,
-            });
+            }));
             self.tell_decision(id, request, verdict, Some(REASON.to_owned()), option, out);
             self.watch.heard(now); // it was not its turn to speak until now
         }
@@ -439,10 +402,8 @@ impl State {
             question: id,
             decision,
             instruction: instruction.clone(),
-            by: by.clone(),
+            by,
         }));
-        let at = out.now();
-        out.ledger(Entry::QuestionAnswered { id, decision, instruction: instruction.clone(), by, at });
         self.send(Outbound::Answer { request, decision, instruction }, Carries::Question(id), out);
         Ok(())
     }
@@ -503,11 +464,9 @@ impl State {
     pub(super) fn settle(&mut self, n: u64, cause: Option<&str>, out: &mut Out<'_, '_>) {
         // An unknown number is one that was settled before: once is enough.
         let Some(carries) = self.in_flight.remove(&n) else { return };
-        let at = out.now();
         if cause.is_none() {
-            self.watch.told(at);
+            self.watch.told(out.now());
         }
-        let delivery = || cause.map_or(Delivery::Delivered, |cause| Delivery::Failed(cause.to_owned()));
         match carries {
             Carries::Clearance(id) => {
                 out.record(match cause {
@@ -517,7 +476,6 @@ impl State {
                         cause: cause.to_owned(),
                     }),
                 });
-                out.ledger(Entry::ClearanceDelivery { id, delivery: delivery(), at });
             }
             Carries::Question(id) => {
                 out.record(match cause {
@@ -527,7 +485,6 @@ impl State {
                         cause: cause.to_owned(),
                     }),
                 });
-                out.ledger(Entry::QuestionDelivery { id, delivery: delivery(), at });
             }
             Carries::Prompt(id) => {
                 out.record(match cause {
@@ -536,9 +493,6 @@ impl State {
                         Event::PromptUndelivered(PromptUndelivered { prompt: id, cause: cause.to_owned() })
                     }
                 });
-                let state =
-                    cause.map_or(PromptState::Delivered, |cause| PromptState::Failed(cause.to_owned()));
-                out.ledger(Entry::PromptChanged { id, state, at });
             }
             // That they arrive is what everybody expects.
             Carries::Nudge => {

@@ -17,8 +17,8 @@ use crate::domain::event::{
     UnknownMessage,
 };
 use crate::domain::{
-    ClearanceId, ClearanceStatus, Entry, Event, Json, PromptId, PromptState, QuestionId, QuestionStatus,
-    Said, Situation, Standing,
+    ClearanceId, ClearanceStatus, Event, Json, PromptId, QuestionId, QuestionStatus, Said, Situation,
+    Standing,
 };
 
 /// Why it is in its phase, for people.
@@ -128,23 +128,24 @@ impl State {
 
 /// Closes what only the ledger knows.
 fn close(open: OpenRequests, cause: &str, out: &mut Out<'_, '_>) {
-    let (at, reason) = (out.now(), cause.to_owned());
-    for id in open.clearances {
-        let (status, reason) = (ClearanceStatus::Withdrawn, reason.clone());
-        let (action, title, decision) = (None, String::new(), None);
-        let closed =
-            ClearanceClosed { clearance: id, action, title, status, decision, reason: reason.clone() };
-        out.record(Event::ClearanceClosed(closed));
-        out.ledger(Entry::ClearanceClosed { id, status, at, reason });
+    let reason = || cause.to_owned();
+    for clearance in open.clearances {
+        out.record(Event::ClearanceClosed(ClearanceClosed {
+            clearance,
+            action: None,
+            title: String::new(),
+            status: ClearanceStatus::Withdrawn,
+            decision: None,
+            reason: reason(),
+            option: None,
+        }));
     }
-    for id in open.questions {
-        let (status, reason) = (QuestionStatus::Withdrawn, reason.clone());
-        out.record(Event::QuestionClosed(QuestionClosed { question: id, status, reason: reason.clone() }));
-        out.ledger(Entry::QuestionClosed { id, status, at, reason });
+    for question in open.questions {
+        let status = QuestionStatus::Withdrawn;
+        out.record(Event::QuestionClosed(QuestionClosed { question, status, reason: reason() }));
     }
-    for id in open.prompts {
-        out.record(Event::PromptUndelivered(PromptUndelivered { prompt: id, cause: reason.clone() }));
-        out.ledger(Entry::PromptChanged { id, state: PromptState::Failed(reason.clone()), at });
+    for prompt in open.prompts {
+        out.record(Event::PromptUndelivered(PromptUndelivered { prompt, cause: reason() }));
     }
 }
 

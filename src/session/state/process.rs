@@ -9,8 +9,8 @@ use crate::domain::event::{
     SessionResumed, SessionStopping,
 };
 use crate::domain::{
-    ClearanceId, ClearanceStatus, Delivery, Entry, Event, Fault, FaultCode, Json, NOT_STARTED, Outbound,
-    Preset, PromptState, QuestionId, QuestionStatus, RequestId, StopMode, Time, Wording, span,
+    ClearanceId, ClearanceStatus, Delivery, Event, Fault, FaultCode, Json, NOT_STARTED, Outbound, Preset,
+    QuestionId, QuestionStatus, RequestId, StopMode, Time, Wording, span,
 };
 use crate::session::restart::{self, Ended, Next};
 
@@ -143,18 +143,23 @@ impl State {
             self.send(Outbound::Hello, Carries::Other, out);
         } else {
             // Our own protocol has no handshake: an agent is ready as soon as it runs.
-            self.ready(false, None, out);
+            self.ready(false, None, false, out);
         }
     }
 
     /// It can be told what to do.
-    pub(super) fn ready(&mut self, steers: bool, agent: Option<Json>, out: &mut Out<'_, '_>) {
+    ///
+    /// A `new` agent session tells all that the agent can do; a resumed one tells less, and is not remembered for its profile.
+    pub(super) fn ready(&mut self, steers: bool, agent: Option<Json>, new: bool, out: &mut Out<'_, '_>) {
         if self.stage != Stage::Starting {
             return;
         }
         self.stage = Stage::Running;
         (self.steers, self.ready_by, self.deferred) = (steers, None, false);
-        out.record(Event::AgentReady(AgentReady { generation: self.generation, agent }));
+        let command_fingerprint =
+            self.about.agent.as_ref().filter(|_| new).map(|_| out.cx.command_fingerprint.to_owned());
+        let ready = AgentReady { generation: self.generation, agent, command_fingerprint };
+        out.record(Event::AgentReady(ready));
         self.watch.anew(out.now());
         self.flush_prompts(out);
         self.started_again(out);
@@ -304,11 +309,8 @@ impl State {
 
     /// What was to start it has not.
     pub(super) fn fail_queue(&mut self, cause: &str, out: &mut Out<'_, '_>) {
-        let at = out.now();
         for Queued { id, .. } in std::mem::take(&mut self.queue) {
             out.record(Event::PromptUndelivered(PromptUndelivered { prompt: id, cause: cause.to_owned() }));
-            let state = PromptState::Failed(cause.to_owned());
-            out.ledger(Entry::PromptChanged { id, state, at });
         }
     }
 
@@ -348,29 +350,26 @@ impl State {
     pub(super) fn close_clearance(&mut self, id: ClearanceId, why: &str, out: &mut Out<'_, '_>) {
         if let Some((request, _)) = self.take_open(id) {
             self.forget_errand(&request);
-            let (status, at) = (ClearanceStatus::Withdrawn, out.now());
             let Subject { action, title } = self.subjects.remove(&id).unwrap_or_default();
             out.record(Event::ClearanceClosed(ClearanceClosed {
                 clearance: id,
                 action,
                 title,
-                status,
+                status: ClearanceStatus::Withdrawn,
                 decision: None,
                 reason: why.to_owned(),
+                option: None,
             }));
-            out.ledger(Entry::ClearanceClosed { id, status, at, reason: why.to_owned() });
         }
     }
 
     pub(super) fn close_question(&mut self, id: QuestionId, why: &str, out: &mut Out<'_, '_>) {
         if self.questions.remove(&id).is_some() {
-            let (status, at) = (QuestionStatus::Withdrawn, out.now());
             out.record(Event::QuestionClosed(QuestionClosed {
                 question: id,
-                status,
+                status: QuestionStatus::Withdrawn,
                 reason: why.to_owned(),
             }));
-            out.ledger(Entry::QuestionClosed { id, status, at, reason: why.to_owned() });
         }
     }
 

@@ -12,10 +12,15 @@ mod deferred;
 mod errands;
 mod failures;
 mod interrupts;
+mod ledger;
 mod presets;
 mod prompts;
 mod set;
 mod stalls;
+use crate::domain::event::{
+    ClearanceClosed, ClearanceDecided, ClearanceDelivered, ClearanceUndelivered, QuestionAnswered,
+    QuestionClosed,
+};
 use crate::domain::{
     Answer, Ask, EventKind, Fault, FaultCode, LadderChoice, Line, Outcome, Phase, Progress, PromptState,
     Rejection, Said, StopMode, TurnId,
@@ -84,6 +89,7 @@ impl World {
             seed: &mut seed,
             vigil: &self.vigil,
             startup: STARTUP,
+            command_fingerprint: "f",
             spent_elsewhere: 0,
         };
         let mut effects = Vec::new();
@@ -472,6 +478,8 @@ enum Act {
     Expire,
     Prompt,
     TakeBack(usize),
+    /// Other words, or another place in the queue.
+    Amend(usize, Option<usize>),
     Decide(usize, bool),
     DecideAgain(usize),
     Rule(usize, u8),
@@ -500,6 +508,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         2 => Just(Act::Expire),
         3 => Just(Act::Prompt),
         1 => any::<usize>().prop_map(Act::TakeBack),
+        2 => (any::<usize>(), proptest::option::of(0usize..4)).prop_map(|(at, place)| Act::Amend(at, place)),
         4 => (any::<usize>(), any::<bool>()).prop_map(|(at, yes)| Act::Decide(at, yes)),
         1 => any::<usize>().prop_map(Act::DecideAgain),
         2 => (any::<usize>(), 0u8..3).prop_map(|(at, outcome)| Act::Rule(at, outcome)),
@@ -546,34 +555,7 @@ impl Seen {
         }
         for effect in effects {
             match effect {
-                Effect::Record(NewEvent { event: Event::AgentReady(_), .. }) => self.deferred = false,
-                Effect::Ledger(Entry::ClearanceOpened(clearance)) => {
-                    assert!(self.opened.insert(clearance.id), "opened twice");
-                }
-                Effect::Ledger(Entry::ClearanceDecided { id, .. } | Entry::ClearanceClosed { id, .. }) => {
-                    assert!(self.opened.contains(id));
-                    *self.closed.entry(*id).or_default() += 1;
-                }
-                Effect::Ledger(Entry::ClearanceDelivery { id, .. }) => {
-                    *self.settled.entry(*id).or_default() += 1;
-                }
-                Effect::Ledger(Entry::QuestionOpened(question)) => assert!(self.asked.insert(question.id)),
-                Effect::Ledger(Entry::QuestionAnswered { id, .. } | Entry::QuestionClosed { id, .. }) => {
-                    *self.answered.entry(*id).or_default() += 1;
-                }
-                Effect::Ledger(Entry::PromptAdded { prompt, .. }) => {
-                    self.prompts.insert(prompt.id, PromptState::Queued);
-                }
-                Effect::Ledger(Entry::PromptChanged { id, state, .. }) => {
-                    let before = self.prompts.insert(*id, state.clone()).unwrap();
-                    let fine = match state {
-                        PromptState::Sending | PromptState::Withdrawn => before == PromptState::Queued,
-                        PromptState::Failed(_) if before == PromptState::Queued => self.deferred,
-                        PromptState::Delivered | PromptState::Failed(_) => before == PromptState::Sending,
-                        PromptState::Queued => false,
-                    };
-                    assert!(fine, "{before:?} → {state:?}");
-                }
+                Effect::Record(new) => self.look_at(&new.event),
                 Effect::Send { n, message } => {
                     self.interrupts += u32::from(matches!(message, Outbound::Interrupt { .. }));
                     assert!(self.numbers.insert((generation, *n)), "a number was used twice");
@@ -584,6 +566,52 @@ impl Seen {
         assert!(self.closed.values().all(|times| *times == 1), "one winner");
         assert!(self.answered.values().all(|times| *times == 1), "one answer");
         assert!(self.settled.values().all(|times| *times == 1), "delivered or failed once");
+    }
+
+    fn look_at(&mut self, event: &Event) {
+        match event {
+            Event::AgentReady(_) => self.deferred = false,
+            Event::ClearanceRequested(requested) => {
+                assert!(self.opened.insert(requested.clearance), "opened twice");
+            }
+            Event::ClearanceDecided(ClearanceDecided { clearance: id, .. })
+            | Event::ClearanceClosed(ClearanceClosed { clearance: id, .. }) => {
+                assert!(self.opened.contains(id));
+                *self.closed.entry(*id).or_default() += 1;
+            }
+            Event::ClearanceDelivered(ClearanceDelivered { clearance: id })
+            | Event::ClearanceUndelivered(ClearanceUndelivered { clearance: id, .. }) => {
+                *self.settled.entry(*id).or_default() += 1;
+            }
+            Event::QuestionAsked(asked) => assert!(self.asked.insert(asked.question)),
+            Event::QuestionAnswered(QuestionAnswered { question: id, .. })
+            | Event::QuestionClosed(QuestionClosed { question: id, .. }) => {
+                *self.answered.entry(*id).or_default() += 1;
+            }
+            Event::PromptQueued(queued) => {
+                self.prompts.insert(queued.prompt, PromptState::Queued);
+            }
+            Event::PromptSending(sending) => self.moves(sending.prompt, PromptState::Sending),
+            Event::PromptWithdrawn(withdrawn) => self.moves(withdrawn.prompt, PromptState::Withdrawn),
+            Event::PromptDelivered(delivered) => self.moves(delivered.prompt, PromptState::Delivered),
+            Event::PromptUndelivered(failed) => {
+                self.moves(failed.prompt, PromptState::Failed(failed.cause.clone()));
+            }
+            Event::PromptRequeued(requeued) => self.moves(requeued.prompt, PromptState::Queued),
+            _ => {}
+        }
+    }
+
+    fn moves(&mut self, id: PromptId, state: PromptState) {
+        let before = self.prompts[&id].clone();
+        let fine = match &state {
+            PromptState::Sending | PromptState::Withdrawn => before == PromptState::Queued,
+            PromptState::Failed(_) if before == PromptState::Queued => self.deferred,
+            PromptState::Delivered | PromptState::Failed(_) => before == PromptState::Sending,
+            PromptState::Queued => false,
+        };
+        assert!(fine, "{before:?} → {state:?}");
+        self.prompts.insert(id, state);
     }
 }
 
@@ -627,6 +655,11 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
         Act::Expire => Input::Expire,
         Act::Prompt => prompt("p"),
         Act::TakeBack(at) => Input::TakeBack { prompt: nth(seen.prompts.keys(), *at).copied()?, by: by() },
+        Act::Amend(at, place) => {
+            let prompt = nth(seen.prompts.keys(), *at).copied()?;
+            let text = place.is_none().then(|| "q".to_owned());
+            Input::Amend { prompt, text, place: *place, by: by() }
+        }
         Act::Decide(at, yes) => {
             let verdict = if *yes { Verdict::Approve } else { Verdict::Deny };
             decide(nth(state.clearances.keys(), *at).copied()?, verdict)

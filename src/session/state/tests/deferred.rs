@@ -95,7 +95,9 @@ fn a_stop_or_a_kill_ends_it_at_once() {
 fn if_it_cannot_be_started_what_was_to_start_it_has_failed() {
     let failed = |effects: &[Effect]| {
         let states = effects.iter().filter_map(|effect| match effect {
-            Effect::Ledger(Entry::PromptChanged { state, .. }) => state.cause().map(str::to_owned),
+            Effect::Record(NewEvent { event: Event::PromptUndelivered(failed), .. }) => {
+                Some(failed.cause.clone())
+            }
             _ => None,
         });
         states.collect::<Vec<String>>()

@@ -76,7 +76,7 @@ impl Sim {
                 // What is sent arrives, and what is to be stopped goes.
                 Effect::Send { n, .. } => self.go(Input::Delivered { n }),
                 Effect::Stop { .. } => self.die(Exit { code: None, signal: Some(15) }),
-                Effect::Ledger(_) | Effect::Spawn | Effect::Do { .. } => {}
+                Effect::Spawn | Effect::Do { .. } => {}
             }
         }
         Ok(())
