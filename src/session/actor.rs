@@ -207,7 +207,7 @@ impl Actor {
         leave: CancellationToken,
         generation: u32,
     ) -> (Self, Handle, Started) {
-        let (handle, desk) = Handle::new(state.id(), state.about.name.clone(), generation);
+        let (handle, desk) = Handle::new(state.id(), state.spec().name.clone(), generation);
         let (starting, started) = oneshot::channel();
         let reassessment = reassess::Reassessment::new(plan.judge.policy());
         let actor = Self {
@@ -377,7 +377,7 @@ impl Actor {
 
     /// A request for a clearance is looked at before it is recorded.
     fn assessed(&self, ask: Ask) -> impl Future<Output = Input> + Send + use<> {
-        let (judge, about, asked) = (Arc::clone(&self.plan.judge), self.state.about.clone(), ask.clone());
+        let (judge, about, asked) = (Arc::clone(&self.plan.judge), self.state.spec().clone(), ask.clone());
         let (fallback, who) = (Arc::clone(&judge), about.clone());
         // With nothing to look at but its words, it takes no time. Otherwise on a thread of its own: it may follow links on a
         // file system that takes its time.
@@ -409,7 +409,7 @@ impl Actor {
     }
 
     fn vigil(&self) -> Arc<Vigil> {
-        self.plan.judge.vigil(&self.state.about)
+        self.plan.judge.vigil(self.state.spec())
     }
 
     fn step(&mut self, input: Input, effects: &mut Vec<Effect>) -> Result<(), Refused> {

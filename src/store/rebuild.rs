@@ -3,6 +3,9 @@
 //! The same projection as always runs over the log, into temporary tables that hide those of the ledger by their names. Then both
 //! are compared. Rows that the log does not know are kept: what wrote them may be what was lost.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -71,17 +74,13 @@ fn rebuild(
     replay.run(connection, progress)?;
     let mut rebuild = replay.result;
     if !replay.unordered.is_empty() {
-        let prompts = replay.unordered.len();
-        rebuild
-            .unknown
-            .push(format!("the places of prompts in {prompts} queues that somebody put in another order"));
+        let count = replay.unordered.len();
+        rebuild.unknown.push(format!("queues whose order was not recorded: {count}"));
         keep(connection, "prompts", "place", "session", replay.unordered.into_iter().map(Value::Integer))?;
     }
     if !replay.options.is_empty() {
-        let clearances = replay.options.len();
-        rebuild
-            .unknown
-            .push(format!("the agent's option that was taken for {clearances} expired clearances"));
+        let count = replay.options.len();
+        rebuild.unknown.push(format!("expired clearances whose option was not recorded: {count}"));
         keep(connection, "clearances", "option", "id", replay.options.into_iter().map(Value::Text))?;
     }
     for table in &LEDGER {

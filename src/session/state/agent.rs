@@ -1,7 +1,7 @@
 //! What the agent says.
 
 use super::interrupt::CANCELLED;
-use super::{Assessed, Carries, Out, Stage, State, Subject, Terms, Words};
+use super::{Assessed, Carries, DecisionTerms, OpenClearance, Out, Stage, State, Subject, Words};
 use crate::domain::event::{
     AgentRequest, ClearanceOutcome, ClearanceRequested, LineRejected, QuestionAsked, RawMessage,
     SessionUnenforced, SettingAccepted, SettingRefused, UnknownMessage,
@@ -44,16 +44,15 @@ impl State {
     pub(super) fn heard_from(&mut self, out: &mut Out<'_, '_>) {
         self.not_quiet(None, out);
         self.alive("output", out);
-        self.watch.unlimited();
-        self.failures.unserved = None;
+        self.oversight.quietly().tracker.unlimited();
+        self.failures.quietly().unserved = None;
         self.speaks(out);
     }
 
     fn speaks(&mut self, out: &mut Out<'_, '_>) {
-        if !self.spoke {
-            self.spoke = true;
-            self.dirty = true;
-            if !self.about.strict {
+        if !self.turns.spoke {
+            self.turns.spoke = true;
+            if !self.spec.strict {
                 self.begin_turn("agent", out);
             }
         }
@@ -78,7 +77,7 @@ impl State {
         match &said {
             Said::Heartbeat { mark, .. } => self.beats(*mark, out),
             // That it lets go of a turn that we cancelled does not mean that it will work.
-            Said::TurnEnd { .. } if self.cancelled_by.is_some() => {}
+            Said::TurnEnd { .. } if self.turns.cancelled_by.is_some() => {}
             Said::Echo(_) => {}
             _ => self.alive("output", out),
         }
@@ -109,10 +108,10 @@ impl State {
             Said::Update { params } => out.record(Event::Update(RawMessage(params))),
             Said::Tell { text } => self.send(Outbound::Text(text), Carries::Other, out),
             Said::Ready { steers, lists, resumed, takes, info } => {
-                self.lists = lists;
-                self.told.takes = Some(takes);
+                self.agent.lists = lists;
+                self.agent.told.takes = Some(takes);
                 if !resumed {
-                    self.told.spent.anew();
+                    self.agent.told.spent.anew();
                 }
                 self.ready(steers, Some(info), !resumed, out);
             }
@@ -139,23 +138,22 @@ impl State {
                 if self.is_open(&request) {
                     return self.duplicate(request, line, "prompt/forward", out);
                 }
-                self.watch.unlimited();
+                self.oversight.quietly().tracker.unlimited();
                 self.open_question(request, text, sort, params, out);
             }
             Said::Tool { acts, call, params } => {
-                self.failures.unserved = None;
-                self.watch.unlimited();
+                self.failures.quietly().unserved = None;
+                self.oversight.quietly().tracker.unlimited();
                 if let Some(Call { id, title, open }) = call {
-                    self.watch.tool(&id, &title, open, out.now());
-                    self.dirty = true;
+                    self.oversight.tracker.tool(&id, &title, open, out.now());
                 }
                 self.tool(acts, params, out);
             }
             Said::Outcome { request, outcome, params } => self.outcome(&request, outcome, params, out),
             // Nothing ends, but nothing that was said is lost.
-            Said::TurnEnd { message, .. } if self.turn.is_none() => out.record(unknown(message)),
+            Said::TurnEnd { message, .. } if self.turns.turn.is_none() => out.record(unknown(message)),
             Said::TurnEnd { stop_reason, tokens, params, failed, .. } => {
-                self.told.spent.add_turn(tokens);
+                self.agent.told.spent.add_turn(tokens);
                 self.agent_ends_turn(&stop_reason, params, failed, out);
             }
             Said::Unknown { message, fault } => {
@@ -163,7 +161,7 @@ impl State {
                 self.fault(fault, out);
             }
             Said::Rejected { rejection, fault } => {
-                self.failures.rejected(&rejection.excerpt);
+                self.failures.quietly().rejected(&rejection.excerpt);
                 out.record(Event::LineRejected(LineRejected(rejection)));
                 self.fault(fault, out);
             }
@@ -178,23 +176,22 @@ impl State {
 
     /// Policy cannot be shown to bind an agent that acts and never asks.
     fn tool(&mut self, acts: bool, params: Json, out: &mut Out<'_, '_>) {
-        if acts && !self.asked && self.unenforced.is_none() {
+        if acts && !self.requests.asked && self.requests.unenforced.is_none() {
             let why = self.unenforced_because(out.vigil().asking_advice.as_deref());
             let event = SessionUnenforced { tool: params.clone(), why: Some(why.clone()) };
             out.record(Event::SessionUnenforced(event));
-            self.unenforced = Some(why);
-            self.dirty = true;
+            self.requests.unenforced = Some(why);
         }
         out.record(Event::Update(RawMessage(params)));
     }
 
     /// The reason, and what makes this agent ask.
     fn unenforced_because(&self, asking_advice: Option<&str>) -> String {
-        let name = self.about.name.clone().unwrap_or_else(|| short(&self.about.id.to_string()));
-        let advice = match (self.told.controls.asking_mode(), asking_advice) {
+        let name = self.spec.name.clone().unwrap_or_else(|| short(&self.spec.id.to_string()));
+        let advice = match (self.agent.told.controls.asking_mode(), asking_advice) {
             (Some(mode), _) => format!("to be asked, run `intercom mode {name} {mode}`"),
             (None, Some(advice)) => advice.to_owned(),
-            (None, None) if self.about.strict => {
+            (None, None) if self.spec.strict => {
                 "to be asked, set the agent up to ask before it acts, as its documentation says".to_owned()
             }
             (None, None) => "to be asked, have the agent send `clearance/request` before it acts".to_owned(),
@@ -203,7 +200,7 @@ impl State {
     }
 
     fn outcome(&mut self, request: &RequestId, outcome: String, params: Json, out: &mut Out<'_, '_>) {
-        let clearance = self.decided.iter().rev().find(|(known, _)| known == request).map(|(_, id)| *id);
+        let clearance = self.requests.decided_as(request);
         out.record(Event::ClearanceOutcome(ClearanceOutcome { clearance, outcome, params }));
     }
 
@@ -219,6 +216,7 @@ impl State {
         let expires_at = limit.map(|(limit, _)| out.now().plus(limit));
         let on_expiry = limit.map_or(Verdict::Deny, |(_, verdict)| verdict);
         let subject = Subject::of(&ask);
+        let terms = DecisionTerms { needed, expires_at, on_expiry, forbidden_by, ..DecisionTerms::default() };
         out.record(Event::ClearanceRequested(Box::new(ClearanceRequested {
             clearance: id,
             action: subject.action.clone(),
@@ -238,20 +236,10 @@ impl State {
             expires_at,
             options: ask.options.clone(),
             request: AgentRequest { id: ask.request.clone(), params: ask.params },
-            generation: Some(self.generation),
+            generation: Some(self.life.generation),
         })));
-        self.clearances.insert(id, ask.request);
-        self.subjects.insert(id, subject);
-        if !ask.options.is_empty() {
-            self.choices.insert(id, ask.options);
-        }
-        let terms = Terms { needed, expires_at, on_expiry, forbidden_by, ..Terms::default() };
-        if terms != Terms::default() {
-            self.terms.insert(id, terms);
-        }
-        self.asked = true;
-        self.unenforced = None;
-        self.dirty = true;
+        let (request, choices) = (ask.request, ask.options);
+        self.requests.insert(id, OpenClearance { request, terms, choices, subject });
         if self.withdraws() {
             self.cancel_open(CANCELLED, out); // not even policy allows what belongs to a cancelled turn
         } else if let Some(ruling) = ruling {
@@ -261,9 +249,9 @@ impl State {
 
     /// Policy has changed since this clearance was requested. One that was decided or withdrawn meanwhile stays as it is.
     pub(super) fn ruled(&mut self, id: ClearanceId, ruling: Ruling, out: &mut Out<'_, '_>) {
-        if self.steerable().is_ok() && self.clearances.contains_key(&id) {
+        if self.steerable().is_ok() && self.requests.clearances.contains_key(&id) {
             self.rule(id, ruling, true, out);
-            self.watch.heard(out.now()); // it was not its turn to speak until now
+            self.oversight.tracker.heard(out.now()); // it was not its turn to speak until now
         }
     }
 
@@ -279,8 +267,8 @@ impl State {
         let Ok(option) = self.chosen(id, verdict, None) else { return };
         let (reason, via) = (Some(ruling.why.clone()), VIA_POLICY.to_owned());
         let words = Words { reason, option, by, via, ruling: new.then_some(ruling) };
-        if let Some((request, terms)) = self.take_open(id) {
-            self.close_decided(id, request, &terms.approvals, verdict, words, out);
+        if let Some(open) = self.requests.clearances.remove(&id) {
+            self.close_decided(id, open, verdict, words, out);
         }
     }
 
@@ -290,8 +278,8 @@ impl State {
         if self.withdraw_errand(&request, out) {
             return;
         }
-        let clearance = self.clearances.iter().find(|(_, open)| **open == request).map(|(id, _)| *id);
-        let question = self.questions.iter().find(|(_, open)| **open == request).map(|(id, _)| *id);
+        let (clearance, question) =
+            (self.requests.clearance_of(&request), self.requests.question_of(&request));
         if clearance.is_none() && question.is_none() {
             return out.record(unknown(message));
         }
@@ -305,7 +293,6 @@ impl State {
             Some(Fault { request, code: FaultCode::Cancelled, message: "taken back".to_owned() }),
             out,
         );
-        self.dirty = true;
     }
 
     fn open_question(
@@ -322,19 +309,16 @@ impl State {
             text,
             r#type: sort,
             request: AgentRequest { id: request.clone(), params },
-            generation: Some(self.generation),
+            generation: Some(self.life.generation),
         }));
-        self.questions.insert(id, request);
-        self.dirty = true;
+        self.requests.questions.insert(id, request);
         if self.withdraws() {
             self.cancel_open(CANCELLED, out);
         }
     }
 
-    /// Request ids are the agent's; clearances and questions share one space of them, because answers do.
     pub(super) fn is_open(&self, request: &RequestId) -> bool {
-        self.clearances.values().chain(self.questions.values()).any(|open| open == request)
-            || self.errands.does(request)
+        self.requests.open().any(|open| open == request) || self.errands.does(request)
     }
 
     pub(super) fn duplicate(&mut self, request: RequestId, line: Line, method: &str, out: &mut Out<'_, '_>) {
@@ -352,7 +336,7 @@ impl State {
 
     /// With `prompt_delivery = "heartbeat"`, one prompt leaves with each heartbeat.
     fn prompt_with_heartbeat(&mut self, out: &mut Out<'_, '_>) {
-        if self.about.prompts_on_heartbeat && self.stage == Stage::Running && !self.holds_prompts() {
+        if self.spec.prompts_on_heartbeat && self.life.stage == Stage::Running && !self.holds_prompts() {
             self.send_queued_prompt(out);
         }
     }

@@ -64,13 +64,13 @@ impl State {
             close(open, &cause, out);
         }
         self.next_generation();
-        (self.generation, self.orphan, self.stage) = (generation, true, Stage::Running);
-        (self.pid, self.started_at, self.deferred) = (pid, Some(out.now()), false);
-        (self.unfinished, self.left_at, self.about.on_client_left) = (None, None, None);
-        self.restarts.clear();
-        self.watch.reset(out.now());
+        (self.life.generation, self.life.orphan, self.life.stage) = (generation, true, Stage::Running);
+        (self.life.pid, self.life.started_at, self.life.deferred) = (pid, Some(out.now()), false);
+        (self.turns.unfinished, self.life.left_at, self.spec.on_client_left) = (None, None, None);
+        self.life.restarts.clear();
+        self.oversight.tracker.reset(out.now());
         let (words, ladder_off) = (format!("{why}; it can be stopped, not directed"), true);
-        self.standing =
+        self.oversight.condition =
             Some(Standing { why: words, ladder_off, ..Standing::new(Situation::Orphan, out.now()) });
         out.record(Event::SessionAdopted(SessionAdopted { generation, pid, why, by: BY.to_owned() }));
     }
@@ -82,7 +82,7 @@ impl State {
             Input::Asked(ask, _) => out.record(unanswered(ask.params)),
             Input::Errand(errand, _) => out.record(unanswered(errand.params)),
             Input::Exited(gone) => self.exited(*gone, out),
-            Input::Spawned { pid } => self.pid = Some(pid),
+            Input::Spawned { pid } => self.life.pid = Some(pid),
             Input::Stop { how, by } => return self.stop(how, by, out),
             Input::Seen { at, by } => self.seen(at, &by, out),
             Input::Launch { .. } | Input::Resume { .. } => return Err(self.refusal(Refused::Running)),
@@ -119,7 +119,7 @@ impl State {
     }
 
     fn refusal(&self, refused: Refused) -> Refused {
-        match self.stage {
+        match self.life.stage {
             Stage::Stopping { .. } => Refused::Stopping,
             _ => refused,
         }

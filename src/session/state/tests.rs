@@ -1,6 +1,6 @@
 //! The life of a session, told step by step, and random lives that try to break what must stay true.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 
@@ -16,14 +16,15 @@ mod ledger;
 mod presets;
 mod prompts;
 mod set;
+mod snapshots;
 mod stalls;
 use crate::domain::event::{
     ClearanceClosed, ClearanceDecided, ClearanceDelivered, ClearanceUndelivered, QuestionAnswered,
     QuestionClosed,
 };
 use crate::domain::{
-    Answer, Ask, EventKind, Fault, FaultCode, LadderChoice, Line, Outcome, Phase, Progress, PromptState,
-    Rejection, Said, StopMode, TurnId,
+    Answer, Ask, ClearanceId, EventKind, Exit, Fault, FaultCode, LadderChoice, Line, Outcome, Phase,
+    Progress, PromptState, QuestionId, Rejection, Said, StopMode, TurnId,
 };
 
 /// A session with a clock and ids of its own.
@@ -117,7 +118,7 @@ impl World {
 
     fn ask(&mut self, request: &str) -> ClearanceId {
         self.say(clearance(request));
-        *self.state.clearances.iter().find(|(_, open)| open.as_json() == request).unwrap().0
+        *self.state.requests.clearances.iter().find(|(_, open)| open.request.as_json() == request).unwrap().0
     }
 }
 
@@ -354,7 +355,7 @@ fn prompts_that_wait_are_reworded_and_put_in_another_order() {
     for text in ["a", "b", "c"] {
         world.go(prompt(text));
     }
-    let (a, c) = (world.state.queue[0].id, world.state.queue[2].id);
+    let (a, c) = (world.state.turns.queue[0].id, world.state.turns.queue[2].id);
     let amend = |prompt, text: Option<&str>, place| Input::Amend {
         prompt,
         text: text.map(str::to_owned),
@@ -376,7 +377,7 @@ fn with_delivery_on_heartbeats_one_prompt_leaves_with_each() {
     world.launch();
     assert_eq!(sent(&world.go(prompt("a"))), []);
     world.go(prompt("b"));
-    let taken = world.state.queue[1].id;
+    let taken = world.state.turns.queue[1].id;
     world.go(prompt("c"));
     world.go(Input::TakeBack { prompt: taken, by: "ana".into() });
     assert_eq!(world.state.record().queue, 2);
@@ -662,7 +663,7 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
         }
         Act::Decide(at, yes) => {
             let verdict = if *yes { Verdict::Approve } else { Verdict::Deny };
-            decide(nth(state.clearances.keys(), *at).copied()?, verdict)
+            decide(nth(state.requests.clearances.keys(), *at).copied()?, verdict)
         }
         Act::DecideAgain(at) => decide(nth(seen.opened.iter(), *at).copied()?, Verdict::Approve),
         Act::Rule(at, outcome) => {
@@ -677,7 +678,7 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
         },
         Act::EndNamed(running) => {
             state.pid()?;
-            let running = state.turn.as_ref().filter(|_| *running).map(|turn| turn.id);
+            let running = state.turns.turn.as_ref().filter(|_| *running).map(|turn| turn.id);
             Input::Said(Box::new(interrupts::end_of(running.unwrap_or(TurnId::from_seed([9; 10])))))
         }
         Act::Quiet => Input::Watch(None),
@@ -686,7 +687,7 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
         Act::Steer(false) => Input::Interrupt { reason: "no".into(), by: by() },
         Act::Stop(kill) => Input::Stop { how: if *kill { StopMode::Kill } else { StopMode::Stop }, by: by() },
         Act::Deliver(at, fine) => {
-            let n = nth(state.in_flight.keys(), *at).copied()?;
+            let n = nth(state.outbox.in_flight.keys(), *at).copied()?;
             if *fine { Input::Delivered { n } } else { Input::Undelivered { n, cause: "closed".into() } }
         }
         Act::DeliverAgain(at) => Input::Delivered { n: *at as u64 % 40 },
@@ -742,28 +743,28 @@ proptest! {
             // What is open in the state is exactly what was opened and not closed.
             let open: BTreeSet<_> =
                 seen.opened.iter().filter(|id| !seen.closed.contains_key(id)).copied().collect();
-            prop_assert_eq!(state.clearances.keys().copied().collect::<BTreeSet<_>>(), open);
+            prop_assert_eq!(state.requests.clearances.keys().copied().collect::<BTreeSet<_>>(), open);
             if state.is_ended() {
-                prop_assert!(state.clearances.is_empty() && state.questions.is_empty());
-                prop_assert!(state.in_flight.is_empty() && state.turn.is_none() && state.pid().is_none());
+                prop_assert!(state.requests.clearances.is_empty() && state.requests.questions.is_empty());
+                prop_assert!(state.outbox.in_flight.is_empty() && state.turns.turn.is_none() && state.pid().is_none());
             }
             // Nothing waits for people that they could not allow.
             if state.steerable().is_ok() {
-                let forbidden = |terms: &Terms| terms.forbidden_by.contains(&state.about.preset);
-                prop_assert!(!state.terms.values().any(forbidden));
+                let forbidden = |open: &OpenClearance| open.terms.forbidden_by.contains(&state.spec.preset);
+                prop_assert!(!state.requests.clearances.values().any(forbidden));
             }
             // Whoever waits for a first prompt has nothing else, and what was to start it does not wait for another life.
             if state.is_deferred() {
-                prop_assert!(state.queue.is_empty() && state.in_flight.is_empty() && state.pid().is_none());
+                prop_assert!(state.turns.queue.is_empty() && state.outbox.in_flight.is_empty() && state.pid().is_none());
             }
             if state.is_ended() && seen.deferred {
-                prop_assert!(state.queue.is_empty());
+                prop_assert!(state.turns.queue.is_empty());
                 seen.deferred = false;
             }
             // A snapshot is the state.
             let copy: State = serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap();
             prop_assert_eq!(&copy.record(), &state.record());
-            prop_assert_eq!(&copy.in_flight, &state.in_flight);
+            prop_assert_eq!(&copy.outbox.in_flight, &state.outbox.in_flight);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::domain::StopMode;
 
 /// What these presets forbid, as it is found out under the preset of this session.
 pub(super) fn forbidden(state: &State, by: &[Preset]) -> Assessed {
-    let outcome = if by.contains(&state.about.preset) { Outcome::Deny } else { Outcome::Ask };
+    let outcome = if by.contains(&state.spec.preset) { Outcome::Deny } else { Outcome::Ask };
     Assessed { forbidden_by: by.to_vec(), ..decisions::ruled(outcome) }
 }
 

@@ -89,7 +89,7 @@ fn a_prompt_with_other_words_keeps_its_other_blocks() {
     let mut world = strict();
     world.go(prompt("one"));
     world.go(with_content());
-    let prompt = world.state.queue[0].id;
+    let prompt = world.state.turns.queue[0].id;
     let amend = Input::Amend { prompt, text: Some("see".into()), place: None, by: "ana".into() };
     let effects = world.go(amend);
     let expected = content(BLOCKS).reworded("see");
@@ -107,7 +107,7 @@ fn a_prompt_with_other_words_keeps_its_other_blocks() {
 #[test]
 fn a_repeated_prompt_is_repeated_whole() {
     let mut world = strict();
-    world.state.stage = Stage::Resting { reason: "exited".into(), at: Time::from_millis(0), attempt: 1 };
+    world.state.life.stage = Stage::Resting { reason: "exited".into(), at: Time::from_millis(0), attempt: 1 };
     let wording = Wording { text: "look".into(), content: Some(content(BLOCKS)) };
     world.go(Input::Restart { prompt: Some(wording.clone()) });
     world.go(Input::Spawned { pid: 43 });
