@@ -78,7 +78,7 @@ impl Reader<'_> {
                 Some(Input::Code) => self.unreadable("code in another language"),
                 None => {}
             }
-            if program.grammar.escapes.iter().any(|escape| text.contains(escape)) {
+            if program.grammar.escapes.iter().any(|escape| behind(text, escape).is_some()) {
                 self.unreadable("a text from which a program can run commands");
             }
         }
@@ -374,7 +374,7 @@ impl Reader<'_> {
     fn escapes(&mut self, grammar: &Grammar, words: &[Word]) {
         for word in words.get(1..).unwrap_or_default() {
             for escape in &grammar.escapes {
-                if let Some((_, text)) = word.text.split_once(escape.as_str()) {
+                if let Some(text) = behind(&word.text, escape) {
                     self.unreadable("an argument from which a program can run commands");
                     read_into(text.trim_start_matches('!'), self.depth + 1, self.context);
                 }
@@ -468,6 +468,7 @@ impl Reader<'_> {
         match name {
             "declare" | "typeset" | "local" | "export" | "readonly" => self.declaration(name, arguments),
             "let" => arguments.iter().for_each(|word| self.evaluated(word)),
+            "wait" => self.waited(arguments),
             "unset" | "read" | "getopts" | "mapfile" | "readarray" => {
                 self.variable_names(arguments);
                 return name.starts_with(['u', 'g']) || name == "read";
@@ -554,6 +555,18 @@ impl Reader<'_> {
         }
     }
 
+    /// `wait -p NAME` expands the subscript in the name.
+    fn waited(&mut self, arguments: &[Word]) {
+        let is_built = |word: &Word| word.text.contains('[') || word.literal().is_none();
+        let mut is_name = false;
+        for word in arguments {
+            if (is_name || word.text.starts_with('-') || word.text.contains('[')) && is_built(word) {
+                self.unreadable("a variable's name that is expanded");
+            }
+            is_name = word.text.starts_with('-') && word.text.ends_with('p');
+        }
+    }
+
     /// `test -v NAME` expands the subscript in the name.
     fn test(&mut self, arguments: &[Word]) {
         let hides = |word: &Word| word.text.contains('[') && word.text.contains(['$', '`']);
@@ -589,4 +602,10 @@ struct Launch {
 /// Assigns the characters that split words, to others than blanks.
 fn sets_separators(word: &str) -> bool {
     word.strip_prefix("IFS=").is_some_and(|value| !value.trim().is_empty())
+}
+
+/// The text behind a mark, whatever its case: `copy x to ProGram 'rm x'`.
+fn behind<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
+    let at = text.to_ascii_lowercase().find(&mark.to_ascii_lowercase())?;
+    text.get(at + mark.len()..)
 }
