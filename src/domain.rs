@@ -16,7 +16,7 @@ pub mod event;
 pub mod failure;
 pub mod id;
 pub mod json;
-pub mod ledger;
+pub mod ledger_rebuild;
 pub mod list;
 pub mod open_enum;
 pub mod policy;
@@ -46,7 +46,9 @@ pub use event::{Event, EventKind, LoggedEvent, NewEvent};
 pub use failure::{Failure, FailureKind, NOT_STARTED};
 pub use id::{ClearanceId, GrantId, PromptId, QuestionId, SessionId, TokenId, TurnId, WebSessionId};
 pub use json::{Json, RequestId};
-pub use ledger::{Entry, KnownAgent};
+pub use ledger_rebuild::{
+    ColumnDifference, DifferenceKind, LedgerDifference, LedgerRebuild, RebuildMode, RebuildProgress,
+};
 pub use list::List;
 pub use open_enum::{OpenEnum, WordEnum};
 pub use policy::{

@@ -6,12 +6,12 @@ use serde_json::json;
 use super::clearances::choices;
 use super::client::Answer;
 use super::failure::{self, Failure, Refusal};
-use super::gutter::hanging;
-use super::terminal::Style;
+use super::gutter::wrapped;
+use super::terminal::stdout_size;
 use super::url::url;
 use super::{Context, out};
 use crate::domain::{Clearance, Decision, Delivery, Quorum};
-use crate::text::{clean, short};
+use crate::text::{clean, columns, short};
 
 /// Decides each clearance. One is answered as the daemon answers it; of several, each is reported, and one failure fails
 /// the command.
@@ -73,11 +73,11 @@ fn delivered(answer: &Answer) -> anyhow::Result<()> {
 
 fn decided(clearance: &Clearance, cx: &Context) -> String {
     let style = super::style::status_style(&clearance.status);
-    let status = cx.paint.style(style, &clean(&clearance.status));
-    let delivery = cx.paint.style(Style::Dim, &format!("({})", clean(&clearance.delivery.describe())));
-    let first = format!("{status} {}: ", short(&clearance.id));
-    let line = hanging(&first, &crate::action::line_of(clearance), 4, Style::Plain, cx.paint);
-    format!("{line} {delivery}")
+    let (status, id) = (clean(&clearance.status), format!(" {}: ", short(&clearance.id)));
+    let line = format!("{} ({})", crate::action::line_of(clearance), clearance.delivery.describe());
+    let width = stdout_size().map(|size| size.columns);
+    let line = wrapped(&line, columns(&status) + columns(&id), 4, width);
+    format!("{}{id}{line}", cx.paint.style(style, &status))
 }
 
 /// A decision that did not arrive is recorded, but it is not done.

@@ -227,7 +227,7 @@ async fn follow(
         };
         if let Event::SettingRefused(SettingRefused { set: None, reason, .. }) = &event.event {
             // A setting of the profile is not in force. A setting that a person asked for has a number.
-            out::talk(&format!("warning: {}", clean(reason)));
+            out::advise(&format!("warning: {}", clean(reason)));
         }
         match listener.hear(&event.event) {
             Sign::Nothing => {}

@@ -42,7 +42,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     super::checks::tell_warnings(cx).await;
     // Whoever looks here may be waiting for what does not come there.
     if let Some(check) = super::slack::daemon(cx).await.filter(|check| check.status == Status::Wrong) {
-        out::talk(&format!("slack: {}", clean(&check.detail)));
+        out::advise(&format!("slack: {}", clean(&check.detail)));
     }
     Ok(())
 }

@@ -60,14 +60,14 @@ async fn say_missing_log_in(session: &str, prompt: &Prompt, cx: &Context) {
     let name = clean(&session.label());
     let failed = session.failed.as_ref().filter(|failed| failed.kind == FailureKind::LogIn);
     if let Some(failed) = failed {
-        out::talk(&format!("warning: {name} failed: {}", clean(&failed.reason)));
+        out::advise(&format!("warning: {name} failed: {}", clean(&failed.reason)));
         let hint = shell_variables::log_in_hint(&session, cx).or_else(|| failed.hint.clone());
         if let Some(hint) = hint {
-            out::talk(&format!("hint: {}", clean(&hint)));
+            out::advise(&format!("hint: {}", clean(&hint)));
         }
     } else if prompt.state == PromptState::Queued && session.phase == Phase::Idle {
         let why = session.why.as_str();
-        out::talk(&format!("warning: the prompt waits; {name}: {}", clean(why)));
+        out::advise(&format!("warning: the prompt waits; {name}: {}", clean(why)));
     }
 }
 

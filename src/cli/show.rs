@@ -165,7 +165,8 @@ fn exit(exit: &SessionExit, why: &str) -> Option<String> {
     let status = code.or_else(|| exit.status.signal.map(|signal| format!("signal {signal}")));
     let is_said = |reason: &&str| {
         let cause = reason.split_once(": ").map_or(*reason, |(_, cause)| cause);
-        why.contains(cause)
+        // The advice behind a missing log-in has a field of its own.
+        why.contains(cause) || (!why.is_empty() && reason.contains(why))
     };
     match (status, exit.reason.as_deref().filter(|reason| !is_said(reason))) {
         (Some(status), Some(reason)) => Some(format!("{status} ({reason})")),

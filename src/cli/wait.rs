@@ -80,7 +80,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
 /// Says that an agent acts without asking, and what to do.
 pub(super) fn say_unenforced(session: &Session) {
     if let Some(why) = &session.unenforced {
-        out::talk(&format!("warning: {} is unenforced: {}", clean(&session.label()), clean(why)));
+        out::advise(&format!("warning: {} is unenforced: {}", clean(&session.label()), clean(why)));
     }
 }
 
@@ -161,13 +161,17 @@ fn settle(
     match verdict {
         Verdict::Reached => Ok(Some(answer)),
         Verdict::NotYet => Ok(None),
-        Verdict::OutOfReach => Err(out_of_reach(&session).into()),
+        Verdict::OutOfReach => Err(out_of_reach(&session, cx).into()),
     }
 }
 
 /// Why the session does not get there by itself, and what to do.
-fn out_of_reach(session: &Session) -> Failure {
+fn out_of_reach(session: &Session, cx: &Context) -> Failure {
     let name = session.label();
+    // One that has failed would fail again: its failure says what to do first.
+    if let Some(failed) = session.failed.as_ref().filter(|_| session.phase == Phase::Ended) {
+        return Failure::of_agent(session, &failed.reason, cx);
+    }
     let why = Some(session.why.as_str()).filter(|why| !why.is_empty()).map(|why| format!(": {why}"));
     let why = why.unwrap_or_default();
     let send = format!("give it work with `intercom send {name} PROMPT`, then wait again");

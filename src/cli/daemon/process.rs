@@ -48,14 +48,14 @@ pub(super) async fn restart(cx: &Context) -> anyhow::Result<()> {
 fn say_variables(KeptVariables { kept, lost }: &KeptVariables) {
     if !kept.is_empty() {
         let names = kept.join(", ");
-        out::talk(&format!(
+        out::advise(&format!(
             "kept from the daemon before, since this shell does not set them: {names}; an empty value drops one: \
              `{}= intercom daemon restart`",
             kept[0]
         ));
     }
     if !lost.is_empty() {
-        out::talk(&format!(
+        out::advise(&format!(
             "warning: the daemon before had {}, and the installed service does not get them from it; set them for the service: \
              `systemctl --user import-environment NAME` in a shell that has them",
             lost.join(", ")
@@ -83,7 +83,7 @@ pub(super) async fn stop(cx: &Context) -> anyhow::Result<()> {
     if agents > 0 {
         let count =
             if agents == 1 { "1 agent runs on".to_owned() } else { format!("{agents} agents run on") };
-        out::talk(&format!(
+        out::advise(&format!(
             "{count} without a daemon; `intercom daemon restart` starts one that takes up every agent"
         ));
     }
