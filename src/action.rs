@@ -167,6 +167,11 @@ pub fn line(action: Option<&str>, title: &str) -> String {
     }
 }
 
+/// The same of a clearance.
+pub fn line_of(clearance: &Clearance) -> String {
+    line(clearance.action.as_deref(), &clearance.title)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

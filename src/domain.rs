@@ -16,19 +16,27 @@ pub mod event;
 pub mod failure;
 pub mod id;
 pub mod json;
-pub mod ledger;
+pub mod ledger_rebuild;
+pub mod list;
+pub mod open_enum;
+pub mod policy;
 pub mod preset;
 pub mod prompt;
 pub mod question;
+pub mod received_event;
 pub mod said;
 pub mod session;
 pub mod stall;
+pub mod steering;
 pub mod time;
 
 pub use access::{Grant, Role, Token, WebSession};
 pub use agent::{Controls, Named, Set, Setting, Spent, Step, Takes, Tokens, Told};
 pub use audit::{AGENT_OF, AuditRow, Audited, VIA_POLICY};
-pub use clearance::{Choice, Clearance, ClearanceStatus, Outcome, Risk, Ruling, Verdict};
+pub use clearance::{
+    Choice, Clearance, ClearanceStatus, Decision, Outcome, Quorum, RememberChoice, RememberedRule, Risk,
+    Ruling, Verdict,
+};
 pub use content::Content;
 pub use daily::Daily;
 pub use delivery::Delivery;
@@ -38,13 +46,29 @@ pub use event::{Event, EventKind, LoggedEvent, NewEvent};
 pub use failure::{Failure, FailureKind, NOT_STARTED};
 pub use id::{ClearanceId, GrantId, PromptId, QuestionId, SessionId, TokenId, TurnId, WebSessionId};
 pub use json::{Json, RequestId};
-pub use ledger::{Entry, KnownAgent};
+pub use ledger_rebuild::{
+    ColumnDifference, DifferenceKind, LedgerDifference, LedgerRebuild, RebuildMode, RebuildProgress,
+};
+pub use list::List;
+pub use open_enum::{OpenEnum, WordEnum};
+pub use policy::{
+    ClearanceExplanation, ConfigReload, RuleExplanation, RulesDifference, RulesTest, RulesTestResult,
+};
 pub use preset::Preset;
-pub use prompt::{Prompt, PromptState, Wording};
-pub use question::{Answer, Question, QuestionStatus};
+pub use prompt::{NewPrompt, Prompt, PromptChange, PromptState, Wording};
+pub use question::{Answer, Question, QuestionAnswer, QuestionStatus};
+pub use received_event::ReceivedEvent;
 pub use said::{Ask, Call, Fault, FaultCode, Line, Outbound, Progress, Rejection, Resets, Said};
-pub use session::{Exit, OnClientLeft, Phase, SessionRecord, StopMode, Turn, Watched};
+pub use session::{
+    AgentStanding, Exit, OnClientLeft, PendingRequests, Phase, RunningTool, Session, SessionExit,
+    SessionFailure, SessionProcess, SessionRecord, SessionTurn, StopMode, Turn, Usage, Watched,
+};
 pub use stall::{LadderChoice, NUDGE_TEXT, Rung, Running, Situation, Standing, span};
+pub use steering::{
+    AgentChange, FailureSeen, InterruptAnswer, InterruptRequest, LadderChange, NewSession, NudgeAnswer,
+    NudgeRequest, PresetChange, SettingAgreed, SettingChange, SettingSent, SettingWait, SnoozeRequest,
+    StopResult,
+};
 pub use time::Time;
 
 /// Bytes as people compare them.

@@ -5,7 +5,6 @@
 //! `docs/ARCHITECTURE.md` is the map.
 
 pub mod action;
-pub mod answers;
 pub mod bridge;
 pub mod bus;
 pub mod cli;

@@ -31,10 +31,10 @@ use crate::bridge::slack::Slack;
 use crate::bridge::webhook::Webhook;
 use crate::bus::Bell;
 use crate::config::{Config, OnStop, Paths};
-use crate::domain::Time;
+use crate::domain::{LedgerRebuild, RebuildMode, RebuildProgress, Time};
 use crate::host;
 use crate::socket;
-use crate::store::{Store, StoreError, inspect_audit};
+use crate::store::{self, Store, StoreError, inspect_audit};
 use crate::supervisor::{Recovered, Supervisor};
 use crate::text::shell_word;
 
@@ -355,8 +355,17 @@ fn make_private_file(file: &Path) -> anyhow::Result<()> {
     std::fs::set_permissions(file, mode).with_context(|| format!("cannot protect {}", file.display()))
 }
 
+/// Compares the ledger with the log, and replaces it if that is wanted: then the caller holds the lock.
+pub fn rebuild_ledger(
+    paths: &Paths,
+    mode: RebuildMode,
+    progress: &mut dyn FnMut(RebuildProgress),
+) -> Result<LedgerRebuild, StoreError> {
+    store::rebuild_ledger(&paths.database(), mode, progress)
+}
+
 /// One daemon per state directory. The kernel lets go of the lock with the process, however it ends.
-fn lock(paths: &Paths) -> anyhow::Result<Flock<File>> {
+pub fn lock(paths: &Paths) -> anyhow::Result<Flock<File>> {
     let path = paths.lock();
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let file = open.with_context(|| format!("cannot open {}", path.display()))?;

@@ -41,6 +41,7 @@ mod shell;
 #[cfg(test)]
 mod tests;
 mod words;
+mod written;
 
 pub use contradiction::CONTRADICTION;
 pub use decide::{Explained, Outcome, Ruling, decide, explain};
@@ -164,6 +165,8 @@ struct Operands {
     names: HashSet<PathBuf>,
     /// Words that lead out of the workspace by a link.
     led_out: Vec<String>,
+    /// Files that are written elsewhere than their words say, and run later.
+    written: Vec<written::RunsLater>,
 }
 
 /// A path of a request.

@@ -4,8 +4,8 @@
 import { fieldsOf, line, quoted, said } from "./text.js";
 /**
  * @import {
- *   Clearance, ClearanceState, ClearanceView, EventAbout, ExplanationView, FleetGroup, FleetRow, LoggedEvent, LookUpIds,
- *   PendingRequests, PlanStep, Progress, Question, Role, Session, SessionView, State
+ *   Clearance, ClearanceState, ApiClearance, EventAbout, ClearanceExplanation, FleetGroup, FleetRow, LoggedEvent, LookUpIds,
+ *   PendingRequests, PlanStep, Progress, Question, Role, Session, ApiSession, State
  * } from "../types/models"
  */
 
@@ -36,12 +36,12 @@ export const may = (state, role) => ROLES.findIndex((each) => each === state.you
  * Keeps a session as the API shows it, and its parts that a list leaves out.
  *
  * @param {State} state
- * @param {SessionView} view
+ * @param {ApiSession} view
  */
 export function putSession(state, view) {
   const known = state.sessions.get(view.id);
   // A daemon of old did not write it down.
-  const since = view.since ?? (known?.phase === view.phase ? known.since : view.ended_at);
+  const since = view.since ?? (known && known.phase === view.phase ? known.since : view.ended_at);
   const { said = null } = known ?? {};
   // A list leaves out what takes room: it is kept from the last whole view.
   const { processes = null, stderr_tail = view.stderr_tail, controls = view.controls } = known ?? {};
@@ -64,14 +64,14 @@ export function putClearance(state, view) {
 /**
  * One of a list: without its description and its diff.
  *
- * @type {(state: State, view: ClearanceView) => void}
+ * @type {(state: State, view: ApiClearance) => void}
  */
 export const putBrief = (state, view) => putClearance(state, { ...view, brief: true });
 
 /**
  * A whole one, with the rule that "always" would add, and why the caller may not approve it.
  *
- * @type {(state: State, view: ExplanationView) => void}
+ * @type {(state: State, view: ClearanceExplanation) => void}
  */
 export const putExplained = (state, { clearance, ...explained }) => putClearance(state, { ...clearance, explained });
 

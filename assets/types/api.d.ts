@@ -29,6 +29,7 @@ export type You = {
 /** One page of a list. */
 export type ListOfAgentView = {
   items: Array<AgentView>;
+  /** The `cursor` of the next page; `null` after the last. */
   next: string | null;
 };
 
@@ -70,87 +71,105 @@ export type BackupProgress = {
 };
 
 /** One page of a list. */
-export type ListOfSessionView = {
-  items: Array<SessionView>;
+export type ListOfSession = {
+  items: Array<Session>;
+  /** The `cursor` of the next page; `null` after the last. */
   next: string | null;
 };
 
-export type SessionView = {
-  id: string;
+/** A session as everybody sees it. */
+export type Session = {
+  id: SessionId;
   name: string | null;
-  /** What its agent calls it, else its name, else the beginning of what it was asked first. */
+  /** The agent's title for it, else its name, else the beginning of its first prompt. */
   title: string | null;
-  /** The beginning of what it was asked first. */
+  /** The beginning of its first prompt. */
   first_prompt: string | null;
   agent: string | null;
   protocol: string;
   workspace: string;
-  phase: string;
+  phase: Phase | string;
   /** Since when; `null` if a daemon that did not write it down left it so. */
   since: string | null;
   why: string;
   /** It has no process yet: its first prompt starts it. */
   deferred: boolean;
-  /** What it may do at most: `full`, `read-only`, `safe` or `sandbox`. */
-  preset: string;
+  /** The limit of its permissions: `full`, `read-only`, `safe` or `sandbox`. */
+  preset: Preset | string;
   pid: number | null;
   generation: number;
-  turn: TurnView | null;
-  pending: Pending;
+  turn: SessionTurn | null;
+  pending: PendingRequests;
+  /** Prompts that wait. */
   queue: number;
   stderr_tail: string;
-  /** Who belongs to it now; `null` in lists. */
-  processes: Array<ProcessView> | null;
+  /** The processes that belong to it now; `null` in lists. */
+  processes: Array<SessionProcess> | null;
   created_at: string;
   started_at: string | null;
   ended_at: string | null;
   /** The time of its newest event. */
   updated_at: string | null;
-  exit: ExitView | null;
+  exit: SessionExit | null;
   /** Its last failure, until an operator has seen it or a turn succeeds; `null` otherwise. */
-  failed: FailedView | null;
+  failed: SessionFailure | null;
   /** Why policy cannot be shown to bind its agent; `null` while it can. */
   unenforced: string | null;
-  /** How its agent stands; `null` without one that runs. */
-  standing: StandingView | null;
+  /** The condition of its agent; `null` without one that runs. */
+  standing: AgentStanding | null;
   /** What can be set of its agent, and what is; `null` where nothing can. */
-  controls: ControlsView | null;
+  controls: Controls | null;
   /** What its agent takes in a prompt besides words and links; `null` where it does not tell. */
-  prompt_capabilities: TakesView | null;
+  prompt_capabilities: Takes | null;
   /** What it has used, by its agent's own word; `null` if that says nothing. */
-  spent: SpentView | null;
-  /** What it means to do and how far it has come, by its agent's own word. */
-  progress: Array<StepView>;
+  spent: Usage | null;
+  /** Its plan and how far it has come, by its agent's own word. */
+  progress: Array<Step>;
 };
 
-export type TurnView = {
-  id: string;
+export type SessionId = string;
+
+export type Phase = "created" | "starting" | "idle" | "working" | "waiting" | "stopping" | "parked" | "ended";
+
+/** One of them. What each forbids, policy says. */
+export type Preset = "read-only" | "safe" | "sandbox" | "full";
+
+/** The turn that runs. */
+export type SessionTurn = {
+  id: TurnId;
   started_at: string;
 };
 
-export type Pending = {
+export type TurnId = string;
+
+/** The number of requests that wait for somebody. */
+export type PendingRequests = {
   clearances: number;
   questions: number;
 };
 
-export type ProcessView = {
+/** One process of a session. */
+export type SessionProcess = {
   pid: number;
   parent: number;
   name: string;
+  /** As the kernel has it: `R` runs, `S` sleeps, `T` is stopped, … */
   state: string;
   cpu_seconds: number;
   memory_bytes: number;
 };
 
-export type ExitView = {
+/** The end of a process and its reason. */
+export type SessionExit = {
   code: number | null;
   signal: number | null;
   reason: string | null;
 };
 
-export type FailedView = {
+/** A failure that no operator has seen yet, with advice. */
+export type SessionFailure = {
   /** `turn`, `log_in`, `start` or `exit`. */
-  kind: string;
+  kind: FailureKind | string;
   reason: string;
   at: string;
   /** What to do about it now. */
@@ -159,14 +178,17 @@ export type FailedView = {
   after_log_in: string | null;
 };
 
-/** How an agent stands. */
-export type StandingView = {
+/** The part of a session's life in which it failed. */
+export type FailureKind = "turn" | "log_in" | "start" | "exit";
+
+/** The condition of an agent, and what is done about it. */
+export type AgentStanding = {
   /** `working`, `waiting_for_you`, `waiting_for_service`, `idle`, `quiet`, `stuck`, `gone` or `orphan`; `null` while it starts or stops. */
-  state: string | null;
+  state: Situation | string | null;
   /** Of what takes its time: since when nothing has happened. */
   since: string | null;
   /** A tool or a process that runs in its name. */
-  running: RunningView | null;
+  running: RunningTool | null;
   /** What was done about it: "nudged 1/2". */
   done: string | null;
   /** When the limit of its service is over. */
@@ -176,32 +198,39 @@ export type StandingView = {
   snoozed_until: string | null;
 };
 
-export type RunningView = {
+/** What an agent is doing, as far as can be told from outside. */
+export type Situation = "working" | "waiting_for_you" | "waiting_for_service" | "idle" | "quiet" | "stuck" | "gone" | "orphan";
+
+/** A tool or a process that an agent waits for. */
+export type RunningTool = {
   name: string;
   since: string;
 };
 
-export type ControlsView = {
+/** What can be set while it runs, and what is set. */
+export type Controls = {
   mode: string | null;
-  modes: Array<NamedView>;
+  modes: Array<Named>;
   model: string | null;
-  models: Array<NamedView>;
-  /** As the agent tells them. */
+  models: Array<Named>;
+  /** Everything else, as the agent tells it. */
   options: unknown;
 };
 
-export type NamedView = {
+export type Named = {
   id: string;
   name: string;
 };
 
-export type TakesView = {
+/** What it takes in a prompt besides words and links. */
+export type Takes = {
   image: boolean;
   audio: boolean;
   embedded_context: boolean;
 };
 
-export type SpentView = {
+/** What a session has used, by its agent's own word. */
+export type Usage = {
   turns: number;
   input_tokens: number;
   output_tokens: number;
@@ -212,23 +241,27 @@ export type SpentView = {
   capped: string | null;
 };
 
-export type StepView = {
+/** One step of what an agent means to do. */
+export type Step = {
   text: string;
-  /** `pending`, `in_progress` or `completed`, or what the agent says instead. */
   status: string;
 };
 
 /** One page of a list. */
-export type ListOfPromptView = {
-  items: Array<PromptView>;
+export type ListOfPrompt = {
+  items: Array<Prompt>;
+  /** The `cursor` of the next page; `null` after the last. */
   next: string | null;
 };
 
-export type PromptView = {
-  id: string;
-  session: string;
+/** A prompt in the list of its session. */
+export type Prompt = {
+  id: PromptId;
+  session: SessionId;
   text: string;
+  /** `queued`, `delivered`, `withdrawn` or `failed`. */
   state: string;
+  /** Why it did not arrive. */
   error: string | null;
   by: string;
   at: string;
@@ -237,59 +270,67 @@ export type PromptView = {
   place: number | null;
 };
 
-export type Nudged = {
-  session: string;
+export type PromptId = string;
+
+/** `Delivered` means wholly in the agent's pipe, not that the agent has acted on it. In JSON it is two fields of the object that it belongs to, `delivery` and `delivery_cause`. */
+export type NudgeAnswer = {
+  session: SessionId;
   message: string;
-  /** Whether it is in the agent's pipe: `pending`, `delivered` or `failed`. */
+  /** Whether it is in the agent's pipe: `none`, `pending`, `delivered` or `failed`. */
   delivery: string;
   delivery_cause: string | null;
 };
 
-export type Interrupted = {
-  session: string;
+/** `Delivered` means wholly in the agent's pipe, not that the agent has acted on it. In JSON it is two fields of the object that it belongs to, `delivery` and `delivery_cause`. */
+export type InterruptAnswer = {
+  session: SessionId;
   reason: string;
-  /** Whether it is in the agent's pipe: `pending`, `delivered` or `failed`. */
+  /** Whether it is in the agent's pipe: `none`, `pending`, `delivered` or `failed`. */
   delivery: string;
   delivery_cause: string | null;
 };
 
-export type SetView = {
-  session: string;
-  /** Its number, by which what the agent makes of it is found in the log. */
+/** A setting on its way to the agent. */
+export type SettingSent = {
+  session: SessionId;
+  /** Its number, by which the agent's answer is found in the log. */
   set: number | null;
-  /** Whether it is in the agent's pipe: `pending`, `delivered` or `failed`. */
+  /** Whether it is in the agent's pipe: `none`, `pending`, `delivered` or `failed`. */
   delivery: string;
   delivery_cause: string | null;
 };
 
-/** The agent has agreed. */
-export type SetAnswer = {
-  session: string;
+/** A setting to which the agent has agreed. */
+export type SettingAgreed = {
+  session: SessionId;
   set: number;
-  /** What the agent answers, as it came. */
+  /** The agent's answer, as it came. */
   answer: unknown;
 };
 
-export type Ended = {
-  session: string;
-  phase: string;
-  /** What it took. */
+/** The end of a session's processes. */
+export type StopResult = {
+  session: SessionId;
+  phase: Phase | string;
+  /** The steps that it took. */
   steps: Array<string>;
-  /** How many processes had to be killed. */
+  /** The number of processes that had to be killed. */
   killed: number;
   /** False if the database could not be written so far. */
   recorded: boolean;
 };
 
 /** One page of a list. */
-export type ListOfClearanceView = {
-  items: Array<ClearanceView>;
+export type ListOfClearance = {
+  items: Array<Clearance>;
+  /** The `cursor` of the next page; `null` after the last. */
   next: string | null;
 };
 
-export type ClearanceView = {
-  id: string;
-  session: string;
+/** A request of an agent to be allowed something, and its fate. */
+export type Clearance = {
+  id: ClearanceId;
+  session: SessionId;
   session_name: string | null;
   /** What it would run or change, on one line and without secrets: the command, else the files with the size of the diff. `null` if the agent names neither. To be shown before the title wherever there is one line. */
   action: string | null;
@@ -299,24 +340,33 @@ export type ClearanceView = {
   file_path: string | null;
   /** Other files that it is about. */
   more_paths: Array<string>;
+  /** `edit`, `execute`, …, where the agent says so. */
   tool: string | null;
+  /** The command that would be run, where the agent says so. */
   command: string | null;
   /** The higher of what we see and what the agent claims. */
-  risk: Risk;
+  risk: Risk | string;
+  /** As the agent said it. */
   claimed_risk: string | null;
-  computed_risk: Risk;
+  /** The risk that we see. */
+  computed_risk: Risk | string;
+  /** Why, in a few words each. */
   risk_why: Array<string>;
-  options: Array<ChoiceView>;
-  status: string;
+  options: Array<Choice>;
+  status: ClearanceStatus | string;
+  /** Whether it is in the agent's pipe: `none`, `pending`, `delivered` or `failed`. */
   delivery: string;
   delivery_cause: string | null;
   requested_at: string;
   expires_at: string | null;
   /** What policy said; `null` for requests of old. */
-  ruling: RulingView | null;
+  ruling: Ruling | null;
+  /** How many different people have to approve it. */
   needed: number;
+  /** Who has, while it waits for more. */
   approvals: Array<string>;
   decided_by: string | null;
+  /** From where: the socket, a network address, a rule, the clock. */
   decided_via: string | null;
   decided_at: string | null;
   reason: string | null;
@@ -327,51 +377,74 @@ export type ClearanceView = {
   hidden: Array<string>;
 };
 
+export type ClearanceId = string;
+
 export type Risk = "low" | "medium" | "high" | "critical";
 
-export type ChoiceView = {
+/** One of the answers an agent offers. */
+export type Choice = {
   id: string;
   name: string;
   kind: string;
 };
 
-export type RulingView = {
-  outcome: string;
+/** `pending`, then exactly one of the others. */
+export type ClearanceStatus = "pending" | "approved" | "denied" | "withdrawn" | "expired";
+
+/** What policy made of a request. */
+export type Ruling = {
+  outcome: Outcome;
+  /** The rule that said so, by name or number; none did if people are asked by default. */
   rule: string | null;
+  /** In a sentence for people. */
   why: string;
+  /** Who is to be asked; everybody who may decide, if empty. */
   whom: Array<string>;
 };
+
+export type Outcome = "allow" | "deny" | "ask";
 
 /** An approval that is not enough by itself. */
 export type Quorum = {
   approvals: Array<string>;
   needed: number;
-  clearance: ClearanceView;
+  clearance: Clearance;
 };
 
 /** One page of a list. */
-export type ListOfQuestionView = {
-  items: Array<QuestionView>;
+export type ListOfQuestion = {
+  items: Array<Question>;
+  /** The `cursor` of the next page; `null` after the last. */
   next: string | null;
 };
 
-export type QuestionView = {
-  id: string;
-  session: string;
+/** A question of an agent. */
+export type Question = {
+  id: QuestionId;
+  session: SessionId;
   session_name: string | null;
   text: string;
+  /** What the agent calls this sort of question (`continuation`, …). */
   type: string | null;
-  status: string;
-  decision: string | null;
+  status: QuestionStatus | string;
+  decision: Answer | string | null;
   instruction: string | null;
   asked_at: string;
   answered_by: string | null;
   answered_at: string | null;
   reason: string | null;
+  /** Whether it is in the agent's pipe: `none`, `pending`, `delivered` or `failed`. */
   delivery: string;
   delivery_cause: string | null;
   delivered_at: string | null;
 };
+
+export type QuestionId = string;
+
+/** `pending`, then exactly one of the others. */
+export type QuestionStatus = "pending" | "answered" | "withdrawn" | "expired";
+
+export type Answer = "continue" | "refine" | "stop";
 
 /** A page of the log, oldest first. */
 export type EventPage = {
@@ -416,11 +489,12 @@ export type Stretch = {
   blocked_seconds: number;
 };
 
-export type ExplanationView = {
-  clearance: ClearanceView;
-  /** What the rules of now say to it; `clearance.ruling` is what those of then did. */
-  now: RulingView;
-  rules: Array<ExplainedView>;
+/** A clearance with the rules that decide about it. */
+export type ClearanceExplanation = {
+  clearance: Clearance;
+  /** The ruling of today's rules; `clearance.ruling` is that of the rules at the time. */
+  now: Ruling;
+  rules: Array<RuleExplanation>;
   /** The rule that "always allow" would add. */
   proposal: unknown;
   /** Why there is none. */
@@ -429,7 +503,8 @@ export type ExplanationView = {
   may_not_approve: string | null;
 };
 
-export type ExplainedView = {
+/** One rule, held against a clearance. */
+export type RuleExplanation = {
   /** Counted from 1. */
   n: number;
   name: string;
@@ -451,37 +526,39 @@ export type PolicyView = {
   grants: number;
 };
 
-export type TestedView = {
+/** The decisions that other rules would have made. */
+export type RulesTestResult = {
   requests: number;
-  /** What the rules would have done. */
   allowed: number;
   denied: number;
   asked: number;
-  /** How many would have gone another way. */
+  /** The number of requests that would have gone another way. */
   different: number;
-  /** Which, riskiest first; at most a thousand. */
-  differences: Array<DifferenceView>;
+  /** These requests, riskiest first; at most a thousand. */
+  differences: Array<RulesDifference>;
 };
 
-export type DifferenceView = {
-  clearance: string;
-  session: string;
+/** A request that other rules would have decided in another way. */
+export type RulesDifference = {
+  clearance: ClearanceId;
+  session: SessionId;
   action: string | null;
   title: string;
   file_path: string | null;
   command: string | null;
   requested_at: string;
-  risk: string;
+  risk: Risk | string;
   /** `allowed` or `denied` by a rule, or `asked`. */
   was: string;
-  /** How people or the clock decided it. */
-  status: string;
-  would: RulingView;
+  /** The decision of people or of the clock. */
+  status: ClearanceStatus | string;
+  would: Ruling;
 };
 
 /** One page of a list. */
 export type ListOfGrantView = {
   items: Array<GrantView>;
+  /** The `cursor` of the next page; `null` after the last. */
   next: string | null;
 };
 
@@ -497,16 +574,18 @@ export type GrantView = {
   valid: boolean;
 };
 
-export type Reloaded = {
+/** A configuration that was read again. */
+export type ConfigReload = {
   loaded_at: string;
   rules: number;
-  /** What was changed and takes a restart. */
+  /** The tables whose change needs a new start of the daemon. */
   needs_restart: Array<string>;
 };
 
 /** One page of a list. */
 export type ListOfTokenView = {
   items: Array<TokenView>;
+  /** The `cursor` of the next page; `null` after the last. */
   next: string | null;
 };
 
@@ -564,6 +643,7 @@ export type WebSessionView = {
 /** One page of a list. */
 export type ListOfWebSessionView = {
   items: Array<WebSessionView>;
+  /** The `cursor` of the next page; `null` after the last. */
   next: string | null;
 };
 
@@ -609,7 +689,8 @@ export type BackupRequest = {
   replace?: boolean;
 };
 
-export type Start = {
+/** A session to be started: exactly one of `agent` and `command`. */
+export type NewSession = {
   agent?: string | null;
   command?: string | null;
   args?: Array<string>;
@@ -628,11 +709,12 @@ export type Start = {
   mcp_servers?: Array<Record<string, unknown>> | null;
   /** For a session that an ACP client starts: `close` ends it a while after that client has left, unless somebody else uses it; `keep` does not. */
   on_client_left?: string | null;
-  /** What it may do at most: `full` if nothing is said, `read-only`, `safe` or `sandbox`. */
+  /** The limit of its permissions: `full` if nothing is said, `read-only`, `safe` or `sandbox`. */
   preset?: string | null;
 };
 
-export type Send = {
+/** A prompt of an operator. */
+export type NewPrompt = {
   /** An id of the caller's own making, `prm_` and 16 characters: sent again, it is the same prompt and not another one. */
   id?: string | null;
   /** In words. Without them, they are made of the content. */
@@ -643,96 +725,103 @@ export type Send = {
   wait?: boolean | null;
 };
 
-export type Amend = {
+/** A change of a prompt that waits. */
+export type PromptChange = {
   /** Other words. */
   text?: string | null;
   /** Another place in the queue; 0 is the next to leave. */
   place?: number | null;
 };
 
-export type Nudge = {
+export type NudgeRequest = {
   /** The configured `nudge_text` of its agent if nothing is said. */
   message?: string | null;
 };
 
-export type Interrupt = {
+export type InterruptRequest = {
   reason?: string | null;
   /** Whether to wait a moment for its delivery; it is waited for unless this is `false`. */
   wait?: boolean | null;
 };
 
-export type SeenBody = {
+/** The notice that an operator has seen a failure. */
+export type FailureSeen = {
   /** The `failed.at` that was shown: a failure that came later stays. Without it, whichever there is. */
   at?: string | null;
 };
 
-export type Snooze = {
+export type SnoozeRequest = {
   /** A time such as `30m`; `off` ends it. */
   for: string;
 };
 
 /** Exactly one of `mode`, `model`, and `option` with its `value`. */
-export type SetBody = {
+export type SettingChange = {
   mode?: string | null;
   model?: string | null;
   option?: string | null;
   /** Of an option that is on or off, a boolean will do. */
-  value?: SettingBody | null;
-  /** Waits for what the agent makes of it, instead of for its delivery. */
-  wait?: WaitFor | null;
+  value?: Setting | null;
+  /** Waits for the agent's answer, instead of for its delivery. */
+  wait?: SettingWait | null;
 };
 
-export type SettingBody = boolean | string;
+/** What an option is set to. */
+export type Setting = string | boolean;
 
-export type WaitFor = "agent";
+export type SettingWait = "agent";
 
-export type Ladder = {
+export type LadderChange = {
   /** `on` (as configured), `off`, or steps with commas between them: `alert,nudge,escalate`. */
   ladder: string;
 };
 
-export type Agent = {
+export type AgentChange = {
   agent: string;
 };
 
-export type PresetBody = {
+export type PresetChange = {
   /** `full`, `read-only`, `safe` or `sandbox`. */
   preset: string;
 };
 
+/** The decision of an operator about a clearance. */
 export type Decision = {
-  /** `approve` or `deny`. */
-  decision: string;
+  decision: Verdict;
   /** Reaches the agent, with an approval as well. */
   reason?: string | null;
   option?: string | null;
   /** Makes a grant of it, besides; `false` is as good as nothing. */
-  remember?: RememberField | null;
+  remember?: RememberChoice | null;
 };
 
-export type RememberField = boolean | Remember;
+/** What an operator decides. */
+export type Verdict = "approve" | "deny";
 
-/** "Always", with the rule as it was shown. */
-export type Remember = {
+export type RememberChoice = boolean | RememberedRule;
+
+/** A rule to be kept with an approval, as the clearance's explanation proposed it. */
+export type RememberedRule = {
   /** The `proposal` of the clearance's explanation. */
   rule: unknown;
-  /** How long, such as `2h`; until it is revoked if nothing is said. */
+  /** How long it holds, such as `8h`; until it is revoked if nothing is said. */
   for?: string | null;
 };
 
-export type AnswerBody = {
-  /** `continue`, `refine` or `stop`. */
-  decision: string;
+/** The answer of an operator to a question. */
+export type QuestionAnswer = {
+  decision: Answer;
   instruction?: string | null;
 };
 
 /** The events that are given with their summaries. */
 export type Summaries = "true" | "false" | "own";
 
-export type Test = {
+/** Other rules, to be tried on past requests. */
+export type RulesTest = {
   /** The text of a configuration file; only its `[[rule]]`s are looked at. */
   rules: string;
-  /** What to call it in errors. */
+  /** Its name in errors. */
   file?: string | null;
   /** Not before this time, RFC 3339; everything if nothing is said. */
   since?: string | null;
@@ -768,17 +857,17 @@ export interface GetAnswers {
   "/openapi.json": unknown;
   "/agents": ListOfAgentView;
   "/backup": BackupState;
-  "/sessions": ListOfSessionView;
-  "/sessions/{id}": SessionView;
-  "/sessions/{id}/prompts": ListOfPromptView;
-  "/clearances": ListOfClearanceView;
-  "/clearances/{id}": ClearanceView;
-  "/questions": ListOfQuestionView;
-  "/questions/{id}": QuestionView;
+  "/sessions": ListOfSession;
+  "/sessions/{id}": Session;
+  "/sessions/{id}/prompts": ListOfPrompt;
+  "/clearances": ListOfClearance;
+  "/clearances/{id}": Clearance;
+  "/questions": ListOfQuestion;
+  "/questions/{id}": Question;
   "/events": EventPage;
   "/sessions/{id}/log": null;
   "/figures": Figures;
-  "/clearances/{id}/explanation": ExplanationView;
+  "/clearances/{id}/explanation": ClearanceExplanation;
   "/policy": PolicyView;
   "/grants": ListOfGrantView;
   "/tokens": ListOfTokenView;
@@ -791,25 +880,25 @@ export interface GetAnswers {
 /** The answers to POST, by path. */
 export interface PostAnswers {
   "/backup": BackedUp;
-  "/sessions": SessionView;
-  "/sessions/{id}/prompts": PromptView;
-  "/prompts/{id}": PromptView;
-  "/sessions/{id}/nudge": Nudged;
-  "/sessions/{id}/interrupt": Interrupted;
-  "/sessions/{id}/seen": SessionView;
-  "/sessions/{id}/snooze": SessionView;
+  "/sessions": Session;
+  "/sessions/{id}/prompts": Prompt;
+  "/prompts/{id}": Prompt;
+  "/sessions/{id}/nudge": NudgeAnswer;
+  "/sessions/{id}/interrupt": InterruptAnswer;
+  "/sessions/{id}/seen": Session;
+  "/sessions/{id}/snooze": Session;
   "/sessions/{id}/list": unknown;
-  "/sessions/{id}/set": SetAnswer | SetView;
-  "/sessions/{id}/ladder": SessionView;
-  "/sessions/{id}/stop": Ended;
-  "/sessions/{id}/kill": Ended;
-  "/sessions/{id}/resume": SessionView;
-  "/sessions/{id}/agent": SessionView;
-  "/sessions/{id}/preset": SessionView;
-  "/clearances/{id}/decision": ClearanceView | Quorum;
-  "/questions/{id}/answer": QuestionView;
-  "/policy/test": TestedView;
-  "/reload": Reloaded;
+  "/sessions/{id}/set": SettingAgreed | SettingSent;
+  "/sessions/{id}/ladder": Session;
+  "/sessions/{id}/stop": StopResult;
+  "/sessions/{id}/kill": StopResult;
+  "/sessions/{id}/resume": Session;
+  "/sessions/{id}/agent": Session;
+  "/sessions/{id}/preset": Session;
+  "/clearances/{id}/decision": Clearance | Quorum;
+  "/questions/{id}/answer": Question;
+  "/policy/test": RulesTestResult;
+  "/reload": ConfigReload;
   "/tokens": Created;
   "/web/codes": CodeView;
   "/web/sessions": WebSessionView;
@@ -827,20 +916,20 @@ export interface DeleteAnswers {
 /** The bodies of POST, by path. */
 export interface PostBodies {
   "/backup": BackupRequest;
-  "/sessions": Start;
-  "/sessions/{id}/prompts": Send;
-  "/prompts/{id}": Amend;
-  "/sessions/{id}/nudge": Nudge;
-  "/sessions/{id}/interrupt": Interrupt;
-  "/sessions/{id}/seen": SeenBody;
-  "/sessions/{id}/snooze": Snooze;
-  "/sessions/{id}/set": SetBody;
-  "/sessions/{id}/ladder": Ladder;
-  "/sessions/{id}/agent": Agent;
-  "/sessions/{id}/preset": PresetBody;
+  "/sessions": NewSession;
+  "/sessions/{id}/prompts": NewPrompt;
+  "/prompts/{id}": PromptChange;
+  "/sessions/{id}/nudge": NudgeRequest;
+  "/sessions/{id}/interrupt": InterruptRequest;
+  "/sessions/{id}/seen": FailureSeen;
+  "/sessions/{id}/snooze": SnoozeRequest;
+  "/sessions/{id}/set": SettingChange;
+  "/sessions/{id}/ladder": LadderChange;
+  "/sessions/{id}/agent": AgentChange;
+  "/sessions/{id}/preset": PresetChange;
   "/clearances/{id}/decision": Decision;
-  "/questions/{id}/answer": AnswerBody;
-  "/policy/test": Test;
+  "/questions/{id}/answer": QuestionAnswer;
+  "/policy/test": RulesTest;
   "/tokens": Create;
   "/web/sessions": SignIn;
 }

@@ -54,6 +54,8 @@ export type AgentReady = {
   generation: number;
   /** The agent's own description of itself; our own protocol has none. */
   agent?: unknown;
+  /** A hash of the command line, if what the agent says of itself holds for every new session of its profile. */
+  command_fingerprint?: string | null;
 };
 
 export type TurnStarted = {
@@ -166,6 +168,8 @@ export type ClearanceRequested = {
   expires_at?: string | null;
   options?: Array<Choice>;
   request: AgentRequest;
+  /** The life of the process that asked. Earlier releases did not record it. */
+  generation?: number | null;
 };
 
 export type Risk = "low" | "medium" | "high" | "critical";
@@ -251,6 +255,8 @@ export type ClearanceClosed = {
   /** The answer that an expiry sends. */
   decision?: Verdict | null;
   reason: string;
+  /** The agent's own option that this answer comes to. Earlier releases did not record it. */
+  option?: string | null;
 };
 
 /** What an operator decides. */
@@ -261,6 +267,8 @@ export type QuestionAsked = {
   text: string;
   type?: string | null;
   request: AgentRequest;
+  /** The life of the process that asked. Earlier releases did not record it. */
+  generation?: number | null;
 };
 
 export type QuestionId = string;
@@ -326,6 +334,8 @@ export type PromptWithdrawn = {
 export type PromptRequeued = {
   prompt: PromptId;
   cause: string;
+  /** The queue from then on, if there is more in it. Earlier releases did not record it. */
+  order?: Array<PromptId>;
 };
 
 export type PromptAmended = {
@@ -334,6 +344,8 @@ export type PromptAmended = {
   content?: Content | null;
   place?: number | null;
   by: string;
+  /** The queue from then on, if the prompt has another place in it. Earlier releases did not record it. */
+  order?: Array<PromptId>;
 };
 
 export type Nudged = {

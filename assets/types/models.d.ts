@@ -1,49 +1,46 @@
 // The console's models: the API's, with what the console adds to them.
 
 import type {
-  ClearanceView,
+  Clearance as ApiClearance,
+  ClearanceExplanation,
   DeleteAnswers,
   Error as ApiError,
   EventView,
-  ExplanationView,
   GetAnswers,
   Health,
   PostAnswers,
   PostBodies,
-  PromptView,
-  QuestionView,
+  Prompt,
+  Question,
   Risk,
-  SessionView,
-  StepView,
+  Session as ApiSession,
+  Step,
   You,
 } from "./api";
 import type { Payloads } from "./events";
 
-export type { ApiError, ClearanceView, ExplanationView, QuestionView, Risk, SessionView, You };
-export type Prompt = PromptView;
+export type { ApiClearance, ApiError, ApiSession, ClearanceExplanation, Prompt, Question, Risk, You };
 export type Role = "viewer" | "operator" | "approver" | "admin";
-export type PlanStep = StepView;
+export type PlanStep = Step;
 
-export interface Session extends SessionView {
+export interface Session extends ApiSession {
   /** The beginning of the last status that its agent reported while the page was open. */
   said: string | null;
 }
 
 /** Why, and with which rule, somebody may or may not decide it. */
-export type Explanation = Omit<ExplanationView, "clearance">;
+export type Explanation = Omit<ClearanceExplanation, "clearance">;
 
-export interface Clearance extends ClearanceView {
+export interface Clearance extends ApiClearance {
   /** It came in a list: description and diff are missing. */
   brief?: boolean;
   explained?: Explanation;
 }
 
-export type Question = QuestionView;
-
 /** The state of a clearance by one of its events. */
 export type ClearanceState = Partial<
   Pick<
-    ClearanceView,
+    ApiClearance,
     "status" | "decided_by" | "decided_at" | "reason" | "delivery" | "delivered_at" | "delivery_cause" | "outcome"
   >
 >;
@@ -83,7 +80,7 @@ export type LookUpIds = { session?: string; clearance?: string; question?: strin
 export interface PendingRequests {
   clearances: number;
   questions: number;
-  risk: Risk | null;
+  risk: Risk | string | null;
   since: string;
   /** The riskiest request, of these the oldest, on one line. */
   first: string;
@@ -149,7 +146,7 @@ export interface ClearanceItem
   standing: ClearanceState;
   /** Its description and diff are open. */
   opened?: boolean;
-  whole?: ClearanceView;
+  whole?: ApiClearance;
 }
 
 export type QuestionItem = JoinedItemBase<"question", Payloads["question.asked"] & Payloads["question.answered"]>;

@@ -1,13 +1,13 @@
 //! `intercom answer`: says how an agent that asked shall go on.
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::json;
 
 use super::failure::{Failure, Refusal};
 use super::url::url;
 use super::{Context, decide, send};
-use crate::answers::Question;
+use crate::domain::{Answer, Question, QuestionAnswer};
 use crate::text::{clean, short};
 
 /// Answer an agent's question
@@ -21,33 +21,25 @@ pub(super) struct Args {
     #[arg(value_name = "QST", value_parser = super::id())]
     question: String,
     /// How the agent shall go on
-    decision: Decision,
+    #[arg(value_parser = decisions())]
+    decision: Answer,
     /// What it shall do instead; `-` reads it from stdin
     instruction: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Decision {
-    /// Go on as proposed
-    Continue,
-    /// Go on, but differently: needs an instruction
-    Refine,
-    /// Do not go on
-    Stop,
-}
-
-impl Decision {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Continue => "continue",
-            Self::Refine => "refine",
-            Self::Stop => "stop",
-        }
-    }
+/// The answers with their meaning: the model knows no command line.
+fn decisions() -> impl TypedValueParser<Value = Answer> {
+    let value = |answer: Answer, help: &'static str| PossibleValue::new(answer.as_str()).help(help);
+    PossibleValuesParser::new([
+        value(Answer::Continue, "Go on as proposed"),
+        value(Answer::Refine, "Go on, but differently: needs an instruction"),
+        value(Answer::Stop, "Do not go on"),
+    ])
+    .try_map(|word| Answer::parse(&word).ok_or("no such answer"))
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    if args.decision == Decision::Refine && args.instruction.is_none() {
+    if args.decision == Answer::Refine && args.instruction.is_none() {
         let hint = "intercom answer QST refine \"what to do instead\"";
         return Err(Failure::usage("`refine` needs an instruction").hint(hint).into());
     }
@@ -57,17 +49,16 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             .hint(hint)
             .into());
     }
-    let mut body = Map::new();
-    body.insert("decision".to_owned(), args.decision.word().into());
-    if let Some(instruction) = args.instruction {
-        body.insert("instruction".to_owned(), Value::from(send::text(instruction)?));
-    }
-    let answer = cx.client.post(&url(&["questions", &args.question, "answer"], &[]), &body.into()).await;
+    let body = QuestionAnswer {
+        decision: args.decision,
+        instruction: args.instruction.map(send::text).transpose()?,
+    };
+    let answer = cx.client.post(&url(&["questions", &args.question, "answer"], &[]), &json!(body)).await;
     let answer = answer.map_err(|error| explain(error, cx))?;
     let question: Question = answer.parse()?;
-    let delivery = question.delivery();
+    let delivery = &question.delivery;
     cx.answer(&answer, || {
-        let decision = question.decision.as_deref().unwrap_or(args.decision.word());
+        let decision = question.decision.as_deref().unwrap_or(args.decision.as_str());
         Ok(format!(
             "{} {}: {} ({})",
             clean(&question.status),
@@ -76,13 +67,13 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             clean(&delivery.describe())
         ))
     })?;
-    decide::settle(&delivery)
+    decide::settle(delivery)
 }
 
 /// Adds to a late answer what can still be done. The error says who answered and when.
 fn explain(error: anyhow::Error, cx: &Context) -> anyhow::Error {
     #[derive(Deserialize)]
-    struct Conflict {
+    struct AnsweredQuestion {
         question: Question,
     }
     let refusal = match error.downcast::<Refusal>() {
@@ -90,7 +81,9 @@ fn explain(error: anyhow::Error, cx: &Context) -> anyhow::Error {
         Ok(refusal) => return refusal.into(),
         Err(error) => return error,
     };
-    let Ok(Conflict { question }) = serde_json::from_str(&refusal.body) else { return refusal.into() };
+    let Ok(AnsweredQuestion { question }) = serde_json::from_str(&refusal.body) else {
+        return refusal.into();
+    };
     let (session, call) = (question.session_label(), &cx.call);
     let hint = format!("an answer cannot be changed; `{call} send {session} TEXT` can tell the agent more");
     refusal.hint(hint).into()

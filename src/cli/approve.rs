@@ -3,13 +3,12 @@
 use std::io::IsTerminal;
 
 use anyhow::bail;
-use serde_json::json;
 
-use super::decide::{Decision, Wanted, decide};
+use super::decide::decide;
 use super::failure::Failure;
-use super::policy::Explanation;
 use super::url::url;
 use super::{Context, out};
+use crate::domain::{ClearanceExplanation, Decision, RememberChoice, RememberedRule, Verdict};
 use crate::policy::sentence;
 use crate::text::clean;
 
@@ -59,7 +58,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             );
         };
         let path = url(&["clearances", clearance, "explanation"], &[]);
-        let Explanation { proposal, no_proposal, .. } = cx.client.get(&path).await?.parse()?;
+        let ClearanceExplanation { proposal, no_proposal, .. } = cx.client.get(&path).await?.parse()?;
         let Some(rule) = proposal else {
             let why = no_proposal.unwrap_or_else(|| "no rule fits".to_owned());
             bail!(
@@ -74,12 +73,12 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         if !args.yes && !confirmed()? {
             bail!(Failure::failed("nothing was decided").hint("use --yes to skip this question"));
         }
-        Some(json!({ "rule": rule, "for": args.r#for }))
+        Some(RememberChoice::Rule(RememberedRule { rule, r#for: args.r#for }))
     } else {
         None
     };
     let Args { clearances, reason, option, .. } = args;
-    decide(cx, &clearances, &Wanted { decision: Decision::Approve, reason, option, remember }).await
+    decide(cx, &clearances, &Decision { verdict: Verdict::Approve, reason, option, remember }).await
 }
 
 /// A person at a terminal says so; nobody else is asked.

@@ -204,7 +204,7 @@ pub(super) async fn tell_warnings(cx: &Context) {
     let answer = cx.client.get(&url(&["health"], &[])).await.ok();
     let Some(Ok(health)) = answer.map(|answer| answer.parse::<Health>()) else { return };
     for warning in health.warnings {
-        out::talk(&format!("warning: {}", clean(&warning)));
+        out::advise(&format!("warning: {}", clean(&warning)));
     }
 }
 

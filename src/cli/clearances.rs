@@ -8,11 +8,11 @@ use super::gutter::{beside, hanging};
 use super::style::{risk_style, status_style};
 use super::table::{Cell, Fit, Table};
 use super::terminal::{Paint, Style};
-use super::time::{age, date_time_zone};
+use super::time::{age, show_time};
 use super::url::url;
 use super::{Context, diff, out};
 use crate::action::diff_size;
-use crate::answers::{Choice, Clearance};
+use crate::domain::{Choice, Clearance, ClearanceStatus, Time};
 use crate::text::{clean, plural, quoted, short};
 
 /// List the clearances that wait for a decision, riskiest first, then oldest; or show one in full with its diff
@@ -92,9 +92,9 @@ fn table(clearances: &[Clearance], all: bool, now: Timestamp) -> Table {
     for clearance in clearances {
         let id = Cell::new(&short(&clearance.id));
         let session = Cell::new(&clearance.session_label());
-        let risk = Cell::styled(risk_style(clearance.risk()), clearance.risk());
-        let age = Cell::new(&age(clearance.requested_at.as_deref(), now));
-        let what = Cell::new(&clearance.line());
+        let risk = Cell::styled(risk_style(&clearance.risk), &clearance.risk);
+        let age = Cell::new(&age(Some(clearance.requested_at), now));
+        let what = Cell::new(&crate::action::line_of(clearance));
         if all {
             let status = Cell::styled(status_style(&clearance.status), &clearance.status);
             table.row([id, session, risk, status, age, what]);
@@ -108,16 +108,16 @@ fn table(clearances: &[Clearance], all: bool, now: Timestamp) -> Table {
 /// Everything that somebody should see before deciding.
 fn detail(clearance: &Clearance, paint: Paint, now: Timestamp) -> String {
     let mut risk = match &clearance.claimed_risk {
-        Some(claimed) if claimed != clearance.risk() => {
-            format!("{} (the agent says {claimed})", clearance.risk())
+        Some(claimed) if *claimed != *clearance.risk => {
+            format!("{} (the agent says {claimed})", clearance.risk)
         }
-        _ => clearance.risk().to_owned(),
+        _ => clearance.risk.to_string(),
     };
     if !clearance.risk_why.is_empty() {
-        let seen = clearance.computed_risk.as_deref().unwrap_or("none");
-        risk = format!("{risk}; seen {seen}: {}", clearance.risk_why.join(", "));
+        let why = clearance.risk_why.join(", ");
+        risk = format!("{risk}; seen {}: {why}", clearance.computed_risk);
     }
-    let needed = clearance.needed.unwrap_or(1);
+    let needed = clearance.needed;
     let approvals = (needed > 1).then(|| {
         let by = if clearance.approvals.is_empty() {
             String::new()
@@ -126,38 +126,36 @@ fn detail(clearance: &Clearance, paint: Paint, now: Timestamp) -> String {
         };
         format!("{} of {needed}{by}", clearance.approvals.len())
     });
-    let when = |at: &Option<String>| {
-        at.as_deref().map(|at| format!("{} ({} ago)", date_time_zone(at), age(Some(at), now)))
-    };
-    let open = clearance.status == "pending";
+    let when = |at: Time| format!("{} ({} ago)", show_time(at), age(Some(at), now));
+    let open = clearance.status == ClearanceStatus::Pending;
     let decided = clearance.decided_by.as_ref().map(|by| {
-        let at = when(&clearance.decided_at).map(|at| format!(", {at}")).unwrap_or_default();
+        let at = clearance.decided_at.map(when).map(|at| format!(", {at}")).unwrap_or_default();
         let via = clearance.decided_via.as_ref().map(|via| format!(" via {via}")).unwrap_or_default();
         format!("by {by}{via}{at}")
     });
     let session = match &clearance.session_name {
         Some(name) => format!("{name} ({})", clearance.session),
-        None => clearance.session.clone(),
+        None => clearance.session.to_string(),
     };
     let fields = [
-        ("id", Style::Plain, Some(clearance.id.clone())),
+        ("id", Style::Plain, Some(clearance.id.to_string())),
         ("session", Style::Plain, Some(session)),
-        ("risk", risk_style(clearance.risk()), Some(risk)),
+        ("risk", risk_style(&clearance.risk), Some(risk)),
         ("command", Style::Bold, clearance.command.clone()),
         ("file", Style::Bold, clearance.file_path.clone()),
         ("also", Style::Bold, (!clearance.more_paths.is_empty()).then(|| clearance.more_paths.join(", "))),
         ("title", Style::Plain, Some(quoted(&clearance.title))),
         ("policy", Style::Plain, clearance.ruling.as_ref().map(|ruling| ruling.why.clone())),
         ("approvals", Style::Plain, approvals),
-        ("expires", Style::Yellow, clearance.expires_at.as_deref().filter(|_| open).map(date_time_zone)),
+        ("expires", Style::Yellow, clearance.expires_at.filter(|_| open).map(show_time)),
         ("hidden", Style::Yellow, (!clearance.hidden.is_empty()).then(|| clearance.hidden.join(", "))),
-        ("asked", Style::Plain, when(&clearance.requested_at)),
-        ("status", status_style(&clearance.status), Some(clearance.status.clone())),
+        ("asked", Style::Plain, Some(when(clearance.requested_at))),
+        ("status", status_style(&clearance.status), Some(clearance.status.to_string())),
         ("decided", Style::Plain, decided),
         ("reason", Style::Plain, clearance.reason.clone()),
-        ("delivery", Style::Plain, (!open).then(|| clearance.delivery().describe())),
+        ("delivery", Style::Plain, (!open).then(|| clearance.delivery.describe())),
         ("outcome", Style::Plain, clearance.outcome.clone()),
-        ("options", Style::Plain, clearance.options.as_deref().map(choices)),
+        ("options", Style::Plain, Some(choices(&clearance.options))),
     ];
     let mut text = String::new();
     for (key, style, value) in fields {
@@ -183,9 +181,8 @@ pub(super) fn choices(choices: &[Choice]) -> String {
     let shown: Vec<String> = choices
         .iter()
         .map(|choice| {
-            let about: Vec<&str> =
-                [&choice.name, &choice.kind].into_iter().flatten().map(String::as_str).collect();
-            if about.is_empty() { choice.id.clone() } else { format!("{} ({})", choice.id, about.join(", ")) }
+            let Choice { id, name, kind } = choice;
+            format!("{id} ({name}, {kind})")
         })
         .collect();
     shown.join(", ")
@@ -244,15 +241,15 @@ mod tests {
             .unwrap()
         };
         let mut open = [
-            pending("clr_4444444444", "low", "2026-03-04T11:57:00.000Z", None),
-            pending("clr_3333333333", "high", "2026-03-04T11:56:00.000Z", Some("src/a.rs +3 -1")),
+            pending("clr_4444444444444444", "low", "2026-03-04T11:57:00.000Z", None),
+            pending("clr_3333333333333333", "high", "2026-03-04T11:56:00.000Z", Some("src/a.rs +3 -1")),
             pending(
-                "clr_1111111111",
+                "clr_1111111111111111",
                 "critical",
                 "2026-03-04T11:59:00.000Z",
                 Some("rm -rf build && make all CFLAGS=-O2"),
             ),
-            pending("clr_2222222222", "high", "2026-03-04T11:56:00.000Z", Some("cargo test")),
+            pending("clr_2222222222222222", "high", "2026-03-04T11:56:00.000Z", Some("cargo test")),
         ];
         Clearance::sort(&mut open);
         insta::assert_snapshot!(table(&open, false, now).render(Some(80), Paint::OFF), @r"

@@ -40,9 +40,9 @@ pub(super) async fn say_if_missing(cx: &Context) {
     // The daemon knows who has its port, and which one is free.
     let Err(error) = link(cx).await else { return };
     if let Some(refusal) = error.downcast_ref::<Refusal>().filter(|refusal| refusal.code == "no_port") {
-        out::talk(&clean(&refusal.to_string()));
+        out::advise(&clean(&refusal.to_string()));
         if let Some(remedy) = refusal.remedy() {
-            out::talk(&format!("to get one, {}", clean(remedy)));
+            out::advise(&format!("to get one, {}", clean(remedy)));
         }
     }
 }

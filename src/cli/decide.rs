@@ -1,57 +1,33 @@
 //! What `approve` and `deny` have in common.
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::json;
 
 use super::clearances::choices;
 use super::client::Answer;
 use super::failure::{self, Failure, Refusal};
-use super::gutter::hanging;
-use super::terminal::Style;
+use super::gutter::wrapped;
+use super::terminal::stdout_size;
 use super::url::url;
 use super::{Context, out};
-use crate::answers::{Clearance, Delivery};
-use crate::text::{clean, short};
-
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Decision {
-    Approve,
-    Deny,
-}
-
-impl Decision {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Approve => "approve",
-            Self::Deny => "deny",
-        }
-    }
-}
-
-/// A decision, with all that goes with it.
-#[derive(Debug)]
-pub(super) struct Wanted {
-    pub(super) decision: Decision,
-    pub(super) reason: Option<String>,
-    pub(super) option: Option<String>,
-    pub(super) remember: Option<Value>,
-}
+use crate::domain::{Clearance, Decision, Delivery, Quorum};
+use crate::text::{clean, columns, short};
 
 /// Decides each clearance. One is answered as the daemon answers it; of several, each is reported, and one failure fails
 /// the command.
-pub(super) async fn decide(cx: &Context, ids: &[String], wanted: &Wanted) -> anyhow::Result<()> {
+pub(super) async fn decide(cx: &Context, ids: &[String], decision: &Decision) -> anyhow::Result<()> {
     if let Some(id) = ids.iter().find(|id| id.starts_with("qst_")) {
         let hint = format!("intercom answer {id} continue|refine|stop");
         return Err(Failure::usage(format!("{id} is a question: it is answered")).hint(hint).into());
     }
     if let [id] = ids {
-        let answer = post(cx, id, wanted).await?;
+        let answer = post(cx, id, decision).await?;
         cx.answer(&answer, || outcome(&answer, cx))?;
         return delivered(&answer);
     }
     let (mut bodies, mut failures) = (Vec::new(), 0);
     for id in ids {
-        let done = match post(cx, id, wanted).await {
+        let done = match post(cx, id, decision).await {
             Ok(answer) => {
                 if !cx.json {
                     out::print(&outcome(&answer, cx)?)?;
@@ -79,15 +55,8 @@ pub(super) async fn decide(cx: &Context, ids: &[String], wanted: &Wanted) -> any
     }
 }
 
-async fn post(cx: &Context, id: &str, wanted: &Wanted) -> anyhow::Result<Answer> {
-    let Wanted { decision, reason, option, remember } = wanted;
-    let mut body = Map::new();
-    body.insert("decision".to_owned(), decision.word().into());
-    for (key, value) in [("reason", reason), ("option", option)] {
-        body.extend(value.as_ref().map(|value| (key.to_owned(), Value::from(value.as_str()))));
-    }
-    body.extend(remember.as_ref().map(|remember| ("remember".to_owned(), remember.clone())));
-    match cx.client.post(&url(&["clearances", id, "decision"], &[]), &body.into()).await {
+async fn post(cx: &Context, id: &str, decision: &Decision) -> anyhow::Result<Answer> {
+    match cx.client.post(&url(&["clearances", id, "decision"], &[]), &json!(decision)).await {
         Ok(answer) => Ok(answer),
         Err(error) => Err(explain(cx, id, error).await),
     }
@@ -99,16 +68,16 @@ fn outcome(answer: &Answer, cx: &Context) -> anyhow::Result<String> {
 }
 
 fn delivered(answer: &Answer) -> anyhow::Result<()> {
-    if answer.status == 202 { Ok(()) } else { settle(&answer.parse::<Clearance>()?.delivery()) }
+    if answer.status == 202 { Ok(()) } else { settle(&answer.parse::<Clearance>()?.delivery) }
 }
 
 fn decided(clearance: &Clearance, cx: &Context) -> String {
     let style = super::style::status_style(&clearance.status);
-    let status = cx.paint.style(style, &clean(&clearance.status));
-    let delivery = cx.paint.style(Style::Dim, &format!("({})", clean(&clearance.delivery().describe())));
-    let first = format!("{status} {}: ", short(&clearance.id));
-    let line = hanging(&first, &clearance.line(), 4, Style::Plain, cx.paint);
-    format!("{line} {delivery}")
+    let (status, id) = (clean(&clearance.status), format!(" {}: ", short(&clearance.id)));
+    let line = format!("{} ({})", crate::action::line_of(clearance), clearance.delivery.describe());
+    let width = stdout_size().map(|size| size.columns);
+    let line = wrapped(&line, columns(&status) + columns(&id), 4, width);
+    format!("{}{id}{line}", cx.paint.style(style, &status))
 }
 
 /// A decision that did not arrive is recorded, but it is not done.
@@ -118,26 +87,25 @@ pub(super) fn settle(delivery: &Delivery) -> anyhow::Result<()> {
             let hint = "it is recorded, but the agent will not hear of it";
             Err(Failure::failed(format!("not delivered: {cause}")).hint(hint).into())
         }
-        Delivery::Other(state) if state == "pending" => {
+        Delivery::Pending => {
             out::talk("recorded; the agent has not taken it yet");
             Ok(())
         }
-        Delivery::Delivered | Delivery::Other(_) => Ok(()),
+        Delivery::None | Delivery::Delivered | Delivery::Other(_) => Ok(()),
+    }
+}
+
+/// Nothing where all is well, else what is not.
+pub(super) fn unless_delivered(delivery: &Delivery) -> String {
+    match delivery {
+        Delivery::Delivered => String::new(),
+        other => format!(" ({})", clean(&other.describe())),
     }
 }
 
 fn quorum(answer: &Answer) -> anyhow::Result<String> {
-    #[derive(Deserialize)]
-    struct Quorum {
-        approvals: Value,
-        needed: u64,
-    }
-    let Quorum { approvals, needed } = answer.parse()?;
-    let given = match &approvals {
-        Value::Array(given) => given.len().to_string(),
-        other => other.to_string(),
-    };
-    Ok(format!("recorded: {given} of {needed} approvals"))
+    let Quorum { approvals, needed, .. } = answer.parse()?;
+    Ok(format!("recorded: {} of {needed} approvals", approvals.len()))
 }
 
 /// Adds the hint for the next try: the options, or the ways to act after somebody else's decision.
@@ -150,9 +118,11 @@ async fn explain(cx: &Context, id: &str, error: anyhow::Error) -> anyhow::Error 
         "option_required" => {
             let clearance =
                 cx.client.get(&url(&["clearances", id], &[])).await.and_then(|answer| answer.parse());
-            match clearance.ok().and_then(|clearance: Clearance| clearance.options) {
-                Some(options) => refusal.hint(format!("choose with --option: {}", choices(&options))).into(),
-                None => refusal.into(),
+            match clearance {
+                Ok(Clearance { options, .. }) if !options.is_empty() => {
+                    refusal.hint(format!("choose with --option: {}", choices(&options))).into()
+                }
+                _ => refusal.into(),
             }
         }
         "already_decided" => match what_is_left(&refusal.body, cx) {
@@ -166,10 +136,10 @@ async fn explain(cx: &Context, id: &str, error: anyhow::Error) -> anyhow::Error 
 /// The ways to act after a decision that cannot be changed. The error says who decided what and when.
 fn what_is_left(body: &str, cx: &Context) -> Option<String> {
     #[derive(Deserialize)]
-    struct Conflict {
+    struct DecidedClearance {
         clearance: Clearance,
     }
-    let Conflict { clearance } = serde_json::from_str(body).ok()?;
+    let DecidedClearance { clearance } = serde_json::from_str(body).ok()?;
     let (session, call) = (clearance.session_label(), &cx.call);
     Some(match clearance.status.as_str() {
         "approved" => format!(
@@ -193,13 +163,16 @@ mod tests {
         let error = settle(&Delivery::Failed("write failed: stream closed".to_owned())).unwrap_err();
         assert_eq!(error.to_string(), "not delivered: write failed: stream closed");
         assert!(settle(&Delivery::Delivered).is_ok());
-        assert!(settle(&Delivery::Other("pending".to_owned())).is_ok());
+        assert!(settle(&Delivery::Pending).is_ok());
     }
 
     #[test]
     fn an_incomplete_quorum_is_counted() {
-        let of = |body: &str| quorum(&Answer { status: 202, body: body.to_owned() }).unwrap();
-        assert_eq!(of(r#"{"approvals": 1, "needed": 2}"#), "recorded: 1 of 2 approvals");
-        assert_eq!(of(r#"{"approvals": ["ana"], "needed": 2}"#), "recorded: 1 of 2 approvals");
+        let clearance = json!({
+            "id": "clr_0123456789abcdef", "session": "ses_0123456789abcdef", "title": "t", "risk": "low", "status": "pending",
+            "requested_at": "2026-03-04T11:57:00.000Z",
+        });
+        let body = json!({ "approvals": ["ana"], "needed": 2, "clearance": clearance }).to_string();
+        assert_eq!(quorum(&Answer { status: 202, body }).unwrap(), "recorded: 1 of 2 approvals");
     }
 }

@@ -1,7 +1,8 @@
 //! `intercom deny`: decides a clearance with no.
 
 use super::Context;
-use super::decide::{Decision, Wanted, decide};
+use super::decide::decide;
+use crate::domain::{Decision, Verdict};
 
 /// Refuse what an agent asks for
 #[derive(Debug, clap::Args)]
@@ -22,6 +23,5 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    let wanted = Wanted { decision: Decision::Deny, reason: args.reason, option: None, remember: None };
-    decide(cx, &args.clearances, &wanted).await
+    decide(cx, &args.clearances, &Decision { reason: args.reason, ..Verdict::Deny.into() }).await
 }

@@ -1,11 +1,13 @@
 //! `intercom doctor`: everything that can be wrong with an installation, one line each.
 
+mod rebuild;
+
 use std::fmt::Write as _;
 
 use super::checks::{self, Check, Status};
 use super::daemon_info::DaemonInfo;
 use super::failure::Failure;
-use super::gutter::wrapped;
+use super::gutter::{advice_lines, wrapped};
 use super::terminal::{Paint, Style, stdout_size};
 use super::transport::Transport;
 use super::{Context, out};
@@ -13,6 +15,8 @@ use crate::text::{clean, columns, plural};
 
 /// The column of the details.
 const INDENT: usize = 23;
+/// The column of the hints.
+const HINT_INDENT: usize = 9;
 
 /// Check the installation: configuration, state, daemon, console, limits and agents
 #[derive(Debug, clap::Args)]
@@ -20,9 +24,19 @@ const INDENT: usize = 23;
     after_help = "Works with and without a daemon. With INTERCOM_URL it looks at the daemon there. Exit code 1 means that something is \
 wrong."
 )]
-pub(super) struct Args {}
+pub(super) struct Args {
+    /// Make clearances, questions and prompts anew from the log, and say what differed; the daemon must be stopped
+    #[arg(long)]
+    rebuild_ledger: bool,
+    /// Only say what differs
+    #[arg(long, requires = "rebuild_ledger")]
+    dry_run: bool,
+}
 
-pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
+pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
+    if args.rebuild_ledger {
+        return rebuild::run(args.dry_run, cx);
+    }
     let (config, configured) = checks::configuration(&cx.paths);
     let mut checks = vec![configured];
     if let Transport::Remote(remote) = cx.client.transport() {
@@ -81,8 +95,10 @@ fn show(check: &Check, paint: Paint) -> String {
     let detail = wrapped(&clean(&check.detail), used, INDENT, stdout_size().map(|size| size.columns));
     let mut shown = format!("{}{name}{detail}\n", paint.style(style, word));
     for hint in check.hint.iter().flat_map(|hint| hint.lines()) {
-        // A command in a hint is to be pasted: it is left to the terminal to wrap it.
-        writeln!(shown, "         hint: {}", clean(hint)).expect("a string takes every write");
+        let room = stdout_size().map(|size| size.columns.saturating_sub(HINT_INDENT));
+        for line in advice_lines(&format!("hint: {}", clean(hint)), room) {
+            writeln!(shown, "{:HINT_INDENT$}{line}", "").expect("a string takes every write");
+        }
     }
     shown
 }

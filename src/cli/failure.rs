@@ -12,7 +12,7 @@ use super::out::{self, ReaderGone};
 use super::terminal::{Paint, Style, stderr_columns};
 use super::time::local_times;
 use super::{Context, shell_variables};
-use crate::answers::Session;
+use crate::domain::Session;
 use crate::text::clean;
 
 /// Something that we found wrong ourselves.

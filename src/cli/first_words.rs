@@ -13,10 +13,10 @@ use super::stream::{Item, Stream};
 use super::time::parse_duration;
 use super::url::url;
 use super::{Context, interrupted, lost_daemon, out, wait};
-use crate::answers::{Clearance, Question, Session};
 use crate::config;
-use crate::domain::Event;
 use crate::domain::event::{AgentUpdate, RawMessage, SettingRefused, Speaker};
+use crate::domain::{Clearance, Phase, Question};
+use crate::domain::{Event, Session};
 use crate::text::{clean, quoted, short};
 use crate::wire::acp::trouble::may_want_login;
 
@@ -66,7 +66,7 @@ impl Started {
         }
         let waited = waited?;
         waited.iter().for_each(wait::say_unenforced);
-        if waited.is_some_and(|now| now.phase == "starting") {
+        if waited.is_some_and(|now| now.phase == Phase::Starting) {
             let name = clean(&session.label());
             out::advise(&format!("{name} is still starting; {} wait {name} --for idle", cx.call));
         }
@@ -91,7 +91,7 @@ async fn say_requests(session: &str, cx: &Context) -> bool {
     Clearance::sort(&mut clearances);
     for one in &clearances {
         let id = short(&one.id);
-        out::advise(&format!("it asks for clearance [{}]: {}", one.risk(), one.line()));
+        out::advise(&format!("it asks for clearance [{}]: {}", &one.risk, crate::action::line_of(one)));
         out::advise(&format!(
             "next: {call} clearances {id}, then {call} approve {id} or {call} deny {id}",
             call = cx.call
@@ -174,7 +174,7 @@ async fn wait_for(
     limit: Duration,
     cx: &Context,
 ) -> Result<Option<Session>, Failure> {
-    let handshake = session.protocol.as_deref() == Some("acp");
+    let handshake = session.is_acp();
     let limit = if handshake || prompted { limit } else { limit.min(TO_BEGIN) };
     if limit.is_zero() {
         return Ok(None);
@@ -227,7 +227,7 @@ async fn follow(
         };
         if let Event::SettingRefused(SettingRefused { set: None, reason, .. }) = &event.event {
             // A setting of the profile is not in force. A setting that a person asked for has a number.
-            out::talk(&format!("warning: {}", clean(reason)));
+            out::advise(&format!("warning: {}", clean(reason)));
         }
         match listener.hear(&event.event) {
             Sign::Nothing => {}

@@ -8,7 +8,7 @@ use super::gutter::Column;
 use super::render;
 use super::story::Story;
 use super::terminal::{Paint, Style};
-use crate::answers::ReceivedEvent;
+use crate::domain::ReceivedEvent;
 use crate::domain::event::MessageChunk;
 use crate::fold::{Fold, OpenMessage, fold};
 use crate::text::columns;

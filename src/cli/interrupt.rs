@@ -5,7 +5,7 @@ use serde_json::json;
 use super::names::name_and_id;
 use super::url::url;
 use super::{Context, decide};
-use crate::answers::Sent;
+use crate::domain::{InterruptAnswer, InterruptRequest};
 
 /// Ask an agent to drop what it is doing; the session goes on
 #[derive(Debug, clap::Args)]
@@ -18,11 +18,10 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    let body = args.reason.map_or_else(|| json!({}), |reason| json!({"reason": reason}));
+    let body = json!(InterruptRequest { reason: args.reason, wait: None });
     let answer = cx.client.post(&url(&["sessions", &args.session, "interrupt"], &[]), &body).await?;
-    let sent: Sent = answer.parse()?;
-    let delivery = sent.delivery();
-    let name = name_and_id(sent.session.as_deref(), &args.session, &cx.client).await;
-    cx.answer(&answer, || Ok(format!("{name} interrupted{}", delivery.unless_delivered())))?;
+    let InterruptAnswer { session, delivery, .. } = answer.parse()?;
+    let name = name_and_id(Some(&session), &args.session, &cx.client).await;
+    cx.answer(&answer, || Ok(format!("{name} interrupted{}", decide::unless_delivered(&delivery))))?;
     decide::settle(&delivery)
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::Context;
 use super::url::url;
-use crate::answers::Session;
+use crate::domain::{LadderChange, Session};
 use crate::text::clean;
 
 /// Show or change what is done about a session that is stuck
@@ -31,13 +31,13 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         None => cx.client.get(&url(&["sessions", &args.session], &[])).await?,
         Some(ladder) => {
             let path = url(&["sessions", &args.session, "ladder"], &[]);
-            cx.client.post(&path, &json!({ "ladder": ladder })).await?
+            cx.client.post(&path, &json!(LadderChange { ladder })).await?
         }
     };
     let session: Session = answer.parse()?;
     let name = clean(&session.name_and_id());
     cx.answer(&answer, || {
-        let ladder = session.standing.and_then(|standing| standing.ladder);
+        let ladder = session.standing.map(|standing| standing.ladder);
         Ok(match ladder.as_deref() {
             None => format!("{name} has no process to watch"),
             Some("on") => "on, as configured in [stall]".to_owned(),

@@ -14,8 +14,7 @@ use super::terminal::{Paint, stdout_size};
 use super::time::date_time;
 use super::url::url;
 use super::{Context, interrupted, out};
-use crate::answers::{ReceivedEvent, Session};
-use crate::domain::Event;
+use crate::domain::{Event, Phase, ReceivedEvent, Session};
 use crate::text::clean;
 
 /// Print the log of a session
@@ -94,13 +93,13 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
             printer.print(event)?;
         }
         after = newest;
-        if !args.follow || session.phase == "ended" {
+        if !args.follow || session.phase == Phase::Ended {
             return printer.end();
         }
     } else if let Some(since) = since {
         after = before(&session.id, since, cx).await?;
     }
-    if args.follow && session.phase != "ended" {
+    if args.follow && session.phase != Phase::Ended {
         interrupted::note_session(&session.label(), cx);
         follow(&session.id, after, &mut printer, cx).await?;
     } else {
@@ -238,7 +237,7 @@ async fn follow(session: &str, after: u64, printer: &mut Printer, cx: &Context) 
 
 /// False also while the daemon cannot be asked: then the stream waits for it.
 async fn has_ended(id: &str, cx: &Context) -> bool {
-    session(id, cx).await.is_ok_and(|session| session.phase == "ended")
+    session(id, cx).await.is_ok_and(|session| session.phase == Phase::Ended)
 }
 
 pub(super) async fn session(id: &str, cx: &Context) -> anyhow::Result<Session> {

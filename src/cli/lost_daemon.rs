@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::failure::Failure;
 use super::transport::Transport;
-use crate::answers::Session;
+use crate::domain::Session;
 use crate::text::{clean, shell_word};
 
 /// The command that brings the daemon back. Agents run on meanwhile.

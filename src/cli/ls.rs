@@ -10,7 +10,7 @@ use super::terminal::{Style, stdout_size};
 use super::time::{age, local_times};
 use super::transport::Transport;
 use super::{Context, out};
-use crate::answers::Session;
+use crate::domain::Session;
 use crate::text::{clean, short};
 
 /// List the sessions: failed ones first, then those that wait for you
@@ -42,7 +42,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     super::checks::tell_warnings(cx).await;
     // Whoever looks here may be waiting for what does not come there.
     if let Some(check) = super::slack::daemon(cx).await.filter(|check| check.status == Status::Wrong) {
-        out::talk(&format!("slack: {}", clean(&check.detail)));
+        out::advise(&format!("slack: {}", clean(&check.detail)));
     }
     Ok(())
 }
@@ -60,7 +60,7 @@ fn table(sessions: &[Session], home: Option<&str>, now: Timestamp) -> Table {
             Cell::new(session.agent.as_deref().unwrap_or("-")),
             Cell::styled(phase_style(session), session.phase_word()),
             Cell::new(&age(session.began_at(), now)),
-            Cell::new(&below_home(session.workspace.as_deref().unwrap_or_default(), home)),
+            Cell::new(&below_home(session.workspace.as_str(), home)),
             Cell::new(session.own_title().unwrap_or_default()),
             why(session),
         ]);
@@ -84,10 +84,10 @@ pub(super) fn why(session: &Session) -> Cell {
     if let Some(failed) = session.failure() {
         return Cell::styled(Style::Red, &local_times(&failed.reason));
     }
-    let why = session.why.as_deref().unwrap_or_default();
+    let why = session.why.as_str();
     match session.phase_word() {
         "waiting" => {
-            Cell::styled(Style::Yellow, &waiting(session.pending_clearances(), session.pending_questions()))
+            Cell::styled(Style::Yellow, &waiting(session.pending.clearances, session.pending.questions))
         }
         // Of an agent that simply works or is done, the sentence repeats the phase; a sentence with a reason has a colon.
         "working" | "idle" if !session.is_watched_closely() && !why.contains(": ") => Cell::new(""),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Context;
 use super::failure::{Failure, Refusal};
 use super::url::url;
-use crate::answers::{Controls, Named, Session};
+use crate::domain::{Controls, Named, Session, Setting, SettingChange, SettingWait};
 use crate::text::clean;
 
 /// Show or set an agent's mode, model or options
@@ -47,10 +47,20 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let answer = cx.client.get(&url(&["sessions", &args.session], &[])).await?;
     let session: Session = answer.parse()?;
     let option = args.option.as_deref().map(|text| text.split_once('='));
-    let (wanted, mut body) = match (args.mode.as_deref(), args.model.as_deref(), option) {
-        (Some(value), _, _) => (Wanted { id: "mode", value }, json!({ "mode": value })),
-        (_, Some(value), _) => (Wanted { id: "model", value }, json!({ "model": value })),
-        (_, _, Some(Some((id, value)))) => (Wanted { id, value }, json!({ "option": id, "value": value })),
+    let (wanted, mut change) = match (args.mode.as_deref(), args.model.as_deref(), option) {
+        (Some(value), _, _) => {
+            let mode = Some(value.to_owned());
+            (Wanted { id: "mode", value }, SettingChange { mode, ..SettingChange::default() })
+        }
+        (_, Some(value), _) => {
+            let model = Some(value.to_owned());
+            (Wanted { id: "model", value }, SettingChange { model, ..SettingChange::default() })
+        }
+        (_, _, Some(Some((id, value)))) => {
+            let (option, setting) = (Some(id.to_owned()), Some(Setting::Value(value.to_owned())));
+            let change = SettingChange { option, value: setting, ..SettingChange::default() };
+            (Wanted { id, value }, change)
+        }
         (_, _, Some(None)) => return Err(Failure::usage("an option is set as ID=VALUE").into()),
         (None, None, None) => {
             return cx.answer(&answer, || Ok(session.controls.as_ref().map_or_else(nothing, list)));
@@ -64,8 +74,8 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         let message = format!("{name} does not offer {} `{}`", wanted.id, wanted.value);
         return Err(Failure::failed(message).hint(hint()).into());
     }
-    body["wait"] = "agent".into();
-    let answer = cx.client.post(&url(&["sessions", &args.session, "set"], &[]), &body).await;
+    change.wait = Some(SettingWait::Agent);
+    let answer = cx.client.post(&url(&["sessions", &args.session, "set"], &[]), &json!(change)).await;
     let answer = answer.map_err(|error| match error.downcast::<Refusal>() {
         Ok(refusal) if refusal.code == "not_set" && !offered.is_empty() => refusal.hint(hint()).into(),
         Ok(refusal) if refusal.code == "not_set" => {
@@ -87,9 +97,9 @@ fn offered(controls: &Controls, id: &str) -> Vec<String> {
     if !named.is_empty() {
         return named.iter().map(|named| named.id.clone()).collect();
     }
-    let is_meant = |option: &&Value| option["id"] == id || option["category"] == id;
-    let option = controls.options.as_array().into_iter().flatten().find(is_meant);
-    let values = option.and_then(|option| option["options"].as_array()).into_iter().flatten();
+    let is_meant = |option: &Value| option["id"] == id || option["category"] == id;
+    let option = controls.option_list().unwrap_or_default().into_iter().find(is_meant);
+    let values = option.as_ref().and_then(|option| option["options"].as_array()).into_iter().flatten();
     // Values may come in groups.
     let each = |value: &Value| match value["options"].as_array() {
         Some(group) => group.clone(),
@@ -106,7 +116,7 @@ fn list(controls: &Controls) -> String {
     let mut text = String::new();
     choice(&mut text, "mode", controls.mode.as_deref(), &controls.modes);
     choice(&mut text, "model", controls.model.as_deref(), &controls.models);
-    for option in controls.options.as_array().into_iter().flatten() {
+    for option in controls.option_list().unwrap_or_default() {
         let get = |key: &str| option.get(key).and_then(Value::as_str).map(clean).unwrap_or_default();
         let current = option.get("currentValue").map(|value| match value {
             Value::String(text) => clean(text),

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use super::Context;
 use super::client::Client;
 use super::url::url;
-use crate::answers::{ReceivedEvent, Session};
-use crate::domain::Event;
 use crate::domain::event::AgentUpdate;
+use crate::domain::{Event, ReceivedEvent, Session};
 use crate::text::{clean, cut_words, quoted, short};
 
 /// The name and the id of the session that an answer is about; the typed text where the daemon does not tell.

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::names::name_and_id;
 use super::url::url;
 use super::{Context, decide};
-use crate::answers::Sent;
+use crate::domain::{NudgeAnswer, NudgeRequest};
 
 /// Remind an agent to go on
 #[derive(Debug, clap::Args)]
@@ -18,11 +18,10 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    let body = args.message.map_or_else(|| json!({}), |message| json!({"message": message}));
+    let body = json!(NudgeRequest { message: args.message });
     let answer = cx.client.post(&url(&["sessions", &args.session, "nudge"], &[]), &body).await?;
-    let sent: Sent = answer.parse()?;
-    let delivery = sent.delivery();
-    let name = name_and_id(sent.session.as_deref(), &args.session, &cx.client).await;
-    cx.answer(&answer, || Ok(format!("{name} nudged{}", delivery.unless_delivered())))?;
+    let NudgeAnswer { session, delivery, .. } = answer.parse()?;
+    let name = name_and_id(Some(&session), &args.session, &cx.client).await;
+    cx.answer(&answer, || Ok(format!("{name} nudged{}", decide::unless_delivered(&delivery))))?;
     decide::settle(&delivery)
 }

@@ -12,8 +12,8 @@ use super::style::{phase_style, risk_style};
 use super::table::{Cell, Fit, Table};
 use super::terminal::{Paint, Size, Style};
 use super::time::{age, clock, clock_zone};
-use crate::answers::{Clearance, Question, ReceivedEvent, Session};
 use crate::domain::event::MessageChunk;
+use crate::domain::{Clearance, Question, ReceivedEvent, Session};
 use crate::fold::{Fold, OpenMessage, fold};
 use crate::summary::Summary;
 use crate::text::{clean_block, columns, cut, cut_words, plural, quoted, short};
@@ -168,9 +168,9 @@ impl Overview {
             table.row([
                 Cell::new(&short(&clearance.id)),
                 Cell::new(&self.names.label(&clearance.session)),
-                Cell::styled(risk_style(clearance.risk()), clearance.risk()),
-                Cell::new(&age(clearance.requested_at.as_deref(), now)),
-                Cell::new(&clearance.line()),
+                Cell::styled(risk_style(&clearance.risk), &clearance.risk),
+                Cell::new(&age(Some(clearance.requested_at), now)),
+                Cell::new(&crate::action::line_of(clearance)),
             ]);
         }
         for question in &self.questions {
@@ -178,7 +178,7 @@ impl Overview {
                 Cell::new(&short(&question.id)),
                 Cell::new(&self.names.label(&question.session)),
                 Cell::new("-"),
-                Cell::new(&age(question.asked_at.as_deref(), now)),
+                Cell::new(&age(Some(question.asked_at), now)),
                 Cell::new(&quoted(question.text.trim())),
             ]);
         }
@@ -253,11 +253,11 @@ mod tests {
             .unwrap()
         };
         let mut view = Overview {
-            sessions: vec![session("ses_0123456789", Some("shop"), "waiting"), session("ses_abcdefghij", None, "idle")],
-            clearances: serde_json::from_value(json!([{"id": "clr_0123456789", "session": "ses_0123456789",
+            sessions: vec![session("ses_0123456789abcdef", Some("shop"), "waiting"), session("ses_abcdefghjkmnpqrs", None, "idle")],
+            clearances: serde_json::from_value(json!([{"id": "clr_0123456789abcdef", "session": "ses_0123456789abcdef",
                 "title": "Edit\u{1b}[2J", "risk": "high", "status": "pending", "requested_at": "2026-03-04T11:59:00.000Z"}]))
             .unwrap(),
-            questions: serde_json::from_value(json!([{"id": "qst_0123456789", "session": "ses_abcdefghij",
+            questions: serde_json::from_value(json!([{"id": "qst_0123456789abcdef", "session": "ses_abcdefghjkmnpqrs",
                 "text": "Go on?\nReally?", "status": "pending", "asked_at": "2026-03-04T11:59:30.000Z"}]))
             .unwrap(),
             ..Overview::default()
@@ -267,7 +267,7 @@ mod tests {
         }
         for seq in 1..=20 {
             let raw = format!(
-                r#"{{"seq":{seq},"session":"ses_0123456789","at":"2026-03-04T11:59:{seq:02}.000Z","kind":"status","data":{{"message":"step {seq}"}}}}"#
+                r#"{{"seq":{seq},"session":"ses_0123456789abcdef","at":"2026-03-04T11:59:{seq:02}.000Z","kind":"status","data":{{"message":"step {seq}"}}}}"#
             );
             view.push(ReceivedEvent::parse(&raw).unwrap());
         }
@@ -335,18 +335,18 @@ mod tests {
     #[test]
     fn ended_sessions_keep_their_names_and_tools_their_titles() {
         let mut view = Overview::default();
-        view.push(event(1, "ses_0123456789", "session.created", &json!({ "name": "shop", "agent": "demo", "protocol": "intercom", "workspace": "/w", "command": "demo", "by": "ana" })));
+        view.push(event(1, "ses_0123456789abcdef", "session.created", &json!({ "name": "shop", "agent": "demo", "protocol": "intercom", "workspace": "/w", "command": "demo", "by": "ana" })));
         let tool =
             |more: &str| serde_json::from_str::<Value>(&format!(r#"{{"update": {{{more}}}}}"#)).unwrap();
         view.push(event(
             2,
-            "ses_0123456789",
+            "ses_0123456789abcdef",
             "update",
             &tool(r#""sessionUpdate": "tool_call", "toolCallId": "t1", "title": "make test""#),
         ));
         view.push(event(
             3,
-            "ses_0123456789",
+            "ses_0123456789abcdef",
             "update",
             &tool(r#""sessionUpdate": "tool_call_update", "toolCallId": "t1", "status": "completed""#),
         ));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::audit::moment;
 use super::failure::Failure;
@@ -16,8 +16,8 @@ use super::time::{date_time, date_time_zone};
 use super::url::url;
 use super::{Context, id, out};
 use crate::action::line;
-use crate::answers::{Clearance, Ruling};
 use crate::config;
+use crate::domain::{ClearanceExplanation, RulesTest, RulesTestResult};
 use crate::domain::{Time, span};
 use crate::policy::{Rule, sentence};
 use crate::text::{clean, columns, plural, short};
@@ -135,54 +135,28 @@ fn end(at: &str, now: Time) -> String {
     }
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct Explanation {
-    clearance: Clearance,
-    now: Ruling,
-    rules: Vec<Explained>,
-    pub(super) proposal: Option<Value>,
-    pub(super) no_proposal: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Explained {
-    n: usize,
-    name: String,
-    then: String,
-    matches: bool,
-    decides: bool,
-    unmet: Option<String>,
-    why: Option<String>,
-}
-
 async fn explain(id: &str, cx: &Context) -> anyhow::Result<()> {
     let answer = cx.client.get(&url(&["clearances", id, "explanation"], &[])).await?;
     cx.answer(&answer, || {
-        let Explanation { clearance, now, rules, proposal, no_proposal } = answer.parse()?;
-        let mut lines = vec![format!("{}: {}", short(&clearance.id), clearance.line())];
-        let raw: Value = answer.parse()?;
-        let then = &raw["clearance"]["ruling"];
-        let risk = |key: &str| clean(raw["clearance"][key].as_str().unwrap_or("none"));
-        let why: Vec<String> = raw["clearance"]["risk_why"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|why| why.as_str().map(clean))
-            .collect();
-        let why = if why.is_empty() { String::new() } else { format!(": {}", why.join(", ")) };
+        let ClearanceExplanation { clearance, now, rules, proposal, no_proposal, .. } = answer.parse()?;
+        let mut lines = vec![format!("{}: {}", short(&clearance.id), crate::action::line_of(&clearance))];
+        let why = match clearance.risk_why.as_slice() {
+            [] => String::new(),
+            why => format!(": {}", clean(&why.join(", "))),
+        };
         lines.push(format!(
             "  risk {} (claimed {}, seen {}{why})",
-            risk("risk"),
-            risk("claimed_risk"),
-            risk("computed_risk")
+            clean(&clearance.risk),
+            clean(clearance.claimed_risk.as_deref().unwrap_or("none")),
+            clean(&clearance.computed_risk)
         ));
-        if let Some(then) = then["why"].as_str() {
-            lines.push(format!("  then: {}", clean(then)));
+        if let Some(then) = &clearance.ruling {
+            lines.push(format!("  then: {}", clean(&then.why)));
         }
         if let Some(by) = &clearance.decided_by {
             lines.push(format!("  {} by {}", clean(&clearance.status), clean(by)));
         }
-        lines.push(format!("  now: {} ({})", clean(&now.outcome), clean(&now.why)));
+        lines.push(format!("  now: {} ({})", now.outcome.as_str(), clean(&now.why)));
         for rule in rules {
             let mark = if rule.decides {
                 "→"
@@ -214,33 +188,14 @@ async fn explain(id: &str, cx: &Context) -> anyhow::Result<()> {
 }
 
 async fn test(file: &PathBuf, since: Option<String>, cx: &Context) -> anyhow::Result<()> {
-    #[derive(Deserialize)]
-    struct Tested {
-        requests: usize,
-        allowed: usize,
-        denied: usize,
-        asked: usize,
-        different: usize,
-        differences: Vec<Difference>,
-    }
-    #[derive(Deserialize)]
-    struct Difference {
-        clearance: String,
-        action: Option<String>,
-        title: String,
-        risk: String,
-        was: String,
-        status: String,
-        would: Ruling,
-    }
     let text = std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;
     let since = since.map(|since| moment(&since)).transpose()?;
-    let body = json!({ "rules": text, "file": file.display().to_string(), "since": since });
+    let body = json!(RulesTest { rules: text, file: Some(file.display().to_string()), since });
     let answer = cx.client.post(&url(&["policy", "test"], &[]), &body).await?;
     if cx.json {
         return out::print_json(&answer.body);
     }
-    let tested: Tested = answer.parse()?;
+    let tested: RulesTestResult = answer.parse()?;
     out::talk(&format!(
         "{}: {} allowed, {} denied, {} asked; {} differently than it was",
         plural(tested.requests, "request"),
@@ -253,12 +208,13 @@ async fn test(file: &PathBuf, since: Option<String>, cx: &Context) -> anyhow::Re
         .fit(&["CLEARANCE", "RISK", "WAS", "WOULD"], Fit::Whole)
         .fit(&["WHAT", "WHY"], Fit::Below);
     for found in &tested.differences {
-        let was = if found.was == "asked" { found.status.clone() } else { format!("{} by rule", found.was) };
+        let was =
+            if found.was == "asked" { found.status.to_string() } else { format!("{} by rule", found.was) };
         table.row([
             Cell::new(&short(&found.clearance)),
             Cell::styled(risk_style(&found.risk), &found.risk),
             Cell::new(&was),
-            Cell::styled(Style::Bold, &found.would.outcome),
+            Cell::styled(Style::Bold, found.would.outcome.as_str()),
             Cell::new(&line(found.action.as_deref(), &found.title)),
             Cell::new(&found.would.why),
         ]);

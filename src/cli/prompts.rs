@@ -7,7 +7,7 @@ use super::table::{Cell, Fit, Table};
 use super::time::age;
 use super::url::url;
 use super::{Context, out};
-use crate::answers::Prompt;
+use crate::domain::Prompt;
 use crate::text::{clean, cut_words, short};
 
 /// List the prompts of a session, or take one back
@@ -40,10 +40,10 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     for prompt in list.items::<Prompt>()? {
         table.row([
             Cell::new(&short(&prompt.id)),
-            Cell::styled(status_style(&prompt.state), &prompt.state),
-            Cell::new(&age(prompt.at.as_deref(), now)),
-            Cell::new(prompt.by.as_deref().unwrap_or("-")),
-            Cell::new(&cut_words(prompt.text.as_deref().unwrap_or_default(), MAX_TEXT)),
+            Cell::styled(status_style(prompt.state.as_str()), prompt.state.as_str()),
+            Cell::new(&age(Some(prompt.at), now)),
+            Cell::new(&prompt.by),
+            Cell::new(&cut_words(&prompt.text, MAX_TEXT)),
         ]);
     }
     cx.table(&table, "no prompts")

@@ -12,7 +12,7 @@ use super::terminal::{self, Paint, Style};
 use super::time::age;
 use super::url::url;
 use super::{Context, out};
-use crate::answers::Question;
+use crate::domain::Question;
 use crate::text::short;
 
 /// List the questions that wait for an answer, oldest first, or show one
@@ -64,7 +64,7 @@ fn show(questions: &[Question], width: Option<usize>, paint: Paint, now: Timesta
             Cell::new(&short(&question.id)),
             Cell::new(&question.session_label()),
             Cell::styled(status_style(&question.status), &question.status),
-            Cell::new(&age(question.asked_at.as_deref(), now)),
+            Cell::new(&age(Some(question.asked_at), now)),
             Cell::new(question.sort.as_deref().unwrap_or("-")),
             Cell::new(&answered(question)),
         ]);
@@ -82,7 +82,7 @@ fn answered(question: &Question) -> String {
     let Some(decision) = &question.decision else { return String::new() };
     let by = question.answered_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
     let instruction = question.instruction.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
-    format!("{decision}{by}{instruction} ({})", question.delivery().describe())
+    format!("{decision}{by}{instruction} ({})", question.delivery.describe())
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
              "type": "continuation", "status": "pending", "asked_at": "2026-03-04T11:57:00.000Z"},
             {"id": "qst_abcdef0123456789", "session": "ses_abcdef0123456789", "text": "How?", "type": null,
              "status": "answered", "decision": "refine", "instruction": "slowly", "answered_by": "ana",
-             "delivery": "delivered"},
+             "asked_at": "2026-03-04T11:58:00.000Z", "delivery": "delivered"},
         ]))
         .unwrap();
         let now = "2026-03-04T12:00:00.000Z".parse().unwrap();
@@ -108,7 +108,7 @@ mod tests {
           │ Shall I go on?
           │
           │ Really?<U+001B>
-        qst_abcdef01  ses_abcdef01  answered       -             refine by ana: slowly (delivered)
+        qst_abcdef01  ses_abcdef01  answered  2m   -             refine by ana: slowly (delivered)
           │ How?
         ");
     }

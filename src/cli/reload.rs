@@ -1,10 +1,10 @@
 //! `intercom reload`: the configuration, read again.
 
-use serde::Deserialize;
 use serde_json::json;
 
 use super::Context;
 use super::url::url;
+use crate::domain::ConfigReload;
 use crate::text::{clean, plural};
 
 /// Let the daemon read its configuration again; a bad file changes nothing
@@ -12,14 +12,9 @@ use crate::text::{clean, plural};
 pub(super) struct Args {}
 
 pub(super) async fn run(Args {}: Args, cx: &Context) -> anyhow::Result<()> {
-    #[derive(Deserialize)]
-    struct Reloaded {
-        rules: usize,
-        needs_restart: Vec<String>,
-    }
     let answer = cx.client.post(&url(&["reload"], &[]), &json!({})).await?;
     cx.answer(&answer, || {
-        let Reloaded { rules, needs_restart } = answer.parse()?;
+        let ConfigReload { rules, needs_restart, .. } = answer.parse()?;
         let restart = if needs_restart.is_empty() {
             String::new()
         } else {

@@ -80,10 +80,10 @@ pub(super) fn waiting(clearances: usize, questions: usize) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use crate::domain::ReceivedEvent;
     use serde_json::Value;
 
     use super::*;
-    use crate::answers::ReceivedEvent;
     use crate::domain::EventKind;
     use crate::domain::event::tests::sample;
 

@@ -7,7 +7,7 @@ use super::logs::session;
 use super::url::url;
 use super::wait::last_seq;
 use super::{Context, interrupted, out};
-use crate::answers::Session;
+use crate::domain::Session;
 use crate::text::clean;
 
 /// Start the agent of an ended session again
@@ -31,12 +31,12 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let limit = args.wait.limit(cx);
     interrupted::note_session(&args.session, cx);
     // Read before it starts: a prompt leaves the queue as soon as its agent runs.
-    let prompted = session(&args.session, cx).await?.queued() > 0;
+    let prompted = session(&args.session, cx).await?.queue > 0;
     let after = last_seq(&cx.client).await?;
     let answer = cx.client.post(&url(&["sessions", &args.session, "resume"], &[]), &json!({})).await?;
     let session: Session = answer.parse()?;
     if !cx.json {
-        let life = session.generation.map(|number| format!(", generation {number}")).unwrap_or_default();
+        let life = format!(", generation {}", session.generation);
         out::print(&format!("{} {}{life}", clean(&session.label()), clean(&session.phase)))?;
     }
     Started { answer, session, prompted, after }.follow(limit, cx).await

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::failure::{Failure, Refusal};
 use super::first_words::{Started, WaitArgs};
 use super::start::Starter;
 use super::url::url;
 use super::{Context, interrupted, out, send};
-use crate::answers::Session;
 use crate::config::{self, DEMO_AGENT, known};
+use crate::domain::{NewSession, Session};
 use crate::text::{clean, short};
 
 /// Start an agent in a workspace and print the id of its session
@@ -93,7 +93,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         starter.ensure_with_console(cx).await?;
     }
     interrupted::note(format!("see whether the agent was started: {} ls", cx.call));
-    let answer = match cx.client.post(&url(&["sessions"], &[]), &body).await {
+    let answer = match cx.client.post(&url(&["sessions"], &[]), &json!(body)).await {
         Ok(answer) => answer,
         Err(error) => return Err(not_spawned(error, cx)?),
     };
@@ -104,37 +104,25 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     Started { answer, session, prompted, after: 0 }.follow(limit, cx).await
 }
 
-fn request(args: Args, cwd: &Path) -> anyhow::Result<Value> {
-    let mut body = Map::new();
-    body.insert("workspace".to_owned(), workspace(args.workspace, cwd)?.into());
-    if let Some((command, arguments)) = args.command.split_first() {
-        body.insert("command".to_owned(), program(command, cwd).into());
-        body.insert("args".to_owned(), json!(arguments));
-    }
-    if let Some(resume) = args.resume {
-        body.insert("resume".to_owned(), resume.into());
-    }
-    if let Some(ladder) = args.ladder {
-        body.insert("ladder".to_owned(), ladder.into());
-    }
-    if !args.env.is_empty() {
-        body.insert(
-            "env".to_owned(),
-            args.env.into_iter().map(|(k, v)| (k, v.into())).collect::<Map<_, _>>().into(),
-        );
-    }
-    let prompt = args.prompt.map(send::text).transpose()?;
-    let rest = [
-        ("agent", args.agent),
-        ("protocol", args.protocol),
-        ("name", args.name),
-        ("preset", args.preset),
-        ("prompt", prompt),
-    ];
-    for (key, value) in rest {
-        body.extend(value.map(|value| (key.to_owned(), value.into())));
-    }
-    Ok(body.into())
+fn request(args: Args, cwd: &Path) -> anyhow::Result<NewSession> {
+    let (command, arguments) = match args.command.split_first() {
+        Some((command, arguments)) => (Some(program(command, cwd)), arguments.to_vec()),
+        None => (None, Vec::new()),
+    };
+    Ok(NewSession {
+        agent: args.agent,
+        command,
+        args: arguments,
+        workspace: workspace(args.workspace, cwd)?,
+        protocol: args.protocol,
+        prompt: args.prompt.map(send::text).transpose()?,
+        name: args.name,
+        env: args.env.into_iter().collect(),
+        ladder: args.ladder,
+        resume: args.resume,
+        preset: args.preset,
+        ..NewSession::default()
+    })
 }
 
 /// A directory becomes absolute; anything else is a name that the daemon may know.
@@ -232,7 +220,7 @@ mod tests {
             "workspace": dir.path(), "agent": "demo", "env": {"A": "b=c"}, "name": "n", "preset": "safe",
             "prompt": "do it",
         });
-        assert_eq!(request(args, dir.path()).unwrap(), expected);
+        assert_eq!(json!(request(args, dir.path()).unwrap()), expected);
     }
 
     #[test]
@@ -243,11 +231,11 @@ mod tests {
         let body = request(args, dir.path()).unwrap();
         let command = dir.path().join("./agent");
         assert_eq!(
-            body,
+            json!(body),
             json!({"workspace": "shop", "prompt": "do it", "command": command, "args": ["--flag", "-x"]})
         );
         let args = parse(&["--", "python3"]).unwrap();
-        assert_eq!(request(args, dir.path()).unwrap()["command"], "python3");
+        assert_eq!(request(args, dir.path()).unwrap().command.as_deref(), Some("python3"));
     }
 
     #[test]

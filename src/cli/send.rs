@@ -8,7 +8,7 @@ use serde_json::json;
 use super::failure::{Failure, Refusal};
 use super::url::url;
 use super::{Context, decide, interrupted, out, shell_variables};
-use crate::answers::{Prompt, Session};
+use crate::domain::{Delivery, FailureKind, NewPrompt, Phase, Prompt, PromptState, Session};
 use crate::text::{clean, short};
 
 /// Send a prompt to an agent, now or as soon as it takes one
@@ -23,7 +23,7 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
-    let body = json!({"text": text(args.text)?});
+    let body = json!(NewPrompt::of(&text(args.text)?));
     let name = clean(&args.session);
     interrupted::note(format!("see whether the prompt was delivered: {} prompts {name}", cx.call));
     let sent = cx.client.post(&url(&["sessions", &args.session, "prompts"], &[]), &body).await;
@@ -34,9 +34,13 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
         sent => sent?,
     };
     let prompt: Prompt = answer.parse()?;
-    cx.answer(&answer, || Ok(format!("{} {}", short(&prompt.id), clean(&prompt.state))))?;
+    cx.answer(&answer, || Ok(format!("{} {}", short(&prompt.id), clean(prompt.state.as_str()))))?;
     say_missing_log_in(&args.session, &prompt, cx).await;
-    decide::settle(&prompt.delivery())
+    decide::settle(&match prompt.state {
+        PromptState::Delivered => Delivery::Delivered,
+        PromptState::Failed(cause) => Delivery::Failed(cause),
+        other => Delivery::Other(other.as_str().to_owned()),
+    })
 }
 
 async fn look(session: &str, cx: &Context) -> Option<Session> {
@@ -46,7 +50,7 @@ async fn look(session: &str, cx: &Context) -> Option<Session> {
 /// The failure of a session that has ended for want of a log-in.
 async fn ended_without_log_in(session: &str, cx: &Context) -> Option<anyhow::Error> {
     let session = look(session, cx).await?;
-    let failed = session.failed.as_ref().filter(|failed| failed.kind.as_deref() == Some("log_in"))?;
+    let failed = session.failed.as_ref().filter(|failed| failed.kind == FailureKind::LogIn)?;
     Some(Failure::of_agent(&session, &failed.reason, cx).into())
 }
 
@@ -54,16 +58,16 @@ async fn ended_without_log_in(session: &str, cx: &Context) -> Option<anyhow::Err
 async fn say_missing_log_in(session: &str, prompt: &Prompt, cx: &Context) {
     let Some(session) = look(session, cx).await else { return };
     let name = clean(&session.label());
-    let failed = session.failed.as_ref().filter(|failed| failed.kind.as_deref() == Some("log_in"));
+    let failed = session.failed.as_ref().filter(|failed| failed.kind == FailureKind::LogIn);
     if let Some(failed) = failed {
-        out::talk(&format!("warning: {name} failed: {}", clean(&failed.reason)));
+        out::advise(&format!("warning: {name} failed: {}", clean(&failed.reason)));
         let hint = shell_variables::log_in_hint(&session, cx).or_else(|| failed.hint.clone());
         if let Some(hint) = hint {
-            out::talk(&format!("hint: {}", clean(&hint)));
+            out::advise(&format!("hint: {}", clean(&hint)));
         }
-    } else if prompt.state == "queued" && session.phase == "idle" {
-        let why = session.why.as_deref().unwrap_or_default();
-        out::talk(&format!("warning: the prompt waits; {name}: {}", clean(why)));
+    } else if prompt.state == PromptState::Queued && session.phase == Phase::Idle {
+        let why = session.why.as_str();
+        out::advise(&format!("warning: the prompt waits; {name}: {}", clean(why)));
     }
 }
 

@@ -7,8 +7,8 @@ use super::Context;
 use super::daemon::Service;
 use super::daemon_info::DaemonInfo;
 use super::transport::Transport;
-use crate::answers::Session;
 use crate::config::{self, Known, known};
+use crate::domain::{FailureKind, Session};
 
 /// The variables of a process.
 pub(super) type Variables = Vec<(OsString, OsString)>;
@@ -39,7 +39,7 @@ pub(super) fn restart_command(names: &[&str], is_service: bool) -> String {
 
 /// What to do about an agent without a log-in, if this shell has a key that the daemon lacks, or another one than the daemon.
 pub(super) fn log_in_hint(session: &Session, cx: &Context) -> Option<String> {
-    let failed = session.failed.as_ref().filter(|failed| failed.kind.as_deref() == Some("log_in"))?;
+    let failed = session.failed.as_ref().filter(|failed| failed.kind == FailureKind::LogIn)?;
     let known = session.agent.as_deref().and_then(known)?;
     if !matches!(cx.client.transport(), Transport::Unix(_)) || !passes_keys(known, cx) {
         return None;

@@ -10,10 +10,10 @@ use super::gutter::{advice_lines, beside, hanging};
 use super::render::waiting;
 use super::style::phase_style;
 use super::terminal::{Paint, Style, stdout_size};
-use super::time::{age, date_time_zone, local_times};
+use super::time::{age, local_times, show_time};
 use super::url::url;
 use super::{Context, shell_variables};
-use crate::answers::{Exit, Process, Session, Spent};
+use crate::domain::{FailureSeen, Preset, Session, SessionExit, SessionProcess, Time, Usage};
 use crate::text::{clean, cut_words};
 
 /// Show one session in full, with its processes and the end of what its agent wrote to stderr
@@ -43,7 +43,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     if let Some(failed) = session.failed.filter(|_| !cx.json) {
         let path = url(&["sessions", &session.id, "seen"], &[]);
         // Whoever may only look has not taken it over from those who can act.
-        match cx.client.post(&path, &json!({ "at": failed.at })).await {
+        match cx.client.post(&path, &json!(FailureSeen { at: Some(failed.at.to_string()) })).await {
             Err(error) if !error.is::<Refusal>() => return Err(error),
             _ => {}
         }
@@ -59,7 +59,7 @@ const WHAT_TO_DO: &str = "what to do";
 
 /// The verbs that show what waits.
 fn waiting_verbs(session: &Session) -> &'static str {
-    match (session.pending_clearances(), session.pending_questions()) {
+    match (session.pending.clearances, session.pending.questions) {
         (0, _) => "`intercom questions`",
         (_, 0) => "`intercom clearances`",
         _ => "`intercom clearances` and `intercom questions`",
@@ -67,48 +67,44 @@ fn waiting_verbs(session: &Session) -> &'static str {
 }
 
 fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
-    let when = |at: &Option<String>| {
-        at.as_deref().map(|at| format!("{} ({} ago)", date_time_zone(at), age(Some(at), now)))
-    };
-    let pending = waiting(session.pending_clearances(), session.pending_questions());
-    let queued = session.queued();
-    let turn = session.turn.as_ref().map(|turn| {
-        let since = age(turn.started_at.as_deref(), now);
-        if since.is_empty() { turn.id.clone() } else { format!("{}, for {since}", turn.id) }
-    });
-    let words = session.failed.as_ref().map(|failed| failed.reason.as_str()).or(session.why.as_deref());
+    let when = |at: Time| format!("{} ({} ago)", show_time(at), age(Some(at), now));
+    let pending = waiting(session.pending.clearances, session.pending.questions);
+    let queued = session.queue;
+    let turn =
+        session.turn.as_ref().map(|turn| format!("{}, for {}", turn.id, age(Some(turn.started_at), now)));
+    let words = session.failed.as_ref().map_or(session.why.as_str(), |failed| failed.reason.as_str());
     let fields = [
-        ("id", Some(session.id.clone())),
+        ("id", Some(session.id.to_string())),
         ("name", session.name.clone()),
         ("title", session.own_title().map(|title| cut_words(&clean(title), MAX_TITLE))),
         ("agent", session.agent.clone()),
-        ("protocol", session.protocol.clone()),
-        ("workspace", session.workspace.clone()),
+        ("protocol", Some(session.protocol.clone())),
+        ("workspace", Some(session.workspace.clone())),
         (
             "phase",
             Some(if session.failed.is_some() { &session.phase } else { session.phase_word() }.to_owned()),
         ),
         ("failed", session.failed.as_ref().map(|failed| local_times(&failed.reason))),
-        ("failed at", session.failed.as_ref().and_then(|failed| when(&Some(failed.at.clone())))),
+        ("failed at", session.failed.as_ref().map(|failed| when(failed.at))),
         (WHAT_TO_DO, session.failed.as_ref().and_then(|failed| failed.hint.as_deref()).map(local_times)),
-        ("why", session.why.as_deref().filter(|_| session.failed.is_none()).map(local_times)),
-        ("preset", session.preset.clone().filter(|preset| preset != "full")),
+        ("why", session.failed.is_none().then(|| local_times(&session.why))),
+        ("preset", (session.preset != Preset::Full).then(|| session.preset.to_string())),
         ("policy", session.unenforced.as_ref().map(|why| format!("unenforced: {why}"))),
         ("waiting", (!pending.is_empty()).then(|| format!("{pending}: see {}", waiting_verbs(session)))),
         ("turn", turn),
         ("queued", (queued > 0).then(|| crate::text::plural(queued, "prompt"))),
         ("pid", session.pid.map(|pid| pid.to_string())),
-        ("generation", session.generation.map(|generation| generation.to_string())),
-        ("started", when(&session.started_at)),
-        ("ended", when(&session.ended_at)),
+        ("generation", (session.generation > 0).then(|| session.generation.to_string())),
+        ("started", session.started_at.map(when)),
+        ("ended", session.ended_at.map(when)),
         ("mode", session.controls.as_ref().and_then(|controls| controls.mode.clone())),
         ("model", session.controls.as_ref().and_then(|controls| controls.model.clone())),
         (
             "spent",
             session.spent.as_ref().filter(|spent| spent.total_tokens > 0 || spent.cost > 0.0).map(spent),
         ),
-        ("ladder", session.ladder()),
-        ("snoozed", session.snoozed_until().map(|at| format!("until {}", date_time_zone(at)))),
+        ("ladder", session.ladder().map(str::to_owned)),
+        ("snoozed", session.snoozed_until().map(|at| format!("until {}", show_time(at)))),
         ("exit", session.exit.as_ref().and_then(|end| exit(end, words))),
     ];
     let mut text = String::new();
@@ -139,7 +135,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
             writeln!(text, "  {}", one_process(process)).expect("a string takes every write");
         }
     }
-    if let Some(tail) = session.stderr_tail.as_deref().filter(|tail| !tail.trim().is_empty()) {
+    if let Some(tail) = Some(session.stderr_tail.as_str()).filter(|tail| !tail.trim().is_empty()) {
         text.push_str(&paint.style(Style::Dim, "stderr"));
         text.push('\n');
         text.push_str(&beside(tail, paint));
@@ -147,7 +143,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
     text
 }
 
-fn spent(spent: &Spent) -> String {
+fn spent(spent: &Usage) -> String {
     let turns = crate::text::plural(usize::try_from(spent.turns).unwrap_or(usize::MAX), "turn");
     let tokens =
         if spent.total_tokens > 0 { format!(", {} tokens", spent.total_tokens) } else { String::new() };
@@ -156,26 +152,21 @@ fn spent(spent: &Spent) -> String {
     format!("{turns}{tokens}{cost}")
 }
 
-fn one_process(process: &Process) -> String {
-    let mib = process.memory_bytes.unwrap_or(0) / (1024 * 1024);
-    let cpu = process.cpu_seconds.unwrap_or(0.0);
-    let state = process.state.as_deref().unwrap_or("?");
-    let name = clean(process.name.as_deref().unwrap_or("?"));
+fn one_process(process: &SessionProcess) -> String {
+    let SessionProcess { cpu_seconds: cpu, state, .. } = process;
+    let (mib, name) = (process.memory_bytes / (1024 * 1024), clean(&process.name));
     format!("{:>8}  {state}  {cpu:>8.1} s CPU  {mib:>6} MiB  {name}", process.pid)
 }
 
 /// The exit status and its reason, unless a line above says the reason in words already. An agent that was never started has
 /// no status.
-fn exit(exit: &Exit, why: Option<&str>) -> Option<String> {
-    let status = match (exit.code, &exit.signal) {
-        (Some(code), _) => Some(format!("code {code}")),
-        (None, Some(serde_json::Value::String(signal))) => Some(format!("signal {signal}")),
-        (None, Some(signal)) if !signal.is_null() => Some(format!("signal {signal}")),
-        _ => None,
-    };
+fn exit(exit: &SessionExit, why: &str) -> Option<String> {
+    let code = exit.status.code.map(|code| format!("code {code}"));
+    let status = code.or_else(|| exit.status.signal.map(|signal| format!("signal {signal}")));
     let is_said = |reason: &&str| {
         let cause = reason.split_once(": ").map_or(*reason, |(_, cause)| cause);
-        why.is_some_and(|why| why.contains(cause))
+        // The advice behind a missing log-in has a field of its own.
+        why.contains(cause) || (!why.is_empty() && reason.contains(why))
     };
     match (status, exit.reason.as_deref().filter(|reason| !is_said(reason))) {
         (Some(status), Some(reason)) => Some(format!("{status} ({reason})")),

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::Context;
-use super::time::date_time_zone;
+use super::time::show_time;
 use super::url::url;
-use crate::answers::Session;
+use crate::domain::{Session, SnoozeRequest};
 use crate::text::clean;
 
 /// Take no steps about a session that seems stuck, for a while
@@ -21,13 +21,13 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     let path = url(&["sessions", &args.session, "snooze"], &[]);
-    let answer = cx.client.post(&path, &json!({ "for": args.time })).await?;
+    let answer = cx.client.post(&path, &json!(SnoozeRequest { r#for: args.time })).await?;
     let session: Session = answer.parse()?;
     let name = clean(&session.name_and_id());
     let until = session.standing.and_then(|standing| standing.snoozed_until);
     cx.answer(&answer, || {
         Ok(match until {
-            Some(until) => format!("{name} is left in peace until {}", date_time_zone(&until)),
+            Some(until) => format!("{name} is left in peace until {}", show_time(until)),
             None => format!("{name} is watched again"),
         })
     })

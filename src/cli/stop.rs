@@ -1,13 +1,13 @@
 //! `intercom stop`: ends sessions in parallel and tells what it took.
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::failure::{self, Failure};
 use super::names::name_and_id;
 use super::url::url;
-use super::{Context, json_text, out};
+use super::{Context, out};
+use crate::domain::StopResult;
 use crate::text::{clean, plural};
 
 /// Stop sessions gently: ask first, use force only if that does not help
@@ -30,7 +30,7 @@ pub(super) async fn end(cx: &Context, sessions: Vec<String>, how: &'static str) 
         let (client, typed, wants_name) = (cx.client.clone(), session.clone(), !cx.json);
         tasks.spawn(async move {
             let ended = client.post(&url(&["sessions", &typed, how], &[]), &json!({})).await;
-            let id = ended.as_ref().ok().and_then(|answer| answer.parse::<Ended>().ok()?.session);
+            let id = ended.as_ref().ok().and_then(|answer| Some(answer.parse::<StopResult>().ok()?.session));
             let name = match id {
                 Some(id) if wants_name => name_and_id(Some(&id), &typed, &client).await,
                 _ => clean(&typed),
@@ -84,28 +84,13 @@ fn sum_up(mut failures: Vec<(String, anyhow::Error)>, of: usize, how: &str) -> a
     Err(Failure::failed(format!("could not {how} {} of {}", failures.len(), plural(of, "session"))).into())
 }
 
-#[derive(Debug, Deserialize)]
-struct Ended {
-    session: Option<String>,
-    phase: String,
-    steps: Option<Value>,
-    killed: Option<Value>,
-    recorded: Option<bool>,
-}
-
-fn tell(ended: &Ended) -> String {
-    let steps =
-        json_text::list(ended.steps.as_ref()).map(|steps| format!(" after {steps}")).unwrap_or_default();
-    let killed = match &ended.killed {
-        Some(Value::Bool(true)) => ", killed".to_owned(),
-        Some(Value::Number(count)) if count.as_u64() != Some(0) => format!(", {count} killed"),
-        Some(Value::Array(killed)) if !killed.is_empty() => format!(", {} killed", killed.len()),
-        _ => String::new(),
+fn tell(ended: &StopResult) -> String {
+    let steps = match ended.steps.as_slice() {
+        [] => String::new(),
+        steps => format!(" after {}", clean(&steps.join(", "))),
     };
-    let unrecorded = match ended.recorded {
-        Some(false) => "; not recorded yet: the database cannot be written",
-        _ => "",
-    };
+    let killed = if ended.killed > 0 { format!(", {} killed", ended.killed) } else { String::new() };
+    let unrecorded = if ended.recorded { "" } else { "; not recorded yet: the database cannot be written" };
     format!("{}{steps}{killed}{unrecorded}", clean(&ended.phase))
 }
 
@@ -115,10 +100,13 @@ mod tests {
 
     #[test]
     fn what_it_took_is_told() {
-        let told = |body: Value| tell(&serde_json::from_value(body).unwrap());
-        assert_eq!(told(json!({"phase": "ended", "steps": [], "killed": false})), "ended");
-        let body = json!({"phase": "ended", "steps": ["interrupt", "SIGTERM"], "killed": true});
-        assert_eq!(told(body), "ended after interrupt, SIGTERM, killed");
+        let told = |mut body: serde_json::Value| {
+            body["session"] = "ses_0123456789abcdef".into();
+            tell(&serde_json::from_value(body).unwrap())
+        };
+        assert_eq!(told(json!({"phase": "ended", "steps": [], "killed": 0})), "ended");
+        let body = json!({"phase": "ended", "steps": ["interrupt", "SIGTERM"], "killed": 0});
+        assert_eq!(told(body), "ended after interrupt, SIGTERM");
         assert_eq!(
             told(json!({"phase": "ended", "steps": ["SIGKILL"], "killed": 3})),
             "ended after SIGKILL, 3 killed"

@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 
 use super::time::show_time;
-use crate::answers::ReceivedEvent;
-use crate::domain::Event;
 use crate::domain::event::AgentUpdate;
+use crate::domain::{Event, ReceivedEvent};
 use crate::summary::Summary;
 use crate::text::cut;
 

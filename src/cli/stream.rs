@@ -19,7 +19,7 @@ use super::client::{Client, Reply};
 use super::failure::{Failure, Refusal};
 use super::url::url;
 use super::{lost_daemon, out, sse};
-use crate::answers::ReceivedEvent;
+use crate::domain::ReceivedEvent;
 
 /// The daemon sends a comment every 15 s; after three missed ones we look whether it is still there.
 const SILENCE: Duration = Duration::from_secs(50);

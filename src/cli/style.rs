@@ -1,7 +1,7 @@
 //! Which colour means what.
 
 use super::terminal::Style;
-use crate::answers::Session;
+use crate::domain::Session;
 
 pub(super) fn phase_style(session: &Session) -> Style {
     match session.phase_word() {
@@ -39,11 +39,13 @@ mod tests {
     #[test]
     fn a_failure_is_red_until_it_was_seen_or_the_agent_works_again() {
         let styled = |phase: &str, failed: Value| {
-            let session: Session =
-                serde_json::from_value(json!({ "id": "ses_1", "phase": phase, "failed": failed })).unwrap();
+            let session: Session = serde_json::from_value(
+                json!({ "id": "ses_0123456789abcdef", "phase": phase, "failed": failed }),
+            )
+            .unwrap();
             (session.phase_word().to_owned(), phase_style(&session))
         };
-        let failed = json!({ "reason": "no log-in", "at": "", "hint": "log in" });
+        let failed = json!({ "reason": "no log-in", "at": "2026-03-04T11:58:00Z", "hint": "log in" });
         for phase in ["idle", "ended", "starting"] {
             assert_eq!(styled(phase, failed.clone()), ("failed".to_owned(), Style::Red));
         }

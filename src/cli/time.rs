@@ -51,9 +51,9 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// One unit is enough to judge by: `12s`, `3m`, `5h`, `2d`.
-pub(super) fn age(at: Option<&str>, now: Timestamp) -> String {
-    let Some(at) = at.and_then(|at| at.parse::<Timestamp>().ok()) else { return String::new() };
-    match now.duration_since(at).as_secs().max(0) {
+pub(super) fn age(at: Option<Time>, now: Timestamp) -> String {
+    let Some(at) = at else { return String::new() };
+    match Time::from_millis(now.as_millisecond()).since(at).as_secs() {
         seconds @ ..60 => format!("{seconds}s"),
         seconds @ ..3600 => format!("{}m", seconds / 60),
         seconds @ ..86_400 => format!("{}h", seconds / 3600),
@@ -164,7 +164,7 @@ mod tests {
             ("2026-03-02T11:59:00.000Z", "2d"),
             ("yesterday", ""),
         ] {
-            assert_eq!(age(Some(at), now), expected, "{at}");
+            assert_eq!(age(Time::parse(at), now), expected, "{at}");
         }
         assert_eq!(age(None, now), "");
     }

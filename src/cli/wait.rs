@@ -13,8 +13,7 @@ use super::stream::{Item, Stream};
 use super::time::parse_duration;
 use super::url::url;
 use super::{Context, client::Client, interrupted, lost_daemon, out};
-use crate::answers::{ReceivedEvent, Session};
-use crate::domain::{Event, EventKind};
+use crate::domain::{Event, EventKind, Phase, ReceivedEvent, Session};
 use crate::text::clean;
 
 /// Wait until a session is idle, waits for somebody, or has ended
@@ -81,7 +80,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
 /// Says that an agent acts without asking, and what to do.
 pub(super) fn say_unenforced(session: &Session) {
     if let Some(why) = &session.unenforced {
-        out::talk(&format!("warning: {} is unenforced: {}", clean(&session.label()), clean(why)));
+        out::advise(&format!("warning: {} is unenforced: {}", clean(&session.label()), clean(why)));
     }
 }
 
@@ -138,7 +137,7 @@ fn begins_until(session: &Session, goal: Goal) -> Option<Instant> {
 
 /// How long an agent may still take to begin by itself. One that works or waits has begun.
 fn still_young(session: &Session) -> Option<Duration> {
-    let started: Timestamp = session.started_at.as_deref()?.parse().ok()?;
+    let started = Timestamp::from_millisecond(session.started_at?.millis()).ok()?;
     let age = Duration::try_from(Timestamp::now().duration_since(started)).ok()?;
     let left = TO_BEGIN.checked_sub(age).filter(|left| !left.is_zero())?;
     ["starting", "idle"].contains(&session.phase.as_str()).then_some(left)
@@ -162,14 +161,18 @@ fn settle(
     match verdict {
         Verdict::Reached => Ok(Some(answer)),
         Verdict::NotYet => Ok(None),
-        Verdict::OutOfReach => Err(out_of_reach(&session).into()),
+        Verdict::OutOfReach => Err(out_of_reach(&session, cx).into()),
     }
 }
 
 /// Why the session does not get there by itself, and what to do.
-fn out_of_reach(session: &Session) -> Failure {
+fn out_of_reach(session: &Session, cx: &Context) -> Failure {
     let name = session.label();
-    let why = session.why.as_deref().filter(|why| !why.is_empty()).map(|why| format!(": {why}"));
+    // One that has failed would fail again: its failure says what to do first.
+    if let Some(failed) = session.failed.as_ref().filter(|_| session.phase == Phase::Ended) {
+        return Failure::of_agent(session, &failed.reason, cx);
+    }
+    let why = Some(session.why.as_str()).filter(|why| !why.is_empty()).map(|why| format!(": {why}"));
     let why = why.unwrap_or_default();
     let send = format!("give it work with `intercom send {name} PROMPT`, then wait again");
     match session.phase.as_str() {
@@ -177,7 +180,7 @@ fn out_of_reach(session: &Session) -> Failure {
             .hint(format!("`intercom resume {name}` starts it again")),
         "parked" => Failure::failed(format!("{name} is parked{why}"))
             .hint(format!("`intercom resume {name}` starts it again, `intercom stop {name}` ends it")),
-        "idle" if session.queued() > 0 => {
+        "idle" if session.queue > 0 => {
             Failure::failed(format!("{name} asks for nothing, and its queue waits{why}")).hint(format!(
                 "once that is mended, restart the agent: `intercom stop {name} && intercom resume {name}`"
             ))
@@ -189,7 +192,7 @@ fn out_of_reach(session: &Session) -> Failure {
 
 /// The reason of a failed turn: the one that has just ended, or the last one of an agent that does nothing since.
 pub(super) fn failure(session: &Session, event: Option<&Event>) -> Option<String> {
-    let idle = session.failed.as_ref().filter(|_| session.phase == "idle");
+    let idle = session.failed.as_ref().filter(|_| session.phase == Phase::Idle);
     let ended = event.and_then(|event| match event {
         // A cancelled turn may be answered with an error, and has not failed.
         Event::TurnEnded(ended) if ended.failed && ended.stop_reason != "cancelled" => {
@@ -209,7 +212,7 @@ fn judge(goal: Goal, session: &Session, kind: Option<EventKind>, young: bool) ->
         }
         (Goal::Ended, _) if kind == Some(EventKind::SessionEnded) => Verdict::Reached,
         (Goal::Idle, "idle") | (Goal::Waiting, "waiting") | (Goal::Ended, "ended") => Verdict::Reached,
-        (Goal::Waiting, "idle") if session.queued() > 0 && !holds_prompts(session) => Verdict::NotYet,
+        (Goal::Waiting, "idle") if session.queue > 0 && !holds_prompts(session) => Verdict::NotYet,
         (Goal::Idle | Goal::Waiting, "created") | (Goal::Waiting, "idle") | (_, "ended" | "parked") => {
             Verdict::OutOfReach
         }
@@ -221,7 +224,7 @@ fn judge(goal: Goal, session: &Session, kind: Option<EventKind>, young: bool) ->
 /// agent leave at once otherwise, those for others may leave with the next heartbeat.
 fn holds_prompts(session: &Session) -> bool {
     let is_capped = session.spent.as_ref().is_some_and(|spent| spent.capped.is_some());
-    is_capped || session.protocol.as_deref() == Some("acp")
+    is_capped || session.is_acp()
 }
 
 /// Tells whether the session is worth a look. Most events need none.
@@ -266,13 +269,13 @@ mod tests {
     use crate::domain::event::tests::sample;
 
     fn session(phase: &str, failed: &serde_json::Value) -> Session {
-        let session = serde_json::json!({ "id": "ses_1", "phase": phase, "failed": failed });
+        let session = serde_json::json!({ "id": "ses_0123456789abcdef", "phase": phase, "failed": failed });
         serde_json::from_value(session).unwrap()
     }
 
     #[test]
     fn a_failed_turn_is_told_by_the_session_or_by_the_end_of_the_turn() {
-        let unseen = serde_json::json!({ "reason": "no log-in", "at": "" });
+        let unseen = serde_json::json!({ "reason": "no log-in", "at": "2026-03-04T11:58:00Z" });
         let ended = |stop_reason: &str, failed: bool| {
             let fields = serde_json::json!({ "stop_reason": stop_reason, "failed": failed });
             sample(EventKind::TurnEnded, &fields).event()

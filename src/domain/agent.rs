@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::{Json, Time};
 
 /// What can be set while it runs, and what is set.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default)]
 pub struct Controls {
     pub mode: Option<String>,
     pub modes: Vec<Named>,
@@ -51,14 +52,17 @@ impl Controls {
         ASKING_MODES.iter().find_map(is_offered)
     }
 
+    /// Returns everything else that can be set, if the agent tells it as a list.
+    pub fn option_list(&self) -> Option<Vec<serde_json::Value>> {
+        serde_json::from_str(self.options.as_ref()?.as_str()).ok()
+    }
+
     fn mode_option(&self) -> Option<serde_json::Value> {
-        let options = serde_json::from_str(self.options.as_ref()?.as_str()).ok()?;
-        let serde_json::Value::Array(options) = options else { return None };
-        options.into_iter().find(|option| option["category"] == "mode")
+        self.option_list()?.into_iter().find(|option| option["category"] == "mode")
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Named {
     pub id: String,
     pub name: String,
@@ -141,7 +145,7 @@ pub fn day(time: Time) -> i64 {
 }
 
 /// One step of what an agent means to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Step {
     pub text: String,
     pub status: String,
@@ -159,11 +163,17 @@ impl Step {
 }
 
 /// What it takes in a prompt besides words and links.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default)]
 pub struct Takes {
     pub image: bool,
     pub audio: bool,
     pub embedded_context: bool,
+}
+
+impl Takes {
+    /// Our own protocol has text only; a resource can be told in words.
+    pub const WORDS: Self = Self { image: false, audio: false, embedded_context: true };
 }
 
 /// A title is one line, as far as people would read it.

@@ -1,8 +1,12 @@
 //! Clearances: an agent asks to be allowed something, and waits until somebody decides.
 
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 
-use super::{ClearanceId, Delivery, RequestId, SessionId, Time};
+use super::question::waiting_first;
+use super::time::rfc3339;
+use super::{ClearanceId, Delivery, OpenEnum, SessionId, Time};
 
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
@@ -134,51 +138,167 @@ pub struct Choice {
     pub kind: String,
 }
 
-/// A row of the clearance ledger.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A request of an agent to be allowed something, and its fate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Clearance {
     pub id: ClearanceId,
     pub session: SessionId,
     pub session_name: Option<String>,
-    pub generation: u32,
-    pub request: RequestId,
+    /// What it would run or change, on one line and without secrets: the command, else the files with the size of the
+    /// diff. `null` if the agent names neither. To be shown before the title wherever there is one line.
+    pub action: Option<String>,
     pub title: String,
     pub description: Option<String>,
     pub diff: Option<String>,
     pub file_path: Option<String>,
     /// Other files that it is about.
+    #[serde(default)]
     pub more_paths: Vec<String>,
     /// `edit`, `execute`, …, where the agent says so.
     pub tool: Option<String>,
-    /// What would be run, where the agent says so.
+    /// The command that would be run, where the agent says so.
     pub command: Option<String>,
     /// The higher of what we see and what the agent claims.
-    pub risk: Risk,
-    /// What we see.
-    pub computed_risk: Risk,
-    /// Why, in a few words each.
-    pub risk_why: Vec<String>,
+    pub risk: OpenEnum<Risk>,
     /// As the agent said it.
     pub claimed_risk: Option<String>,
+    /// The risk that we see.
+    #[serde(default = "unseen")]
+    pub computed_risk: OpenEnum<Risk>,
+    /// Why, in a few words each.
+    #[serde(default)]
+    pub risk_why: Vec<String>,
+    #[serde(default)]
     pub options: Vec<Choice>,
-    pub status: ClearanceStatus,
+    pub status: OpenEnum<ClearanceStatus>,
+    #[serde(flatten)]
     pub delivery: Delivery,
+    #[serde(with = "rfc3339")]
+    #[schemars(with = "String")]
     pub requested_at: Time,
+    #[serde(default, with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
     pub expires_at: Option<Time>,
-    /// What policy said.
+    /// What policy said; `null` for requests of old.
     pub ruling: Option<Ruling>,
     /// How many different people have to approve it.
+    #[serde(default = "one")]
     pub needed: u32,
     /// Who has, while it waits for more.
+    #[serde(default)]
     pub approvals: Vec<String>,
     pub decided_by: Option<String>,
     /// From where: the socket, a network address, a rule, the clock.
     pub decided_via: Option<String>,
+    #[serde(default, with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
     pub decided_at: Option<Time>,
     pub reason: Option<String>,
     pub option: Option<String>,
+    #[serde(default, with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
     pub delivered_at: Option<Time>,
     pub outcome: Option<String>,
+    /// What was hidden from you; empty if nothing was.
+    #[serde(default)]
+    pub hidden: Vec<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Daemons of old had no opinion of their own.
+fn unseen() -> OpenEnum<Risk> {
+    OpenEnum::Unknown("none".into())
+}
+
+impl OpenEnum<Risk> {
+    /// A risk that we do not know counts as high, as a missing claim of an agent does.
+    pub fn level(&self) -> Risk {
+        self.known().unwrap_or(Risk::High)
+    }
+}
+
+impl Clearance {
+    /// The name of its session if it has one.
+    pub fn session_label(&self) -> String {
+        self.session_name.clone().unwrap_or_else(|| self.session.short())
+    }
+
+    /// The same without what may be long.
+    #[must_use]
+    pub fn in_brief(self) -> Self {
+        Self { description: None, diff: None, ..self }
+    }
+
+    /// Sorts a list of the API, which is newest first; of two that came in the same moment, the later one is the newer.
+    pub fn sort(clearances: &mut [Self]) {
+        clearances.reverse();
+        clearances.sort_by(Self::order);
+    }
+
+    /// The order of every list: pending ones first, of these the riskiest, of these the oldest; settled ones newest first.
+    pub fn order(one: &Self, other: &Self) -> Ordering {
+        let pending = |clearance: &Self| clearance.status == ClearanceStatus::Pending;
+        let urgent = other.risk.level().cmp(&one.risk.level());
+        waiting_first((pending(one), one.requested_at), (pending(other), other.requested_at), urgent)
+    }
+}
+
+/// The decision of an operator about a clearance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Decision {
+    #[serde(rename = "decision")]
+    pub verdict: Verdict,
+    /// Reaches the agent, with an approval as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub option: Option<String>,
+    /// Makes a grant of it, besides; `false` is as good as nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remember: Option<RememberChoice>,
+}
+
+impl From<Verdict> for Decision {
+    fn from(verdict: Verdict) -> Self {
+        Self { verdict, reason: None, option: None, remember: None }
+    }
+}
+
+impl Decision {
+    /// With one of the agent's own options.
+    pub fn with_option(verdict: Verdict, option: &str) -> Self {
+        Self { option: Some(option.to_owned()), ..verdict.into() }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(untagged)]
+pub enum RememberChoice {
+    Plain(bool),
+    Rule(RememberedRule),
+}
+
+/// A rule to be kept with an approval, as the clearance's explanation proposed it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RememberedRule {
+    /// The `proposal` of the clearance's explanation.
+    pub rule: serde_json::Value,
+    /// How long it holds, such as `8h`; until it is revoked if nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub r#for: Option<String>,
+}
+
+/// An approval that is not enough by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Quorum {
+    pub approvals: Vec<String>,
+    pub needed: u32,
+    pub clearance: Clearance,
 }
 
 #[cfg(test)]

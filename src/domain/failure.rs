@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Phase, Time};
 
 /// The part of a session's life in which it failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// A turn ended with an error.
@@ -26,6 +26,10 @@ impl FailureKind {
             Self::Start => "start",
             Self::Exit => "exit",
         }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Turn, Self::LogIn, Self::Start, Self::Exit].into_iter().find(|kind| kind.as_str() == text)
     }
 }
 

@@ -2,13 +2,18 @@
 //! type them. A clearance id does not parse as a session id.
 
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// Lower-case Crockford base32: no `i`, `l`, `o` or `u`, which people misread.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// Every prefix is three letters and an underscore.
+const PREFIX: usize = 4;
 const LEN: usize = 16;
+/// Characters that people see and type.
+const SHORT: usize = 8;
 
 /// Eighty random bits: what an id is made of. Minted outside the pure state machine and passed in.
 pub type Seed = [u8; 10];
@@ -26,45 +31,61 @@ pub struct BadId {
     prefix: &'static str,
 }
 
-fn encode(seed: Seed) -> [u8; LEN] {
+/// An id with its prefix, which is why it reads as text.
+type Text = [u8; PREFIX + LEN];
+
+fn encode(seed: Seed, prefix: &str) -> Text {
     let mut bits = seed.iter().fold(0u128, |acc, byte| (acc << 8) | u128::from(*byte));
-    let mut out = [0; LEN];
-    for slot in out.iter_mut().rev() {
+    let mut out = [0; PREFIX + LEN];
+    out[..PREFIX].copy_from_slice(prefix.as_bytes());
+    for slot in out[PREFIX..].iter_mut().rev() {
         *slot = ALPHABET[(bits & 31) as usize];
         bits >>= 5;
     }
     out
 }
 
-fn decode(text: &str, prefix: &'static str) -> Result<[u8; LEN], BadId> {
+fn decode(text: &str, prefix: &'static str) -> Result<Text, BadId> {
     let bad = BadId { prefix };
-    let tail = text.strip_prefix(prefix).ok_or(bad)?;
-    let chars: [u8; LEN] = tail.as_bytes().try_into().map_err(|_| bad)?;
-    if chars.iter().all(|c| ALPHABET.contains(c)) { Ok(chars) } else { Err(bad) }
+    let id: Text = text.as_bytes().try_into().map_err(|_| bad)?;
+    let is_id = text.starts_with(prefix) && id[PREFIX..].iter().all(|c| ALPHABET.contains(c));
+    if is_id { Ok(id) } else { Err(bad) }
 }
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name([u8; LEN]);
+        pub struct $name(Text);
 
         impl $name {
             pub const PREFIX: &'static str = $prefix;
 
             pub fn from_seed(seed: Seed) -> Self {
-                Self(encode(seed))
+                Self(encode(seed, $prefix))
             }
 
             pub fn mint() -> Self {
                 Self::from_seed(seed())
             }
+
+            /// The id as people see and type it: the prefix and eight characters.
+            pub fn short(&self) -> String {
+                self[..PREFIX + SHORT].to_owned()
+            }
+        }
+
+        impl Deref for $name {
+            type Target = str;
+
+            fn deref(&self) -> &str {
+                std::str::from_utf8(&self.0).expect("ids are made of ASCII")
+            }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str($prefix)?;
-                f.write_str(std::str::from_utf8(&self.0).expect("ids are made of ASCII"))
+                f.write_str(self)
             }
         }
 
@@ -93,7 +114,7 @@ macro_rules! id {
 
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
+                serializer.serialize_str(self)
             }
         }
 

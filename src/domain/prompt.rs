@@ -2,10 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Content, PromptId, SessionId, Time};
+use super::time::rfc3339;
+use super::{Content, Json, PromptId, SessionId, Time};
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// In JSON it is two fields of its prompt, `state` and `error`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(from = "PromptStateFields", into = "PromptStateFields")]
 pub enum PromptState {
     /// Waiting on our side: it can still be taken back.
     Queued,
@@ -14,16 +16,41 @@ pub enum PromptState {
     Delivered,
     Withdrawn,
     Failed(String),
+    /// A state of a newer daemon.
+    Other(String),
+}
+
+#[derive(Serialize, Deserialize, schemars::JsonSchema)]
+struct PromptStateFields {
+    /// `queued`, `delivered`, `withdrawn` or `failed`.
+    state: String,
+    /// Why it did not arrive.
+    error: Option<String>,
+}
+
+impl From<PromptStateFields> for PromptState {
+    fn from(PromptStateFields { state, error }: PromptStateFields) -> Self {
+        Self::from_parts(&state, error).unwrap_or(Self::Other(state))
+    }
+}
+
+impl From<PromptState> for PromptStateFields {
+    fn from(state: PromptState) -> Self {
+        // To a caller, a prompt that is not in the agent's pipe yet is queued; whether it can be taken back, DELETE tells.
+        let shown = if state == PromptState::Sending { &PromptState::Queued } else { &state };
+        Self { state: shown.as_str().to_owned(), error: state.cause().map(str::to_owned) }
+    }
 }
 
 impl PromptState {
-    pub const fn as_str(&self) -> &'static str {
+    pub fn as_str(&self) -> &str {
         match self {
             Self::Queued => "queued",
             Self::Sending => "sending",
             Self::Delivered => "delivered",
             Self::Withdrawn => "withdrawn",
             Self::Failed(_) => "failed",
+            Self::Other(state) => state,
         }
     }
 
@@ -66,16 +93,59 @@ impl From<&str> for Wording {
     }
 }
 
-/// A row of the prompt list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A prompt in the list of its session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Prompt {
     pub id: PromptId,
     pub session: SessionId,
     pub text: String,
+    #[serde(flatten)]
     pub state: PromptState,
     pub by: String,
+    #[serde(with = "rfc3339")]
+    #[schemars(with = "String")]
     pub at: Time,
+    #[serde(default, with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
     pub delivered_at: Option<Time>,
-    /// Where it stands in the queue, once somebody has put it in another order; the others follow in theirs.
+    /// Of those that wait, after somebody has put them in another order: first those with a place, then the others.
     pub place: Option<u32>,
+}
+
+/// A prompt of an operator.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPrompt {
+    /// An id of the caller's own making, `prm_` and 16 characters: sent again, it is the same prompt and not another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// In words. Without them, they are made of the content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// All of it: content blocks as the Agent Client Protocol has them, told to agents that speak it as they came. Others
+    /// are told the text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<serde_json::Map<String, serde_json::Value>>>")]
+    pub content: Option<Json>,
+    /// Whether to wait a moment for its delivery; it is waited for unless this is `false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<bool>,
+}
+
+impl NewPrompt {
+    pub fn of(text: &str) -> Self {
+        Self { text: Some(text.to_owned()), ..Self::default() }
+    }
+}
+
+/// A change of a prompt that waits.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PromptChange {
+    /// Other words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Another place in the queue; 0 is the next to leave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<usize>,
 }

@@ -6,9 +6,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, LadderChoice, Preset, SessionId, Standing, Time, Told, TurnId};
+use super::time::rfc3339;
+use super::{
+    Controls, Failure, FailureKind, LadderChoice, OpenEnum, Preset, SessionId, Situation, Standing, Step,
+    Takes, Time, Told, TurnId,
+};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     Created,
@@ -87,7 +91,7 @@ impl StopMode {
 }
 
 /// How a process ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Exit {
     pub code: Option<i32>,
     pub signal: Option<i32>,
@@ -201,4 +205,280 @@ pub struct Watched {
     /// Since when no ACP client is attached, of one that was started by such a client.
     #[serde(default)]
     pub left_at: Option<Time>,
+}
+
+/// A session as everybody sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Session {
+    pub id: SessionId,
+    pub name: Option<String>,
+    /// The agent's title for it, else its name, else the beginning of its first prompt.
+    pub title: Option<String>,
+    /// The beginning of its first prompt.
+    pub first_prompt: Option<String>,
+    pub agent: Option<String>,
+    #[serde(default)]
+    pub protocol: String,
+    #[serde(default)]
+    pub workspace: String,
+    pub phase: OpenEnum<Phase>,
+    /// Since when; `null` if a daemon that did not write it down left it so.
+    #[serde(default, with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
+    pub since: Option<Time>,
+    #[serde(default)]
+    pub why: String,
+    /// It has no process yet: its first prompt starts it.
+    #[serde(default)]
+    pub deferred: bool,
+    /// The limit of its permissions: `full`, `read-only`, `safe` or `sandbox`.
+    #[serde(default)]
+    pub preset: OpenEnum<Preset>,
+    pub pid: Option<i32>,
+    #[serde(default)]
+    pub generation: u32,
+    pub turn: Option<SessionTurn>,
+    #[serde(default)]
+    pub pending: PendingRequests,
+    /// Prompts that wait.
+    #[serde(default)]
+    pub queue: usize,
+    #[serde(default)]
+    pub stderr_tail: String,
+    /// The processes that belong to it now; `null` in lists.
+    pub processes: Option<Vec<SessionProcess>>,
+    #[serde(default, with = "rfc3339::optional")]
+    #[schemars(with = "String")]
+    pub created_at: Option<Time>,
+    #[serde(default, with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
+    pub started_at: Option<Time>,
+    #[serde(default, with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
+    pub ended_at: Option<Time>,
+    /// The time of its newest event.
+    #[serde(default, with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
+    pub updated_at: Option<Time>,
+    pub exit: Option<SessionExit>,
+    /// Its last failure, until an operator has seen it or a turn succeeds; `null` otherwise.
+    pub failed: Option<SessionFailure>,
+    /// Why policy cannot be shown to bind its agent; `null` while it can.
+    pub unenforced: Option<String>,
+    /// The condition of its agent; `null` without one that runs.
+    pub standing: Option<AgentStanding>,
+    /// What can be set of its agent, and what is; `null` where nothing can.
+    pub controls: Option<Controls>,
+    /// What its agent takes in a prompt besides words and links; `null` where it does not tell.
+    pub prompt_capabilities: Option<Takes>,
+    /// What it has used, by its agent's own word; `null` if that says nothing.
+    pub spent: Option<Usage>,
+    /// Its plan and how far it has come, by its agent's own word.
+    #[serde(default)]
+    pub progress: Vec<Step>,
+}
+
+/// The turn that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct SessionTurn {
+    pub id: TurnId,
+    #[serde(with = "rfc3339")]
+    #[schemars(with = "String")]
+    pub started_at: Time,
+}
+
+/// The number of requests that wait for somebody.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default)]
+pub struct PendingRequests {
+    pub clearances: usize,
+    pub questions: usize,
+}
+
+/// The end of a process and its reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct SessionExit {
+    #[serde(flatten)]
+    pub status: Exit,
+    pub reason: Option<String>,
+}
+
+/// A failure that no operator has seen yet, with advice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct SessionFailure {
+    /// `turn`, `log_in`, `start` or `exit`.
+    #[serde(default)]
+    pub kind: OpenEnum<FailureKind>,
+    pub reason: String,
+    #[serde(with = "rfc3339")]
+    #[schemars(with = "String")]
+    pub at: Time,
+    /// What to do about it now.
+    #[schemars(with = "String")]
+    pub hint: Option<String>,
+    /// What to do once somebody has logged in; `null` where no log-in is missing.
+    pub after_log_in: Option<String>,
+}
+
+/// One process of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct SessionProcess {
+    pub pid: i32,
+    pub parent: i32,
+    pub name: String,
+    /// As the kernel has it: `R` runs, `S` sleeps, `T` is stopped, …
+    pub state: char,
+    pub cpu_seconds: f64,
+    pub memory_bytes: u64,
+}
+
+/// The condition of an agent, and what is done about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct AgentStanding {
+    /// `working`, `waiting_for_you`, `waiting_for_service`, `idle`, `quiet`, `stuck`, `gone` or `orphan`; `null` while it starts or stops.
+    pub state: Option<OpenEnum<Situation>>,
+    /// Of what takes its time: since when nothing has happened.
+    #[serde(default, with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
+    pub since: Option<Time>,
+    /// A tool or a process that runs in its name.
+    pub running: Option<RunningTool>,
+    /// What was done about it: "nudged 1/2".
+    pub done: Option<String>,
+    /// When the limit of its service is over.
+    #[serde(default, with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
+    pub until: Option<Time>,
+    /// `on`, `off`, or its own steps with commas between them.
+    #[serde(default)]
+    pub ladder: String,
+    #[serde(default, with = "rfc3339::optional")]
+    #[schemars(with = "Option<String>")]
+    pub snoozed_until: Option<Time>,
+}
+
+/// A tool or a process that an agent waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct RunningTool {
+    pub name: String,
+    #[serde(with = "rfc3339")]
+    #[schemars(with = "String")]
+    pub since: Time,
+}
+
+/// What a session has used, by its agent's own word.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Usage {
+    pub turns: u64,
+    #[serde(default)]
+    pub input_tokens: u64,
+    #[serde(default)]
+    pub output_tokens: u64,
+    pub total_tokens: u64,
+    pub cost: f64,
+    pub currency: Option<String>,
+    /// Why no new turn begins, if none does.
+    pub capped: Option<String>,
+}
+
+impl Session {
+    /// The word of the phase column for an agent that is stuck, or whose process is stopped.
+    pub const STUCK: &str = "stuck";
+    /// Its agent runs, and the database does not know what it was told.
+    pub const ORPHAN: &str = "orphan";
+    /// The word of the phase column for a failure that no operator has seen.
+    pub const FAILED: &str = "failed";
+
+    /// The start of its process, else its own beginning: a process that could not be started has no time.
+    pub fn began_at(&self) -> Option<Time> {
+        self.started_at.or(self.created_at)
+    }
+
+    /// Its name if it has one, else its short id.
+    pub fn label(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.id.short())
+    }
+
+    /// Its name and its id, or its id alone.
+    pub fn name_and_id(&self) -> String {
+        let id = self.id.short();
+        self.name.as_ref().map_or_else(|| id.clone(), |name| format!("{name} ({id})"))
+    }
+
+    /// Has, or is about to have, a process; a phase that we do not know counts as one that has.
+    pub fn is_live(&self) -> bool {
+        self.phase.known().is_none_or(Phase::is_live)
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.turn.is_some() || self.queue > 0
+    }
+
+    /// Its agent speaks the Agent Client Protocol.
+    pub fn is_acp(&self) -> bool {
+        self.protocol == "acp"
+    }
+
+    /// Returns the failure that nobody has seen, unless its agent works again.
+    pub fn failure(&self) -> Option<&SessionFailure> {
+        self.failed.as_ref().filter(|_| !matches!(self.phase.known(), Some(Phase::Waiting | Phase::Working)))
+    }
+
+    /// Returns the word of the phase column: the phase, unless its agent has failed or is stuck in it. *Parked* says as much.
+    pub fn phase_word(&self) -> &str {
+        let state = self.standing.as_ref().and_then(|standing| standing.state.as_ref()?.known());
+        match (self.phase.known(), state) {
+            (phase, _) if self.failure().is_some() && phase != Some(Phase::Parked) => Self::FAILED,
+            (Some(Phase::Working | Phase::Idle), Some(Situation::Stuck | Situation::Gone)) => Self::STUCK,
+            (Some(Phase::Working | Phase::Idle), Some(Situation::Orphan)) => Self::ORPHAN,
+            _ => &self.phase,
+        }
+    }
+
+    /// The order of lists: a failure, somebody waited for, an agent that is stuck or parked, the rest.
+    pub fn urgency(&self) -> u8 {
+        match self.phase_word() {
+            _ if self.failure().is_some() => 0,
+            "waiting" => 1,
+            Self::STUCK | Self::ORPHAN | "parked" => 2,
+            _ => 3,
+        }
+    }
+
+    /// The watch has more to say of its agent than its phase.
+    pub fn is_watched_closely(&self) -> bool {
+        self.standing.as_ref().is_some_and(|standing| standing.since.is_some())
+    }
+
+    /// Its title, or the beginning of its first prompt where its title is only its name.
+    pub fn own_title(&self) -> Option<&str> {
+        let title = self.title.as_deref().filter(|title| Some(*title) != self.name.as_deref());
+        title.or(self.first_prompt.as_deref())
+    }
+
+    pub fn snoozed_until(&self) -> Option<Time> {
+        self.standing.as_ref()?.snoozed_until
+    }
+
+    /// If it is not simply the configured one.
+    pub fn ladder(&self) -> Option<&str> {
+        let ladder = self.standing.as_ref()?.ladder.as_str();
+        (!ladder.is_empty() && ladder != "on").then_some(ladder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_session_is_read_with_absent_and_unknown_fields() {
+        let body = json!({"id": "ses_0123456789abcdef", "phase": "dreaming", "new": {"x": 1}, "name": null,
+            "pending": {"clearances": 2, "questions": 1, "new": 3}});
+        let session: Session = serde_json::from_value(body).unwrap();
+        assert_eq!(session.label(), "ses_01234567");
+        assert_eq!((session.pending.clearances, session.pending.questions, session.queue), (2, 1, 0));
+        assert_eq!(session.phase_word(), "dreaming");
+    }
 }

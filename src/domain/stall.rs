@@ -46,6 +46,20 @@ impl Situation {
         }
     }
 
+    pub fn parse(text: &str) -> Option<Self> {
+        let all = [
+            Self::Working,
+            Self::WaitingForYou,
+            Self::WaitingForService,
+            Self::Idle,
+            Self::Quiet,
+            Self::Stuck,
+            Self::Gone,
+            Self::Orphan,
+        ];
+        all.into_iter().find(|situation| situation.as_str() == text)
+    }
+
     /// Whether something has to be done about it.
     pub const fn is_stall(self) -> bool {
         matches!(self, Self::Stuck | Self::Gone)

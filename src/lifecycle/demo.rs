@@ -29,7 +29,7 @@ pub(super) async fn start(
     say(&format!(
         "intercom is running, and a demo agent works in session {id}.\nIn a second terminal:\n\n  \
          {intercom} ls\n  {intercom} logs -f {id}\n  {intercom} questions\n  {intercom} clearances\n\n\
-         What it asks appears here, with the line that answers it. Ctrl-C stops everything.\n",
+         What it asks appears here, with the line that answers it.\nCtrl-C stops everything.\n",
         intercom = guide.intercom,
     ));
     let (store, mut ear) = (supervisor.store().clone(), bell.listen());

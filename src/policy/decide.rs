@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::rule::{Compiled, Options, PathGlob, RiskLimit, Rules, Then};
+use super::written::RunsLater;
 use super::{Assessment, Place, Resolved, command, launch, words};
 use crate::domain::{Risk, Time};
 
@@ -245,8 +246,13 @@ fn commands(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
             // `options = "any"` does not keep a command inside of the workspace, and neither does `exact`.
             Ok(()) if rule.exact || rule.options == Options::Any => return Ok(()),
             Ok(()) => match led_out(request, prefix) {
-                None => return Ok(()),
                 Some(word) => why = format!("`{word}` leads out of the workspace by a link"),
+                None => match runs_later(request, prefix) {
+                    None => return Ok(()),
+                    Some(file) => {
+                        why = format!("`{file}` is run later by other programs; write it into the rule");
+                    }
+                },
             },
             Err(reason) => why = reason,
         }
@@ -259,6 +265,13 @@ fn commands(compiled: &Compiled, request: &Resolved) -> Result<(), String> {
 fn led_out<'a>(request: &'a Resolved, prefix: &[String]) -> Option<&'a str> {
     let Some(operands) = &request.operands else { return Some("the command") };
     operands.led_out.iter().find(|word| !prefix.contains(word)).map(String::as_str)
+}
+
+/// The first file that is written through a link or into a directory, and is run later by other programs.
+fn runs_later<'a>(request: &'a Resolved, prefix: &[String]) -> Option<&'a str> {
+    let mut written = request.operands.iter().flat_map(|operands| &operands.written);
+    let is_new = |later: &&RunsLater| later.risk == Risk::High && !prefix.contains(&later.word);
+    written.find(is_new).map(|later| later.file.as_str())
 }
 
 /// An allow rule that says nothing of commands covers one only if it is about executing, or about everything; not

@@ -60,10 +60,10 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
     let spelled = spelled.saturating_sub(skipped).max(1);
     let rows: Vec<&Row> = ROWS.iter().filter(|row| row.of.iter().any(|of| leads(of, &words))).collect();
     let mut after = words[..spelled.min(words.len())].contains(&"--");
-    let mut is_text = false;
+    let mut before = Value::None;
     for (at, word) in words.iter().enumerate().skip(spelled) {
-        let may_be_text = std::mem::take(&mut is_text);
-        if may_be_text && !word.starts_with('-') {
+        let previous = std::mem::replace(&mut before, Value::None);
+        if previous == Value::Text && !word.starts_with('-') {
             continue;
         }
         // `host:file` is fetched by a program, also behind an option.
@@ -73,10 +73,12 @@ pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
         if *word == "--" && !after {
             after = true;
         } else if word.starts_with('-') {
-            let takes_text = option(&rows, word, after, ONE_DASH.contains(&words[0]))
+            before = option(&rows, word, after, ONE_DASH.contains(&words[0]))
                 .ok_or_else(|| format!("`{word}` is not known to be harmless; write it into the rule"))?;
-            // In `grep -e -e FILE` the second `-e` is the text of the first, and the file is a file.
-            is_text = takes_text && !may_be_text;
+            // In `grep -e -e FILE` and `grep --exclude -e FILE` the last `-e` is a value, and the file is a file.
+            if before == Value::Text && previous != Value::None {
+                before = Value::Unknown;
+            }
         } else {
             stays(word)?;
             operand(&rows, &words, at, spelled)?;
@@ -110,8 +112,19 @@ fn leads(of: &str, words: &[&str]) -> bool {
     of.split(' ').all(|word| words.next() == Some(&word))
 }
 
-/// `None` if it is not known; otherwise whether the next word is its value, a text.
-fn option(rows: &[&Row], word: &str, after: bool, one_dash: bool) -> Option<bool> {
+/// The meaning of the word behind an option.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Value {
+    /// A word of its own.
+    None,
+    /// The value of the option, a text.
+    Text,
+    /// Perhaps the value of the option.
+    Unknown,
+}
+
+/// Returns the meaning of the next word, or `None` if the option is not known to be harmless.
+fn option(rows: &[&Row], word: &str, after: bool, one_dash: bool) -> Option<Value> {
     let holds = |list: fn(&Row) -> &'static str, name: &str| {
         rows.iter().any(|row| list(row).split_ascii_whitespace().any(|known| known == name))
     };
@@ -123,8 +136,10 @@ fn option(rows: &[&Row], word: &str, after: bool, one_dash: bool) -> Option<bool
             return None;
         }
         return match value {
-            None => Some(!after && is_text(name)),
-            Some(value) if is_text(name) || stays(value).is_ok() => Some(false),
+            None if !after && is_text(name) => Some(Value::Text),
+            // The table does not say which of the others take a value.
+            None => Some(Value::Unknown),
+            Some(value) if is_text(name) || stays(value).is_ok() => Some(Value::None),
             Some(_) => None,
         };
     }
@@ -134,13 +149,17 @@ fn option(rows: &[&Row], word: &str, after: bool, one_dash: bool) -> Option<bool
             let value = &letters[at + letter.len_utf8()..];
             let text = is_text(letter.encode_utf8(&mut [0; 4]));
             let harmless = text || stays(value.trim_start_matches('=')).is_ok();
-            return harmless.then_some(text && value.is_empty());
+            return harmless.then_some(match (value.is_empty(), text) {
+                (false, _) => Value::None,
+                (true, true) => Value::Text,
+                (true, false) => Value::Unknown,
+            });
         }
         if !rows.iter().any(|row| row.flags.contains(letter)) {
             return None;
         }
     }
-    Some(false)
+    Some(Value::None)
 }
 
 /// Whether a word that could be a path, or hold one, stays inside of the workspace.

@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::programs::file_name;
 use super::shell::{self, Script, Simple};
-use super::{Operands, Place, Resolved, Subject, diff, words};
+use super::{Operands, Place, Resolved, Subject, diff, words, written};
 
 /// As many links as the kernel follows.
 const MAX_LINKS: usize = 40;
@@ -77,6 +77,7 @@ fn operands(workspace: &Path, as_given: &Path, script: &Script) -> Option<Operan
             }
         }
         found.led_out.extend(led_out_below(workspace, simple));
+        found.written.extend(written::files(workspace, &base, simple));
         if let [program, folder] = simple.words.as_slice()
             && program.text == "cd"
             && !folder.wild
@@ -152,7 +153,7 @@ fn place(workspace: &Path, as_given: &Path, written: &str) -> Place {
 }
 
 /// The real location; of what does not exist yet, that of its deepest existing ancestor with the rest added.
-fn locate(path: &Path) -> Option<PathBuf> {
+pub(super) fn locate(path: &Path) -> Option<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
         let mut missing: Vec<OsString> = Vec::new();

@@ -53,6 +53,9 @@ pub fn assess(request: &Resolved) -> Assessment {
         let script = names.fold(script.clone(), |script, name| script.relative_to(name));
         commands::judge(text, &script, &mut found);
     }
+    for later in request.operands.iter().flat_map(|operands| &operands.written) {
+        found.add(later.risk, format!("is run later by other programs: {}", later.file));
+    }
     if subject.diff.as_deref().is_some_and(deletes_all) {
         found.add(Risk::High, "deletes the whole file");
     }

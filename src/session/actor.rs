@@ -12,11 +12,11 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::commit::{self, Todo, Voice};
+use super::commit::{self, StepSettings, Todo, Voice};
 use super::handle::{CommandError, Desk, Handle, OnItsWay, Stopped};
 use super::stall::Vigil;
 use super::state::{Effect, Gone, Input, Judge, Refused, State};
-use crate::domain::{Ask, Delivery, Entry, Outbound, StopMode, Time, agent};
+use crate::domain::{Ask, Delivery, Outbound, StopMode, Time, agent};
 use crate::driver::Driver;
 use crate::failpoint;
 use crate::host::{Activity, Keep, Ladder, News, Process, Spec};
@@ -54,12 +54,19 @@ pub struct Plan {
     pub startup_timeout: Duration,
     /// How to start it again later, in the supervisor's own form.
     pub launch: String,
-    /// Stands for its command line.
-    pub mark: String,
+    /// A hash of its command line.
+    pub command_fingerprint: String,
     /// Whether to, after the machine was restarted.
     pub resume_after_reboot: bool,
     /// How its next generation, with this number, is started.
     pub again: Arc<dyn Fn(u32) -> Plan + Send + Sync>,
+}
+
+impl Plan {
+    fn step_settings<'a>(&'a self, vigil: &'a Vigil, spent_elsewhere: u64) -> StepSettings<'a> {
+        let (startup, command_fingerprint) = (self.startup_timeout, self.command_fingerprint.as_str());
+        StepSettings { vigil, startup, command_fingerprint, spent_elsewhere }
+    }
 }
 
 impl std::fmt::Debug for Plan {
@@ -200,7 +207,7 @@ impl Actor {
         leave: CancellationToken,
         generation: u32,
     ) -> (Self, Handle, Started) {
-        let (handle, desk) = Handle::new(state.id(), state.about.name.clone(), generation);
+        let (handle, desk) = Handle::new(state.id(), state.spec().name.clone(), generation);
         let (starting, started) = oneshot::channel();
         let reassessment = reassess::Reassessment::new(plan.judge.policy());
         let actor = Self {
@@ -370,7 +377,7 @@ impl Actor {
 
     /// A request for a clearance is looked at before it is recorded.
     fn assessed(&self, ask: Ask) -> impl Future<Output = Input> + Send + use<> {
-        let (judge, about, asked) = (Arc::clone(&self.plan.judge), self.state.about.clone(), ask.clone());
+        let (judge, about, asked) = (Arc::clone(&self.plan.judge), self.state.spec().clone(), ask.clone());
         let (fallback, who) = (Arc::clone(&judge), about.clone());
         // With nothing to look at but its words, it takes no time. Otherwise on a thread of its own: it may follow links on a
         // file system that takes its time.
@@ -402,13 +409,14 @@ impl Actor {
     }
 
     fn vigil(&self) -> Arc<Vigil> {
-        self.plan.judge.vigil(&self.state.about)
+        self.plan.judge.vigil(self.state.spec())
     }
 
     fn step(&mut self, input: Input, effects: &mut Vec<Effect>) -> Result<(), Refused> {
         let vigil = self.vigil();
-        let elsewhere = self.spent_elsewhere(&vigil);
-        commit::step(&mut self.state, &vigil, self.plan.startup_timeout, elsewhere, input, effects)
+        let spent_elsewhere = self.spent_elsewhere(&vigil);
+        let settings = self.plan.step_settings(&vigil, spent_elsewhere);
+        commit::step(&mut self.state, settings, input, effects)
     }
 
     async fn absorb(&mut self, inputs: Vec<Input>, consumed: Option<u64>) {
@@ -420,10 +428,10 @@ impl Actor {
         let mut effects = std::mem::take(&mut self.unrecorded);
         effects.reserve(inputs.len() + 4);
         let vigil = self.vigil();
-        let elsewhere = self.spent_elsewhere(&vigil);
-        let startup = self.plan.startup_timeout;
+        let spent_elsewhere = self.spent_elsewhere(&vigil);
         for input in inputs {
-            let stepped = commit::step(&mut self.state, &vigil, startup, elsewhere, input, &mut effects);
+            let settings = self.plan.step_settings(&vigil, spent_elsewhere);
+            let stepped = commit::step(&mut self.state, settings, input, &mut effects);
             if let Err(refused) = stepped {
                 tracing::error!(%refused, "what happened was refused");
             }
@@ -479,11 +487,6 @@ impl Actor {
         }
         if let Some(snapshot) = &mut write.snapshot {
             snapshot.launch.clone_from(&self.launch);
-        }
-        for entry in &mut write.ledger {
-            if let Entry::AgentKnown(known) = entry {
-                known.command.clone_from(&self.plan.mark);
-            }
         }
         (write, todo)
     }

@@ -31,17 +31,33 @@ impl Voice<'_> {
     }
 }
 
+/// The settings that hold for a session at this moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StepSettings<'a> {
+    pub(super) vigil: &'a Vigil,
+    pub(super) startup: Duration,
+    pub(super) command_fingerprint: &'a str,
+    pub(super) spent_elsewhere: u64,
+}
+
+impl<'a> StepSettings<'a> {
+    /// Those of a session that has no process, and gets none by this step.
+    pub(super) fn without_process(vigil: &'a Vigil) -> Self {
+        Self { vigil, startup: Duration::ZERO, command_fingerprint: "", spent_elsewhere: 0 }
+    }
+}
+
 /// One step with the world's clock and randomness.
 pub(super) fn step(
     state: &mut State,
-    vigil: &Vigil,
-    startup: Duration,
-    spent_elsewhere: u64,
+    settings: StepSettings<'_>,
     input: Input,
     effects: &mut Vec<Effect>,
 ) -> Result<(), Refused> {
+    let StepSettings { vigil, startup, command_fingerprint, spent_elsewhere } = settings;
     let mut seed = id::seed;
-    let mut cx = Cx { now: Time::now(), seed: &mut seed, vigil, startup, spent_elsewhere };
+    let (now, seed) = (Time::now(), &mut seed);
+    let mut cx = Cx { now, seed, vigil, startup, command_fingerprint, spent_elsewhere };
     state.step(&mut cx, input, effects)
 }
 
@@ -51,12 +67,11 @@ pub(super) fn prepare(
     effects: Vec<Effect>,
     mut voice: Option<Voice<'_>>,
 ) -> (Write, Vec<Todo>) {
-    let (mut events, mut ledger) = (Vec::with_capacity(effects.len()), Vec::new());
+    let mut events = Vec::with_capacity(effects.len());
     let (mut outgoing, mut todo, mut consumed) = (Vec::new(), Vec::new(), None);
     for effect in effects {
         match effect {
             Effect::Record(event) => events.push(event),
-            Effect::Ledger(entry) => ledger.push(entry),
             Effect::Send { n, message } => {
                 let message = voice.as_mut().map(|voice| voice.say(&message)).unwrap_or_default();
                 outgoing.push(Outgoing::Sent { n, message: message.clone() });
@@ -79,5 +94,5 @@ pub(super) fn prepare(
     });
     let (session, generation) = (state.id(), state.generation());
     let adopts = false;
-    (Write { session, generation, events, ledger, outgoing, snapshot, consumed, urgent, adopts }, todo)
+    (Write { session, generation, events, outgoing, snapshot, consumed, urgent, adopts }, todo)
 }

@@ -1,9 +1,8 @@
 //! A session whose process was lost with an earlier daemon, or is not known to the database.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::commit::{prepare, step};
+use super::commit::{StepSettings, prepare, step};
 use super::handle::CommandError;
 use super::stall::Vigil;
 use super::state::{Adoption, Gone, Input, State};
@@ -13,9 +12,9 @@ use crate::store::{Outgoing, Store, StoreError};
 pub async fn bury(store: &Store, mut state: State, reason: &str) -> Result<(), StoreError> {
     let mut effects = Vec::new();
     let gone = Gone { reason: reason.to_owned(), ..Gone::default() };
-    if step(&mut state, &Vigil::off(), Duration::ZERO, 0, Input::Exited(Box::new(gone)), &mut effects)
-        .is_err()
-    {
+    let vigil = Vigil::off();
+    let settings = StepSettings::without_process(&vigil);
+    if step(&mut state, settings, Input::Exited(Box::new(gone)), &mut effects).is_err() {
         return Ok(()); // it had ended before
     }
     let (mut write, _) = prepare(&mut state, effects, None);
@@ -26,7 +25,7 @@ pub async fn bury(store: &Store, mut state: State, reason: &str) -> Result<(), S
 /// A change to a session that has no process. The caller sees to it that nobody starts one meanwhile.
 pub async fn amend(store: &Store, mut state: State, input: Input) -> Result<(), CommandError> {
     let mut effects = Vec::new();
-    step(&mut state, &Vigil::off(), Duration::ZERO, 0, input, &mut effects)?;
+    step(&mut state, StepSettings::without_process(&Vigil::off()), input, &mut effects)?;
     let (write, _) = prepare(&mut state, effects, None);
     if write.events.is_empty() && write.snapshot.is_none() {
         return Ok(()); // nothing has changed
@@ -44,8 +43,9 @@ pub async fn adopt(
     consumed: u64,
 ) -> Result<(), StoreError> {
     let mut effects = Vec::new();
-    if step(state, &Vigil::off(), Duration::ZERO, 0, Input::Adopt(Box::new(adoption)), &mut effects).is_err()
-    {
+    let vigil = Vigil::off();
+    let settings = StepSettings::without_process(&vigil);
+    if step(state, settings, Input::Adopt(Box::new(adoption)), &mut effects).is_err() {
         return Ok(()); // it is never refused
     }
     let (mut write, _) = prepare(state, effects, None);

@@ -19,7 +19,6 @@
 //! What must stay true (the property tests try to break it): an open request is closed exactly once; an outgoing
 //! number is settled exactly once; nothing is open and nothing is in flight after the end.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,36 +27,47 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch as channel;
 
 use super::errand::Job;
-use super::stall::{Vigil, Watch};
+use super::stall::Vigil;
 use crate::domain::id::Seed;
 use crate::domain::{
-    Ask, Choice, Clearance, ClearanceId, Content, Entry, Event, Exit, Json, NewEvent, OnClientLeft, Outbound,
-    Preset, PromptId, QuestionId, RequestId, Risk, Ruling, SessionId, Standing, StopMode, Time, Told, Turn,
-    Verdict,
+    Ask, Clearance, Event, Json, NewEvent, OnClientLeft, Outbound, Preset, PromptId, RequestId, Risk, Ruling,
+    SessionId, StopMode, Time, Verdict,
 };
 
 mod agent;
 mod client;
 mod errands;
+mod facts;
 mod failure;
 mod input;
 mod interrupt;
+mod life;
 mod operator;
 mod orphan;
+mod outbox;
 mod preset;
 mod process;
-mod terms;
+mod requests;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod told;
+mod tracked;
 mod turn;
 mod view;
 mod watch;
 
 pub use errands::Terminal;
+use facts::AgentFacts;
 pub use input::{Gone, Input, Refused};
+use life::{SessionLife, Stage};
 pub use orphan::{Adoption, OpenRequests};
-use terms::{Subject, Terms};
+use outbox::{Carries, MessageOutbox};
+use requests::{DecisionTerms, OpenClearance, RequestTable, Subject};
+use stored::StoredState;
+use tracked::Tracked;
+use turn::{Queued, TurnState};
+use watch::Oversight;
 
 /// Outgoing messages on their way to the agent. At the limit we stop reading from it: it must take some first.
 const MAX_IN_FLIGHT: usize = 256;
@@ -88,96 +98,21 @@ pub struct About {
 }
 
 /// A session. This is also its snapshot: recovery loads it and does not replay the log.
+///
+/// Each part knows whether it was changed since the last snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "each is known or not by itself")]
+#[serde(try_from = "StoredState")]
 pub struct State {
-    pub about: About,
-    stage: Stage,
-    generation: u32,
-    pid: Option<i32>,
-    turn: Option<Turn>,
-    /// Whether the agent has said something usable in this generation.
-    spoke: bool,
-    clearances: BTreeMap<ClearanceId, RequestId>,
-    /// Of those of them that are not simply decided by whoever comes first.
-    #[serde(default)]
-    terms: BTreeMap<ClearanceId, Terms>,
-    /// The answers that the agent offers, of those where it does.
-    #[serde(default)]
-    choices: BTreeMap<ClearanceId, Vec<Choice>>,
-    #[serde(default)]
-    subjects: BTreeMap<ClearanceId, Subject>,
-    questions: BTreeMap<QuestionId, RequestId>,
-    queue: VecDeque<Queued>,
-    next_n: u64,
-    in_flight: BTreeMap<u64, Carries>,
-    started_at: Option<Time>,
-    /// Of the last process: kept after the end.
-    stderr_tail: String,
-    exit: Option<Exit>,
-    /// The last ones that were decided: the agent may say what came of them.
-    #[serde(default)]
-    decided: VecDeque<(RequestId, ClearanceId)>,
-    /// Whether the agent has ever asked for a clearance.
-    #[serde(default)]
-    asked: bool,
-    /// What it did although it never has.
-    #[serde(default)]
-    unenforced: Option<String>,
-    /// Takes words during a turn.
-    #[serde(default)]
-    steers: bool,
-    /// Tells which sessions it remembers.
-    #[serde(default)]
-    lists: bool,
-    /// How often something of it was set; the last one has this number.
-    #[serde(default)]
-    sets: u64,
-    /// When it has to be ready, while it is not.
-    #[serde(default)]
-    ready_by: Option<Time>,
-    /// When a turn that was interrupted counts as over, if the agent does not end it.
-    #[serde(default)]
-    cancelled_by: Option<Time>,
-    #[serde(default)]
-    interrupts: interrupt::Interrupts,
-    /// What the agent told about itself.
-    #[serde(default)]
-    told: Told,
-    /// What its driver has to remember.
-    #[serde(default)]
-    driver: Option<Json>,
-    #[serde(default)]
-    watch: Watch,
-    /// Where its agent stands, if that says more than the phase.
-    #[serde(default)]
-    standing: Option<Standing>,
-    /// When its process was, or will be, started again by us.
-    #[serde(default)]
-    restarts: VecDeque<Time>,
-    /// What it was asked last and has not finished.
-    #[serde(default)]
-    unfinished: Option<PromptId>,
-    /// What it wants us to do.
-    #[serde(default)]
-    errands: errands::Errands,
-    #[serde(default)]
-    failures: failure::Failures,
-    /// Since when it is in its phase.
-    #[serde(default)]
-    phase_since: Option<Time>,
-    /// Since when no ACP client is attached to it, if one started it.
-    #[serde(default)]
-    left_at: Option<Time>,
-    /// It was to be started by its first prompt, and no process of it has been ready yet.
-    #[serde(default)]
-    deferred: bool,
-    /// Its process was found running, and nobody knows what it was told.
-    #[serde(default)]
-    orphan: bool,
-    /// Something in here has changed since the last snapshot.
-    #[serde(skip)]
-    dirty: bool,
+    spec: Tracked<About>,
+    life: Tracked<SessionLife>,
+    turns: Tracked<TurnState>,
+    requests: Tracked<RequestTable>,
+    outbox: Tracked<MessageOutbox>,
+    agent: Tracked<AgentFacts>,
+    oversight: Tracked<Oversight>,
+    /// What the agent wants us to do.
+    errands: Tracked<errands::Errands>,
+    failures: Tracked<failure::Failures>,
 }
 
 /// What is known of a request before it is recorded: the risk that we see, what policy says, and how it is decided.
@@ -229,65 +164,10 @@ pub trait Judge: Send + Sync {
     fn rule_pending(&self, about: &About, clearance: &Clearance) -> Ruling;
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-enum Stage {
-    /// It has no process yet. Nothing is in its queue: whatever is put there starts it.
-    Created,
-    Starting,
-    Running,
-    Stopping {
-        how: StopMode,
-        by: String,
-        /// To be started again.
-        #[serde(default)]
-        again: bool,
-        /// Why, if nobody asked for it.
-        #[serde(default)]
-        why: Option<String>,
-    },
-    /// It has no process, and will have one again at this time.
-    Resting {
-        reason: String,
-        at: Time,
-        attempt: u32,
-    },
-    Parked {
-        reason: String,
-        at: Time,
-    },
-    Ended {
-        reason: String,
-        at: Time,
-    },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Queued {
-    id: PromptId,
-    text: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    content: Option<Content>,
-    /// Not of a person.
-    #[serde(default)]
-    ours: bool,
-}
-
-/// What an outgoing message is about, so that we know whom to tell when it has arrived.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-enum Carries {
-    Clearance(ClearanceId),
-    Question(QuestionId),
-    Prompt(PromptId),
-    Nudge,
-    Interrupt,
-    Other,
-}
-
 /// What is to be done about it, in this order: everything that is recorded is committed before anything is performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     Record(NewEvent),
-    Ledger(Entry),
     Send {
         n: u64,
         message: Outbound,
@@ -311,6 +191,8 @@ pub struct Cx<'a> {
     pub vigil: &'a Vigil,
     /// How long its process may take to get ready. It depends on the command line, not only on the profile's name.
     pub startup: Duration,
+    /// A hash of its command line.
+    pub command_fingerprint: &'a str,
     /// What other sessions have spent today, in millionths.
     pub spent_elsewhere: u64,
 }
@@ -359,73 +241,37 @@ impl<'c> Out<'_, 'c> {
         let at = self.now();
         self.effects.push(Effect::Record(NewEvent { at, event }));
     }
-
-    fn ledger(&mut self, entry: Entry) {
-        self.effects.push(Effect::Ledger(entry));
-    }
 }
 
 impl State {
-    pub fn new(about: About) -> Self {
+    pub fn new(spec: About) -> Self {
         Self {
-            about,
-            stage: Stage::Created,
-            generation: 1,
-            pid: None,
-            turn: None,
-            spoke: false,
-            clearances: BTreeMap::new(),
-            terms: BTreeMap::new(),
-            choices: BTreeMap::new(),
-            subjects: BTreeMap::new(),
-            questions: BTreeMap::new(),
-            queue: VecDeque::new(),
-            next_n: 1,
-            in_flight: BTreeMap::new(),
-            started_at: None,
-            stderr_tail: String::new(),
-            exit: None,
-            decided: VecDeque::new(),
-            asked: false,
-            unenforced: None,
-            steers: false,
-            lists: false,
-            sets: 0,
-            ready_by: None,
-            cancelled_by: None,
-            interrupts: interrupt::Interrupts::default(),
-            told: Told::default(),
-            driver: None,
-            watch: Watch::default(),
-            standing: None,
-            restarts: VecDeque::new(),
-            unfinished: None,
-            errands: errands::Errands::default(),
-            failures: failure::Failures::default(),
-            phase_since: None,
-            left_at: None,
-            deferred: false,
-            orphan: false,
-            dirty: true,
+            spec: Tracked::new(spec),
+            life: Tracked::new(SessionLife::default()),
+            turns: Tracked::default(),
+            requests: Tracked::default(),
+            outbox: Tracked::default(),
+            agent: Tracked::default(),
+            oversight: Tracked::default(),
+            errands: Tracked::default(),
+            failures: Tracked::default(),
         }
     }
 
     /// Its first prompt starts it.
     #[must_use]
-    pub fn deferred(self) -> Self {
-        Self { deferred: true, ..self }
+    pub fn deferred(mut self) -> Self {
+        self.life.deferred = true;
+        self
     }
 
     /// Appends to `effects`; on `Err` nothing has changed.
     pub fn step(&mut self, cx: &mut Cx<'_>, input: Input, effects: &mut Vec<Effect>) -> Result<(), Refused> {
         let out = &mut Out { cx, effects };
-        // What comes often says itself when there is something to be kept.
-        let often =
-            matches!(input, Input::Said(_) | Input::Asked(..) | Input::Watch(_) | Input::Clients { .. });
         let phase = self.phase();
         match input {
             Input::Adopt(adoption) => self.adopt(*adoption, out),
-            input if self.orphan => self.step_orphan(input, out)?,
+            input if self.life.orphan => self.step_orphan(input, out)?,
             Input::Said(said) => self.said(*said, out),
             Input::Asked(ask, assessed) => self.asked(*ask, *assessed, out),
             Input::Errand(errand, looked) => self.errand(*errand, *looked, out),
@@ -440,11 +286,11 @@ impl State {
             Input::Ruled { clearance, ruling } => self.ruled(clearance, ruling, out),
             Input::Found => self.deadlines_anew(out),
             Input::Listening => {
-                self.watch.heard(out.now());
+                self.oversight.tracker.heard(out.now());
                 self.deadlines_anew(out);
             }
             Input::Launch { by, command, prompt, ladder } => {
-                self.watch.choice = ladder;
+                self.oversight.tracker.choice = ladder;
                 self.launch(by, &command, prompt, out)?;
             }
             Input::Resume { by } => self.resume(&by, out)?,
@@ -457,118 +303,122 @@ impl State {
             Input::Exited(gone) => self.exited(*gone, out),
             input => self.operator(input, out)?,
         }
-        self.watch.waits(self.has_open(), out.now());
+        let has_open = self.has_open();
+        self.oversight.quietly().tracker.waits(has_open, out.now());
         if self.phase() != phase {
-            (self.phase_since, self.dirty) = (Some(out.now()), true);
+            self.life.phase_since = Some(out.now());
         }
-        self.dirty |= !often;
         Ok(())
     }
 
+    pub fn spec(&self) -> &About {
+        &self.spec
+    }
+
     pub fn id(&self) -> SessionId {
-        self.about.id
+        self.spec.id
     }
 
     pub fn generation(&self) -> u32 {
-        self.generation
+        self.life.generation
     }
 
     pub fn pid(&self) -> Option<i32> {
-        self.pid
+        self.life.pid
     }
 
     pub fn is_ended(&self) -> bool {
-        matches!(self.stage, Stage::Ended { .. } | Stage::Parked { .. })
+        self.life.is_ended()
     }
 
     /// What its driver had to remember.
     pub fn driver(&self) -> Option<&Json> {
-        self.driver.as_ref()
+        self.agent.driver.as_ref()
     }
 
     pub fn set_driver(&mut self, saved: Json) {
-        self.driver = Some(saved);
-        self.dirty = true;
+        self.agent.driver = Some(saved);
     }
 
     /// Whether clearances are pending.
     pub fn has_clearances(&self) -> bool {
-        !self.clearances.is_empty()
+        !self.requests.clearances.is_empty()
     }
 
     fn has_open(&self) -> bool {
-        !self.clearances.is_empty() || !self.questions.is_empty()
+        !self.requests.is_empty()
     }
 
     /// Tells whether its process was found running and nobody knows what it was told.
     pub fn is_orphan(&self) -> bool {
-        self.orphan
+        self.life.orphan
     }
 
     /// The number of the next message to the agent.
     pub fn next_message(&self) -> u64 {
-        self.next_n
+        self.outbox.next_n
     }
 
     /// Whether it has no process, and waits for what starts its first.
     pub fn is_deferred(&self) -> bool {
-        self.stage == Stage::Created
+        self.life.stage == Stage::Created
     }
 
     /// Whether it was deferred and its first process is to be started, or was and nothing is known of it.
     pub fn is_waking(&self) -> bool {
-        self.deferred && self.stage == Stage::Starting && self.pid.is_none()
+        self.life.is_waking()
     }
 
     /// When its process is to be started again, if it has none and is.
     pub fn resting(&self) -> Option<Time> {
-        match self.stage {
-            Stage::Resting { at, .. } => Some(at),
-            _ => None,
-        }
+        self.life.resting()
     }
 
     /// What it was asked last and has not finished.
     pub fn unfinished(&self) -> Option<PromptId> {
-        self.unfinished
+        self.turns.unfinished
     }
 
     /// Whether more may be read from the agent now, or it has to wait (its output stays in its pipe).
     pub fn may_read(&self) -> bool {
-        self.in_flight.len() < MAX_IN_FLIGHT
-            && self.clearances.len() + self.questions.len() < MAX_OPEN
-            && self.may_do()
+        self.outbox.in_flight.len() < MAX_IN_FLIGHT && self.requests.len() < MAX_OPEN && self.may_do()
     }
 
     /// How it is being stopped, if it is.
     pub fn stopping(&self) -> Option<StopMode> {
-        match self.stage {
-            Stage::Stopping { how, .. } => Some(how),
-            _ => None,
-        }
+        self.life.stopping()
     }
 
     /// When something that waits has waited long enough.
     pub fn next_expiry(&self) -> Option<Time> {
-        self.terms.values().filter_map(|terms| terms.expires_at).min()
+        self.requests.next_expiry()
     }
 
     /// The messages up to this number that are not known to have arrived.
     pub fn under_way(&self, up_to: u64) -> impl Iterator<Item = u64> {
-        self.in_flight.range(..=up_to).map(|(n, _)| *n).collect::<Vec<_>>().into_iter()
+        self.outbox.in_flight.range(..=up_to).map(|(n, _)| *n).collect::<Vec<_>>().into_iter()
     }
 
     /// Whether a snapshot is due; asking clears it.
     pub fn take_dirty(&mut self) -> bool {
-        std::mem::take(&mut self.dirty)
+        let Self { spec, life, turns, requests, outbox, agent, oversight, errands, failures } = self;
+        [
+            spec.take_changed(),
+            life.take_changed(),
+            turns.take_changed(),
+            requests.take_changed(),
+            outbox.take_changed(),
+            agent.take_changed(),
+            oversight.take_changed(),
+            errands.take_changed(),
+            failures.take_changed(),
+        ]
+        .contains(&true)
     }
 
     /// The next outgoing number is taken, the message is on its way.
     fn send(&mut self, message: Outbound, carries: Carries, out: &mut Out<'_, '_>) {
-        let n = self.next_n;
-        self.next_n += 1;
-        self.in_flight.insert(n, carries);
+        let n = self.outbox.send(carries);
         out.effects.push(Effect::Send { n, message });
-        self.dirty = true;
     }
 }

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use super::read::{Found, Page, find, page, rows, text_id};
 use super::{Store, StoreError};
 use crate::domain::{
-    Answer, Choice, Clearance, ClearanceId, ClearanceStatus, Content, Delivery, Entry, Json, Prompt,
-    PromptId, PromptState, Question, QuestionId, QuestionStatus, RequestId, Risk, Ruling, SessionId, Time,
+    Answer, Choice, Clearance, ClearanceId, ClearanceStatus, Content, Delivery, Json, Prompt, PromptId,
+    PromptState, Question, QuestionId, QuestionStatus, Risk, SessionId, Time,
 };
 
 const CLEARANCE: &str = "c.id, s.id, c.generation, c.request, c.title, c.description, c.diff, c.file_path, c.risk,
@@ -43,170 +43,6 @@ pub struct Request {
 pub struct QuestionFilter {
     pub status: Option<QuestionStatus>,
     pub session: Option<SessionId>,
-}
-
-/// One change. What ends a pending row is compare-and-set.
-pub(super) fn apply(connection: &Connection, session: i64, entry: &Entry) -> Result<(), StoreError> {
-    let run = |sql: &str, values: &[&dyn ToSql]| connection.prepare_cached(sql)?.execute(values);
-    match entry {
-        Entry::ClearanceOpened(clearance) => insert_clearance(connection, session, clearance)?,
-        Entry::ClearanceDecided { id, status, by, via, at, reason, option, ruling } => swap(
-            run(
-                "UPDATE clearances SET status = ?2, delivery = 'pending', decided_by = ?3, decided_at = ?4, reason = ?5,
-                     option = ?6, decided_via = ?7, ruling = coalesce(?8, ruling) WHERE id = ?1 AND status = 'pending'",
-                params![
-                    id.to_string(),
-                    status.as_str(),
-                    by,
-                    at.millis(),
-                    reason,
-                    option,
-                    via,
-                    json_of(ruling.as_ref())
-                ],
-            )?,
-            id,
-        )?,
-        Entry::ClearanceApproved { id, by } => swap(
-            run(
-                "UPDATE clearances SET approvals = json_insert(approvals, '$[#]', ?2)
-                 WHERE id = ?1 AND status = 'pending'",
-                params![id.to_string(), by],
-            )?,
-            id,
-        )?,
-        Entry::ClearanceOutcome { id, outcome } => {
-            run("UPDATE clearances SET outcome = ?2 WHERE id = ?1", params![id.to_string(), outcome])?;
-        }
-        Entry::ClearanceClosed { id, status, at, reason } => swap(
-            run(
-                "UPDATE clearances SET status = ?2, decided_at = ?3, reason = ?4 WHERE id = ?1 AND status = 'pending'",
-                params![id.to_string(), status.as_str(), at.millis(), reason],
-            )?,
-            id,
-        )?,
-        Entry::ClearanceDelivery { id, delivery, at } => {
-            let at = (*delivery == Delivery::Delivered).then_some(at.millis());
-            run(
-                "UPDATE clearances SET delivery = ?2, delivery_cause = ?3, delivered_at = ?4 WHERE id = ?1",
-                params![id.to_string(), delivery.as_str(), delivery.cause(), at],
-            )?;
-        }
-        Entry::QuestionOpened(question) => insert_question(connection, session, question)?,
-        Entry::QuestionAnswered { id, decision, instruction, by, at } => swap(
-            run(
-                "UPDATE questions SET status = 'answered', delivery = 'pending', decision = ?2, instruction = ?3,
-                     answered_by = ?4, answered_at = ?5 WHERE id = ?1 AND status = 'pending'",
-                params![id.to_string(), decision.as_str(), instruction, by, at.millis()],
-            )?,
-            id,
-        )?,
-        Entry::QuestionClosed { id, status, at, reason } => swap(
-            run(
-                "UPDATE questions SET status = ?2, answered_at = ?3, reason = ?4 WHERE id = ?1 AND status = 'pending'",
-                params![id.to_string(), status.as_str(), at.millis(), reason],
-            )?,
-            id,
-        )?,
-        Entry::QuestionDelivery { id, delivery, at } => {
-            let at = (*delivery == Delivery::Delivered).then_some(at.millis());
-            run(
-                "UPDATE questions SET delivery = ?2, delivery_cause = ?3, delivered_at = ?4 WHERE id = ?1",
-                params![id.to_string(), delivery.as_str(), delivery.cause(), at],
-            )?;
-        }
-        Entry::PromptAdded { prompt: p, content } => {
-            run(
-                "INSERT INTO prompts (id, session, text, state, by, at, content) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                params![p.id.to_string(), session, p.text, p.state.as_str(), p.by, p.at.millis(), raw(content.as_ref())],
-            )?;
-        }
-        Entry::PromptChanged { id, state, at } => {
-            let at = (*state == PromptState::Delivered).then_some(at.millis());
-            run(
-                "UPDATE prompts SET state = ?2, cause = ?3, delivered_at = ?4 WHERE id = ?1",
-                params![id.to_string(), state.as_str(), state.cause(), at],
-            )?;
-        }
-        Entry::PromptReworded { id, text, content } => {
-            run(
-                "UPDATE prompts SET text = ?2, content = ?3 WHERE id = ?1",
-                params![id.to_string(), text, raw(content.as_ref())],
-            )?;
-        }
-        Entry::PromptsOrdered(ids) => {
-            for (place, id) in (0u32..).zip(ids) {
-                run("UPDATE prompts SET place = ?2 WHERE id = ?1", params![id.to_string(), place])?;
-            }
-        }
-        Entry::AgentKnown(known) => super::known::learn(connection, known)?,
-    }
-    Ok(())
-}
-
-fn raw(content: Option<&Content>) -> Option<&str> {
-    content.map(|content| content.as_json().as_str())
-}
-
-fn json_of(ruling: Option<&Ruling>) -> Option<String> {
-    ruling.map(|ruling| serde_json::to_string(ruling).expect("strings serialise"))
-}
-
-fn insert_clearance(connection: &Connection, session: i64, c: &Clearance) -> Result<(), StoreError> {
-    connection
-        .prepare_cached("INSERT INTO clearances (id, session, generation, request, title, description, diff, file_path, risk,
-                     claimed_risk, options, status, delivery, requested_at, tool, command, computed_risk, risk_why, ruling,
-                     needed, expires_at, more_paths)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)")?
-        .execute(params![
-                    c.id.to_string(),
-                    session,
-                    c.generation,
-                    c.request.as_json(),
-                    c.title,
-                    c.description,
-                    c.diff,
-                    c.file_path,
-                    c.risk.as_str(),
-                    c.claimed_risk,
-                    serde_json::to_string(&c.options).expect("strings serialise"),
-                    c.status.as_str(),
-                    c.delivery.as_str(),
-                    c.requested_at.millis(),
-                    c.tool,
-                    c.command,
-                    c.computed_risk.as_str(),
-                    serde_json::to_string(&c.risk_why).expect("strings serialise"),
-                    json_of(c.ruling.as_ref()),
-                    c.needed,
-                    c.expires_at.map(Time::millis),
-                    serde_json::to_string(&c.more_paths).expect("strings serialise"),
-                ])?;
-    Ok(())
-}
-
-fn insert_question(connection: &Connection, session: i64, q: &Question) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(
-            "INSERT INTO questions (id, session, generation, request, text, sort, status, asked_at, delivery)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-        )?
-        .execute(params![
-            q.id.to_string(),
-            session,
-            q.generation,
-            q.request.as_json(),
-            q.text,
-            q.sort,
-            q.status.as_str(),
-            q.asked_at.millis(),
-            q.delivery.as_str(),
-        ])?;
-    Ok(())
-}
-
-fn swap(changed: usize, id: &impl std::fmt::Display) -> Result<(), StoreError> {
-    if changed == 1 { Ok(()) } else { Err(StoreError::Conflict(id.to_string())) }
 }
 
 impl Store {
@@ -309,16 +145,15 @@ fn clearance(row: &Row<'_>) -> Result<(Clearance, i64), StoreError> {
         id: text_id(row, 0)?,
         session: text_id(row, 1)?,
         session_name: row.get(31)?,
-        generation: row.get(2)?,
-        request: RequestId::parse(&row.get::<_, String>(3)?).ok_or_else(corrupt)?,
+        action: None,
         title: row.get(4)?,
         description: row.get(5)?,
         diff: row.get(6)?,
         file_path: row.get(7)?,
-        risk: Risk::parse(&row.get::<_, String>(8)?).ok_or_else(corrupt)?,
+        risk: Risk::parse(&row.get::<_, String>(8)?).ok_or_else(corrupt)?.into(),
         claimed_risk: row.get(9)?,
         options: serde_json::from_str::<Vec<Choice>>(&options).map_err(|_| corrupt())?,
-        status: ClearanceStatus::parse(&row.get::<_, String>(11)?).ok_or_else(corrupt)?,
+        status: ClearanceStatus::parse(&row.get::<_, String>(11)?).ok_or_else(corrupt)?.into(),
         delivery: Delivery::from_parts(&delivery, row.get(13)?).ok_or_else(corrupt)?,
         requested_at: Time::from_millis(row.get(14)?),
         decided_by: row.get(15)?,
@@ -334,7 +169,8 @@ fn clearance(row: &Row<'_>) -> Result<(Clearance, i64), StoreError> {
             .get::<_, Option<String>>(23)?
             .as_deref()
             .and_then(Risk::parse)
-            .unwrap_or(Risk::Low),
+            .unwrap_or(Risk::Low)
+            .into(),
         risk_why: serde_json::from_str(&row.get::<_, String>(24)?).map_err(|_| corrupt())?,
         ruling: match row.get::<_, Option<String>>(25)? {
             Some(json) => Some(serde_json::from_str(&json).map_err(|_| corrupt())?),
@@ -345,6 +181,7 @@ fn clearance(row: &Row<'_>) -> Result<(Clearance, i64), StoreError> {
         expires_at: row.get::<_, Option<i64>>(28)?.map(Time::from_millis),
         decided_via: row.get(29)?,
         more_paths: serde_json::from_str(&row.get::<_, String>(30)?).map_err(|_| corrupt())?,
+        hidden: Vec::new(),
     };
     Ok((found, row.get(32)?))
 }
@@ -357,12 +194,12 @@ fn question(row: &Row<'_>) -> Result<(Question, i64), StoreError> {
         id: text_id(row, 0)?,
         session: text_id(row, 1)?,
         session_name: row.get(16)?,
-        generation: row.get(2)?,
-        request: RequestId::parse(&row.get::<_, String>(3)?).ok_or_else(corrupt)?,
         text: row.get(4)?,
         sort: row.get(5)?,
-        status: QuestionStatus::parse(&row.get::<_, String>(6)?).ok_or_else(corrupt)?,
-        decision: decision.map(|text| Answer::parse(&text).ok_or_else(corrupt)).transpose()?,
+        status: QuestionStatus::parse(&row.get::<_, String>(6)?).ok_or_else(corrupt)?.into(),
+        decision: decision
+            .map(|text| Answer::parse(&text).map(Into::into).ok_or_else(corrupt))
+            .transpose()?,
         instruction: row.get(8)?,
         asked_at: Time::from_millis(row.get(9)?),
         answered_by: row.get(10)?,

@@ -406,6 +406,20 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
     Ok(connection)
 }
 
+/// Opens it as it is, to be compared with what it should be: temporary tables may be made, and nothing else is changed.
+pub(super) fn open_to_compare(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(path, flags).map_err(unusable)?;
+    let found: i64 =
+        connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(unusable)?;
+    match found {
+        VERSION => Ok(connection),
+        0 => Err(StoreError::Unusable(FOREIGN)),
+        found if found > VERSION => Err(StoreError::Newer { path: path.to_owned(), found, known: VERSION }),
+        _ => Err(StoreError::Unusable("of an earlier release: the next daemon brings it up to date")),
+    }
+}
+
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let found: i64 =
         connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(unusable)?;

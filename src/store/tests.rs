@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
+use serde_json::json;
+
 use super::*;
+use crate::domain::event::tests::sample;
 use crate::domain::event::{RawMessage, SessionStopping};
 use crate::domain::{
-    Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Event, Failure, FailureKind, Json, NewEvent,
-    Phase, RequestId, Risk, SessionId, SessionRecord, StopMode, Time,
+    ClearanceId, Delivery, Event, EventKind, Failure, FailureKind, Json, NewEvent, Phase, SessionId,
+    SessionRecord, StopMode, Time,
 };
 
 struct Db {
@@ -55,7 +58,6 @@ fn write(session: SessionId) -> Write {
         session,
         generation: 1,
         events: Vec::new(),
-        ledger: Vec::new(),
         outgoing: Vec::new(),
         snapshot: None,
         consumed: None,
@@ -96,46 +98,16 @@ impl Db {
     }
 }
 
-fn clearance(session: SessionId) -> Clearance {
-    Clearance {
-        id: ClearanceId::mint(),
-        session,
-        session_name: None,
-        generation: 1,
-        request: RequestId::parse("1").unwrap(),
-        title: "t".to_owned(),
-        description: None,
-        diff: None,
-        file_path: None,
-        more_paths: Vec::new(),
-        tool: Some("edit".to_owned()),
-        command: None,
-        risk: Risk::High,
-        computed_risk: Risk::Low,
-        risk_why: vec!["deletes".to_owned()],
-        claimed_risk: None,
-        options: Vec::new(),
-        status: ClearanceStatus::Pending,
-        delivery: Delivery::None,
-        requested_at: Time::from_millis(7),
-        expires_at: None,
-        ruling: None,
-        needed: 1,
-        approvals: Vec::new(),
-        decided_via: None,
-        decided_by: None,
-        decided_at: None,
-        reason: None,
-        option: None,
-        delivered_at: None,
-        outcome: None,
-    }
+fn sampled(kind: EventKind, millis: i64, fields: &serde_json::Value) -> NewEvent {
+    NewEvent { at: Time::from_millis(millis), event: sample(kind, fields).event() }
 }
 
-fn decided(id: ClearanceId, by: &str) -> Entry {
-    let (status, by, at) = (ClearanceStatus::Approved, by.to_owned(), Time::from_millis(9));
-    let (reason, option, ruling) = (None, None, None);
-    Entry::ClearanceDecided { id, status, by, via: "here".to_owned(), at, reason, option, ruling }
+fn requested(id: ClearanceId) -> NewEvent {
+    sampled(EventKind::ClearanceRequested, 7, &json!({ "clearance": id }))
+}
+
+fn decided(id: ClearanceId, by: &str) -> NewEvent {
+    sampled(EventKind::ClearanceDecided, 9, &json!({ "clearance": id, "status": "approved", "by": by }))
 }
 
 #[tokio::test]
@@ -169,14 +141,12 @@ async fn seqs_go_on_after_the_store_was_closed_and_opened() {
 async fn a_clearance_has_one_winner_and_the_loser_changes_nothing() {
     let db = db();
     let ses = db.create(record(SessionId::mint())).await;
-    let clr = clearance(ses);
-    let id = clr.id;
-    let open = Write { ledger: vec![Entry::ClearanceOpened(Box::new(clr))], ..write(ses) };
-    db.put(open).await.unwrap();
-    let decide = |by: &str| Write { events: vec![event(by)], ledger: vec![decided(id, by)], ..write(ses) };
+    let id = ClearanceId::mint();
+    db.put(Write { events: vec![requested(id)], ..write(ses) }).await.unwrap();
+    let decide = |by: &str| Write { events: vec![decided(id, by), event(by)], ..write(ses) };
     let (ana, bob) = tokio::join!(db.put(decide("ana")), db.put(decide("bob")));
     assert_eq!(usize::from(ana.is_ok()) + usize::from(bob.is_ok()), 1);
-    assert_eq!(db.seqs(None, None).await, Ok(vec![1]), "the loser's event is not there");
+    assert_eq!(db.seqs(None, None).await, Ok(vec![1, 2, 3]), "no event of the loser is there");
     let Found::One(found) = db.store.clearance(id.to_string()).await.unwrap() else { panic!() };
     assert_eq!(found.decided_by.as_deref(), Some(if ana.is_ok() { "ana" } else { "bob" }));
     assert_eq!(found.delivery, Delivery::Pending);
@@ -288,14 +258,12 @@ async fn retention_takes_whole_ended_sessions_oldest_first_and_readers_are_told(
         ..record(SessionId::mint())
     };
     let old = db.create(ended(DAY)).await;
-    db.say(old, &["a", "b"]).await;
+    db.say(old, &["a"]).await;
+    db.put(Write { events: vec![requested(ClearanceId::mint())], ..write(old) }).await.unwrap();
     let live = db.create(record(SessionId::mint())).await;
     db.say(live, &["c"]).await;
     let recent = db.create(ended(9 * DAY)).await;
     db.say(recent, &["d"]).await;
-    db.put(Write { ledger: vec![Entry::ClearanceOpened(Box::new(clearance(old)))], ..write(old) })
-        .await
-        .unwrap();
 
     let (how, by) = (StopMode::Stop, "ana".to_owned());
     let event = Event::SessionStopping(SessionStopping { how, by, again: false, why: None });

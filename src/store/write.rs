@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
-use super::{StoreError, audit, figures};
-use crate::domain::{Audited, Entry, EventKind, Json, NewEvent, SessionId, SessionRecord, Time};
+use super::{StoreError, audit, figures, projection};
+use crate::domain::{Audited, EventKind, Json, NewEvent, SessionId, SessionRecord, Time};
 
 /// Everything that changes together.
 #[derive(Debug)]
@@ -11,7 +11,6 @@ pub struct Write {
     pub session: SessionId,
     pub generation: u32,
     pub events: Vec<NewEvent>,
-    pub ledger: Vec<Entry>,
     pub outgoing: Vec<Outgoing>,
     pub snapshot: Option<Box<Snapshot>>,
     /// Bytes of the agent's output that these events were made from, counted from the start of its generation.
@@ -49,12 +48,8 @@ pub struct Snapshot {
 impl Write {
     /// Nothing would change.
     pub fn is_empty(&self) -> bool {
-        let Self { events, ledger, outgoing, snapshot, consumed, .. } = self;
-        events.is_empty()
-            && ledger.is_empty()
-            && outgoing.is_empty()
-            && snapshot.is_none()
-            && consumed.is_none()
+        let Self { events, outgoing, snapshot, consumed, .. } = self;
+        events.is_empty() && outgoing.is_empty() && snapshot.is_none() && consumed.is_none()
     }
 
     pub(super) fn apply(&self, connection: &Connection, next: &mut u64) -> Result<(), StoreError> {
@@ -72,9 +67,6 @@ impl Write {
             None => self.key(connection)?.ok_or(StoreError::Removed)?,
         };
         self.append(connection, key, next)?;
-        for entry in &self.ledger {
-            super::ledger::apply(connection, key, entry)?;
-        }
         for outgoing in &self.outgoing {
             outgoing.apply(connection, key, self.generation)?;
         }
@@ -101,6 +93,8 @@ impl Write {
         let mut insert = connection.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5)")?;
         let mut bytes = 0;
         for new in &self.events {
+            // Before the event is in the log: one that comes too late is not recorded.
+            projection::apply(connection, key, new.at, &new.event)?;
             let seq = i64::try_from(*next).unwrap_or(i64::MAX);
             let data = new.event.data();
             insert.execute(params![seq, key, new.at.millis(), new.event.name(), data])?;

@@ -175,7 +175,7 @@ pub fn of_clearance(agent: Option<String>, workspace: std::path::PathBuf, c: &Cl
         command: c.command.clone(),
         diff: c.diff.clone(),
         // Of those that never claim, all that is known is in what we saw.
-        claimed: (c.claimed_risk.is_some() || c.risk > c.computed_risk)
+        claimed: (c.claimed_risk.is_some() || c.risk.level() > c.computed_risk.level())
             .then(|| Risk::of_claim(c.claimed_risk.as_deref())),
     }
 }
@@ -274,7 +274,7 @@ impl Judge for Bench {
         let request = policy::resolve(of_clearance(about.agent.clone(), about.workspace.clone(), clearance));
         let mut assessment = policy::assess(&request);
         // People were shown this risk, and nothing is allowed that was riskier when it was asked.
-        assessment.risk = assessment.risk.max(clearance.risk);
+        assessment.risk = assessment.risk.max(clearance.risk.level());
         let now = Time::now();
         if clearance.needed > 1 && policy::forbids(about.preset, &request, &assessment).is_none() {
             return force.by_rules(&request, &assessment, now); // it takes several people, whatever one of them granted

@@ -163,8 +163,8 @@ impl Supervisor {
             on_client_left: request.on_client_left,
         });
         let state = if request.defer { state.deferred() } else { state };
-        let plan = self.plan(&launch, &profile, &state.about, state.generation());
-        self.reserve(id, state.about.name.as_deref())?;
+        let plan = self.plan(&launch, &profile, state.spec(), state.generation());
+        self.reserve(id, state.spec().name.as_deref())?;
         // The command line without what follows: arguments may hold what is nobody's business.
         let first = Input::Launch {
             by: request.by.clone(),
@@ -224,7 +224,7 @@ impl Supervisor {
             protocol: profile.protocol.as_str().to_owned(),
             prompts_on_heartbeat: on_heartbeat(&profile),
             strict: profile.protocol == Protocol::Acp,
-            ..state.about.clone()
+            ..state.spec().clone()
         };
         let plan = self.plan(&launch, &profile, &about, state.generation());
         let input = Input::Agent { about: Box::new(about), command: profile.command, by };
@@ -245,7 +245,7 @@ impl Supervisor {
             let gone = format!("the workspace {} is not there any more", record.workspace.display());
             return Err(StartRefused::Invalid(gone));
         }
-        let plan = self.plan(&launch, &profile, &state.about, state.generation() + 1);
+        let plan = self.plan(&launch, &profile, state.spec(), state.generation() + 1);
         Ok((state, plan))
     }
 
@@ -339,7 +339,7 @@ impl Supervisor {
         let corrupt = StoreError::Corrupt { what: "a session's launch" };
         let launch: Launch = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
         // A profile that is no longer there leaves its running agent with the defaults.
-        Ok(self.plan_next(&launch, &state.about, state.generation()))
+        Ok(self.plan_next(&launch, state.spec(), state.generation()))
     }
 
     /// A profile that is no longer there cannot be started again; its spec says so.
@@ -449,7 +449,7 @@ impl Supervisor {
             startup_timeout: profile.startup_timeout(&config.acp),
             resume_after_reboot: profile.resume_after_reboot,
             launch: serde_json::to_string(launch).expect("strings serialise"),
-            mark: profiles::mark(profile),
+            command_fingerprint: profiles::command_fingerprint(profile),
         }
     }
 }

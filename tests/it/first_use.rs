@@ -788,6 +788,31 @@ fn hints_are_wrapped_between_words_and_never_inside_a_command() {
 }
 
 #[test]
+fn the_hints_of_the_doctor_are_wrapped_between_words_too() {
+    let shown = on_a_terminal(&Daemon::quick(""), "doctor");
+    let lines: Vec<&str> = shown.lines().skip(1).filter(|line| !line.is_empty()).collect();
+    assert!(lines.iter().any(|line| line.starts_with("         hint: ")), "{shown}");
+    for line in lines {
+        let begins = ["ok ", "warning ", "wrong ", "           ", "         hint: ", "error: "];
+        assert!(begins.iter().any(|begin| line.starts_with(begin)), "{line:?} in {shown}");
+    }
+}
+
+#[test]
+fn the_answer_to_a_decision_is_wrapped_between_words() {
+    let daemon = Daemon::quick("");
+    let ask = r#"clearance:c:{"title":"Tidy up the caches of the last releases","command":"rm -rf target/old-cache-of-release-1"}"#;
+    let session = daemon.run(&[ask, "answer:c", "hang"]);
+    let id = daemon.clearance(&session)[..12].to_owned();
+    let shown = on_a_terminal(&daemon, &format!("deny {id}"));
+    let expected = format!(
+        "denied {id}: rm -rf target/old-cache-of-release-1 “Tidy up the caches of the last releases” (delivered)"
+    );
+    let lines: Vec<&str> = shown.trim_end().lines().map(str::trim).collect();
+    assert!(lines.len() == 2 && lines.join(" ") == expected, "{shown}");
+}
+
+#[test]
 fn ls_has_no_column_without_cells_and_titles_end_with_a_word() {
     let daemon = Daemon::start();
     let prompt =

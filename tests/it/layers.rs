@@ -10,7 +10,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "cli",
         &[
             "action",
-            "answers",
             "bridge",
             "config",
             "domain",
@@ -41,7 +40,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "redact",
             "remote",
             "action",
-            "answers",
             "summary",
             "text",
             "failpoint",
@@ -61,7 +59,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Of tests only.
     ("published", &[]),
     ("action", &["domain", "redact", "text"]),
-    ("answers", &["action", "domain", "text"]),
     ("bus", &["domain"]),
     ("failpoint", &[]),
     ("fold", &["domain"]),

@@ -38,6 +38,7 @@ mod harness;
 mod interrupts;
 mod late_commands;
 mod layers;
+mod ledger_rebuild;
 mod leftovers;
 mod lines;
 mod log_noise;

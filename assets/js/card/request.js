@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { clean, cleanBlock, clock } from "../text.js";
 import { render as renderDiff } from "../diffview.js";
 import { renderLong } from "../markdown.js";
-/** @import { Child, ClearanceView, ClearanceState } from "../../types/models" */
+/** @import { Child, ApiClearance, ClearanceState } from "../../types/models" */
 
 /** @type {Record<string, string>} */
 const FATE = { approved: "Allowed", denied: "Denied", withdrawn: "Withdrawn", expired: "Expired" };
@@ -34,7 +34,7 @@ export const badge = (risk) => h("span", { class: `badge ${risk}` }, risk);
 /** @param {string[]} words */
 const listed = (words) => words.map(clean).join(", ");
 
-/** @param {ClearanceView} clearance */
+/** @param {ApiClearance} clearance */
 export function facts(clearance) {
   const { command, file_path: file, more_paths: more, claimed_risk: claimed, approvals } = clearance;
   const approved = approvals.length ? ` (${listed(approvals)})` : "";
@@ -56,7 +56,7 @@ export function facts(clearance) {
 /**
  * The whole request: description, command or paths, and change.
  *
- * @param {ClearanceView} clearance
+ * @param {ApiClearance} clearance
  * @returns {Child[]}
  */
 export const whole = (clearance) => [

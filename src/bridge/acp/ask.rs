@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::speak;
 use crate::action::line;
 use crate::domain::event::{ClearanceRequested, QuestionAsked};
-use crate::domain::{Choice, Event, Json, Role};
+use crate::domain::{Answer, Choice, Decision, Event, Json, QuestionAnswer, Role, Verdict};
 use crate::policy::CONTRADICTION;
 use crate::wire::acp::method;
 
@@ -32,16 +32,13 @@ pub(super) enum About {
 
 /// What a client decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Decision {
+pub(super) enum ClientDecision {
     Clearance {
-        /// The body of the decision.
-        body: Value,
+        decision: Decision,
         /// Also to be allowed always, by a rule of ours.
         always: bool,
     },
-    Question {
-        body: Value,
-    },
+    Question(QuestionAnswer),
     /// Neither yes nor no: it stays open.
     Nothing,
 }
@@ -164,34 +161,38 @@ fn question(asked: &QuestionAsked, hosted: bool, forms: bool) -> Ask {
 }
 
 /// What a client's answer comes to. What cannot be read decides nothing, and neither does an error.
-pub(super) fn decided(about: &About, result: &str) -> Decision {
+pub(super) fn decided(about: &About, result: &str) -> ClientDecision {
     let result: Value = serde_json::from_str(result).unwrap_or_default();
     let selected = || {
         let outcome = &result["outcome"];
         (outcome["outcome"] == "selected").then(|| outcome["optionId"].as_str()).flatten()
     };
     match about {
-        About::Clearance(choices) => selected().map_or(Decision::Nothing, |option| chosen(choices, option)),
+        About::Clearance(choices) => {
+            selected().map_or(ClientDecision::Nothing, |option| chosen(choices, option))
+        }
         About::Question => match selected() {
-            Some(CONTINUE) => Decision::Question { body: json!({ "decision": "continue" }) },
-            Some(STOP) => Decision::Question { body: json!({ "decision": "stop" }) },
-            _ => Decision::Nothing,
+            Some(CONTINUE) => ClientDecision::Question(Answer::Continue.into()),
+            Some(STOP) => ClientDecision::Question(Answer::Stop.into()),
+            _ => ClientDecision::Nothing,
         },
         About::Form { ours } => filled_in(&result, *ours),
     }
 }
 
-fn chosen(choices: &[Choice], option: &str) -> Decision {
+fn chosen(choices: &[Choice], option: &str) -> ClientDecision {
     if choices.is_empty() {
         return match option {
             ALLOW | ALWAYS => {
-                Decision::Clearance { body: json!({ "decision": "approve" }), always: option == ALWAYS }
+                ClientDecision::Clearance { decision: Verdict::Approve.into(), always: option == ALWAYS }
             }
-            REJECT => Decision::Clearance { body: json!({ "decision": "deny" }), always: false },
-            _ => Decision::Nothing,
+            REJECT => ClientDecision::Clearance { decision: Verdict::Deny.into(), always: false },
+            _ => ClientDecision::Nothing,
         };
     }
-    let Some(choice) = choices.iter().find(|choice| choice.id == option) else { return Decision::Nothing };
+    let Some(choice) = choices.iter().find(|choice| choice.id == option) else {
+        return ClientDecision::Nothing;
+    };
     let only = |kind: &str| {
         let mut fitting = choices.iter().filter(|choice| choice.kind == kind);
         fitting.next().filter(|_| fitting.next().is_none())
@@ -199,43 +200,41 @@ fn chosen(choices: &[Choice], option: &str) -> Decision {
     match choice.kind.as_str() {
         // The gate stays ours: the agent is told once, and a rule of ours says always.
         ALWAYS => match only(ALLOW) {
-            Some(once) => Decision::Clearance {
-                body: json!({ "decision": "approve", "option": once.id }),
+            Some(once) => ClientDecision::Clearance {
+                decision: Decision::with_option(Verdict::Approve, &once.id),
                 always: true,
             },
-            None => Decision::Clearance {
-                body: json!({ "decision": "approve", "option": choice.id }),
+            None => ClientDecision::Clearance {
+                decision: Decision::with_option(Verdict::Approve, &choice.id),
                 always: false,
             },
         },
-        kind if kind.starts_with("reject") => {
-            Decision::Clearance { body: json!({ "decision": "deny", "option": choice.id }), always: false }
-        }
-        _ => {
-            Decision::Clearance { body: json!({ "decision": "approve", "option": choice.id }), always: false }
-        }
+        kind if kind.starts_with("reject") => ClientDecision::Clearance {
+            decision: Decision::with_option(Verdict::Deny, &choice.id),
+            always: false,
+        },
+        _ => ClientDecision::Clearance {
+            decision: Decision::with_option(Verdict::Approve, &choice.id),
+            always: false,
+        },
     }
 }
 
-fn filled_in(result: &Value, ours: bool) -> Decision {
+fn filled_in(result: &Value, ours: bool) -> ClientDecision {
     let content = &result["content"];
-    let body = match (result["action"].as_str(), ours) {
+    let answer: QuestionAnswer = match (result["action"].as_str(), ours) {
         (Some("accept"), true) => match (content["decision"].as_str(), content["instruction"].as_str()) {
-            (Some("stop"), _) => json!({ "decision": "stop" }),
-            (Some("refine"), Some(words)) if !words.trim().is_empty() => {
-                json!({ "decision": "refine", "instruction": words })
-            }
-            (Some("refine"), _) => return Decision::Nothing,
-            _ => json!({ "decision": "continue" }),
+            (Some("stop"), _) => Answer::Stop.into(),
+            (Some("refine"), Some(words)) if !words.trim().is_empty() => QuestionAnswer::refine(words),
+            (Some("refine"), _) => return ClientDecision::Nothing,
+            _ => Answer::Continue.into(),
         },
-        (Some("accept"), false) if content.is_object() => {
-            json!({ "decision": "refine", "instruction": content.to_string() })
-        }
-        (Some("accept"), false) => json!({ "decision": "continue" }),
-        (Some("decline"), _) => json!({ "decision": "stop" }),
-        _ => return Decision::Nothing,
+        (Some("accept"), false) if content.is_object() => QuestionAnswer::refine(&content.to_string()),
+        (Some("accept"), false) => Answer::Continue.into(),
+        (Some("decline"), _) => Answer::Stop.into(),
+        _ => return ClientDecision::Nothing,
     };
-    Decision::Question { body }
+    ClientDecision::Question(answer)
 }
 
 #[cfg(test)]
@@ -259,13 +258,22 @@ mod tests {
     fn always_is_a_rule_of_ours_and_the_agent_is_told_once() {
         let about = choices(&[("y", "allow_once"), ("a", "allow_always"), ("n", "reject_once")]);
         let body = json!({ "decision": "approve", "option": "y" });
-        assert_eq!(decided(&about, &selected("a")), Decision::Clearance { body, always: true });
+        assert_eq!(
+            decided(&about, &selected("a")),
+            ClientDecision::Clearance { decision: serde_json::from_value(body).unwrap(), always: true }
+        );
         let body = json!({ "decision": "deny", "option": "n" });
-        assert_eq!(decided(&about, &selected("n")), Decision::Clearance { body, always: false });
+        assert_eq!(
+            decided(&about, &selected("n")),
+            ClientDecision::Clearance { decision: serde_json::from_value(body).unwrap(), always: false }
+        );
         // Without exactly one word for once, it is the agent's own always.
         let about = choices(&[("a", "allow_always"), ("n", "reject_once")]);
         let body = json!({ "decision": "approve", "option": "a" });
-        assert_eq!(decided(&about, &selected("a")), Decision::Clearance { body, always: false });
+        assert_eq!(
+            decided(&about, &selected("a")),
+            ClientDecision::Clearance { decision: serde_json::from_value(body).unwrap(), always: false }
+        );
     }
 
     #[test]
@@ -279,10 +287,10 @@ mod tests {
             r#"{"outcome":"selected","optionId":"y"}"#,
             "not json",
         ] {
-            assert_eq!(decided(&about, result), Decision::Nothing, "{result}");
+            assert_eq!(decided(&about, result), ClientDecision::Nothing, "{result}");
         }
         for about in [About::Question, About::Form { ours: true }, About::Form { ours: false }] {
-            assert_eq!(decided(&about, r#"{"action":"cancel"}"#), Decision::Nothing);
+            assert_eq!(decided(&about, r#"{"action":"cancel"}"#), ClientDecision::Nothing);
         }
     }
 
@@ -299,10 +307,17 @@ mod tests {
             ),
         ];
         for (result, body) in cases {
-            assert_eq!(decided(&ours, result), Decision::Question { body }, "{result}");
+            assert_eq!(
+                decided(&ours, result),
+                ClientDecision::Question(serde_json::from_value(body).unwrap()),
+                "{result}"
+            );
         }
         let theirs = About::Form { ours: false };
         let body = json!({ "decision": "refine", "instruction": r#"{"n":1}"# });
-        assert_eq!(decided(&theirs, r#"{"action":"accept","content":{"n":1}}"#), Decision::Question { body });
+        assert_eq!(
+            decided(&theirs, r#"{"action":"accept","content":{"n":1}}"#),
+            ClientDecision::Question(serde_json::from_value(body).unwrap())
+        );
     }
 }

@@ -7,13 +7,12 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::ask;
-use super::content::Takes;
 use super::feed::{Feed, ORDERS, Opening, Order};
 use super::queue::Outbox;
 use super::refusal::Refusal;
-use super::seat::{Seat, Seen};
+use super::seat::Seat;
 use super::{Acp, Manner};
-use crate::domain::{Event, EventKind, SessionId};
+use crate::domain::{Event, EventKind, Session, SessionId, Takes};
 use crate::wire::acp::asked::Hello;
 
 #[derive(Debug)]
@@ -158,11 +157,11 @@ impl Client {
     }
 
     /// From now on it is told of this session; it was not before.
-    pub(super) fn attach(self: &Arc<Self>, seen: &Seen, opening: Opening) -> mpsc::Sender<Order> {
+    pub(super) fn attach(self: &Arc<Self>, seen: &Session, opening: Opening) -> mpsc::Sender<Order> {
         let (to, orders) = mpsc::channel(ORDERS);
         let mut feeds = self.feeds();
         let attached = Attached::new(&self.acp, seen.id);
-        let feed = Feed::new(Arc::clone(self), attached, seen.id, seen.is_hosted(), orders);
+        let feed = Feed::new(Arc::clone(self), attached, seen.id, seen.is_acp(), orders);
         feeds.insert(seen.id, to.clone());
         drop(feeds);
         self.acp.0.tasks.spawn(feed.run(opening));
@@ -180,8 +179,8 @@ impl Client {
     }
 
     /// What the session's agent told when it was ready, or else what one of its profile told before.
-    async fn ready(&self, seen: &Seen) -> Option<Value> {
-        if !seen.is_hosted() {
+    async fn ready(&self, seen: &Session) -> Option<Value> {
+        if !seen.is_acp() {
             return None;
         }
         let newest = self.acp.0.bell.listen().newest();
@@ -202,14 +201,17 @@ impl Client {
     }
 
     /// What its agent answered when its session was opened.
-    pub(super) async fn told(&self, seen: &Seen) -> Option<Value> {
+    pub(super) async fn told(&self, seen: &Session) -> Option<Value> {
         self.ready(seen).await.and_then(|ready| ready.get("session").cloned())
     }
 
     /// What may be put into a prompt for it.
-    pub(super) async fn takes(&self, seen: &Seen) -> Takes {
-        if seen.prompt_capabilities.is_some() || !seen.is_hosted() {
-            return seen.takes();
+    pub(super) async fn takes(&self, seen: &Session) -> Takes {
+        if !seen.is_acp() {
+            return Takes::WORDS;
+        }
+        if let Some(takes) = seen.prompt_capabilities {
+            return takes;
         }
         let ready = self.ready(seen).await.unwrap_or_default();
         let told = ready.pointer("/initialize/agentCapabilities/promptCapabilities");

@@ -9,10 +9,10 @@ use super::client::Client;
 use super::feed::{History, Line, Opening, Order};
 use super::queue::{About, Outbox};
 use super::refusal::Refusal;
-use super::seat::{Seat, Seen};
+use super::seat::Seat;
 use super::{Acp, Manner, ask, offer};
 use crate::bridge::api::Caller;
-use crate::domain::{OnClientLeft, RequestId, SessionId};
+use crate::domain::{OnClientLeft, RequestId, Session, SessionId};
 use crate::wire::acp::asked::{Asked, Open};
 use crate::wire::acp::method;
 use crate::wire::jsonrpc::{self, Bad, METHOD_NOT_FOUND, Message};
@@ -276,7 +276,7 @@ impl Connection {
         if let Some(feed) = known {
             return Ok(feed);
         }
-        let seen: Seen = self.client.seat().session(session).await?;
+        let seen: Session = self.client.seat().session(session).await?;
         self.client.uses(seen.id).await;
         let opening = Opening { answer: None, history: History::Since(None), options: None };
         Ok(self.client.attach(&seen, opening))
@@ -334,7 +334,7 @@ impl Connection {
         let Some((id, about)) = id.and_then(|id| self.client.take_asked(&id).map(|about| (id, about))) else {
             return;
         };
-        let decision = result.map_or(ask::Decision::Nothing, |result| ask::decided(&about, &result));
+        let decision = result.map_or(ask::ClientDecision::Nothing, |result| ask::decided(&about, &result));
         let client = Arc::clone(&self.client);
         self.client.acp().0.tasks.spawn(async move { super::methods::decide(&client, &id, decision).await });
     }

@@ -5,21 +5,7 @@ use serde_json::json;
 
 use super::refusal::Refusal;
 use crate::config::Seats;
-use crate::domain::Json;
-
-/// What the agent takes beside text and links.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(super) struct Takes {
-    pub(super) image: bool,
-    pub(super) audio: bool,
-    pub(super) embedded_context: bool,
-}
-
-impl Takes {
-    /// Our own protocol has text only; what can be said in words is.
-    pub(super) const WORDS: Self = Self { image: false, audio: false, embedded_context: true };
-}
+use crate::domain::{Json, Takes};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

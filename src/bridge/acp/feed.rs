@@ -26,7 +26,7 @@ use super::speak::{self, Control, Voice};
 use crate::bridge::viewer_log::{ViewerLog, redacted};
 use crate::bus::Ear;
 use crate::domain::event::{AgentSetting, PromptSending};
-use crate::domain::{Event, EventKind, Json, LoggedEvent, Phase, RequestId, Role, SessionId, Time};
+use crate::domain::{Event, EventKind, Json, LoggedEvent, RequestId, Role, SessionId, Time};
 use crate::store::{Found, Store};
 use crate::wire::acp::{method, send, tell};
 use crate::wire::jsonrpc;
@@ -480,8 +480,7 @@ impl Feed {
         let told = self.client.told(&seen).await;
         let profiles = self.client.seat().profiles().await.unwrap_or_default();
         if matches!(event, Event::SessionPresetChanged(_)) && offer::has_our_modes(&seen, told.as_ref()) {
-            let mode = seen.preset.as_deref().unwrap_or("full");
-            self.say(self.voice.mode_is(mode));
+            self.say(self.voice.mode_is(&seen.preset));
         }
         let options = offer::options(&seen, told.as_ref(), &profiles);
         if self.options.as_ref() != Some(&options) {
@@ -537,11 +536,6 @@ impl Feed {
             }
         }
     }
-}
-
-/// Whether a session in this phase will tell more of its start.
-pub(super) fn is_starting(phase: &str) -> bool {
-    Phase::parse(phase) == Some(Phase::Starting)
 }
 
 async fn until(at: Option<Time>) {

@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::ask::Decision;
+use super::ask::ClientDecision;
 use super::client::Client;
-use super::feed::{self, History};
+use super::feed::History;
 use super::offer;
 use super::refusal::Refusal;
-use super::seat::{List, Profile, Seen, SeenFailure};
+use super::seat::Profile;
 use crate::bridge::api::inside::quoted;
-use crate::domain::{OnClientLeft, SessionId};
+use crate::domain::{
+    AgentChange, Json, List, NewSession, OnClientLeft, Phase, PresetChange, RememberChoice, RememberedRule,
+    Session, SessionFailure, SessionId, Setting, SettingChange, SettingWait,
+};
 use crate::wire::acp::asked::{self, New, SetMode, SetModel, SetOption};
 
 /// Of `session/list`.
@@ -26,7 +29,7 @@ pub(super) async fn known(client: &Client) -> Option<Value> {
 }
 
 /// A new session, or the one that the client was started for: what it is, the answer, and what is told of it.
-pub(super) async fn begin(client: &Client, new: &New) -> Result<(Seen, Value, History), Refusal> {
+pub(super) async fn begin(client: &Client, new: &New) -> Result<(Session, Value, History), Refusal> {
     if !new.cwd.starts_with('/') {
         let why = if new.cwd.is_empty() { "is empty" } else { "is not an absolute path" };
         return Err(Refusal::params(format!("cwd {why}")));
@@ -34,7 +37,7 @@ pub(super) async fn begin(client: &Client, new: &New) -> Result<(Seen, Value, Hi
     let (seen, history) = match &client.manner().attach {
         Some(typed) => {
             let path = format!("/sessions/{}", quoted(typed));
-            let seen = client.seat().get::<Seen>(&path).await?;
+            let seen = client.seat().get::<Session>(&path).await?;
             client.uses(seen.id).await;
             (seen, History::After)
         }
@@ -45,7 +48,7 @@ pub(super) async fn begin(client: &Client, new: &New) -> Result<(Seen, Value, Hi
     Ok((seen, result, history))
 }
 
-async fn start(client: &Client, new: &New) -> Result<Seen, Refusal> {
+async fn start(client: &Client, new: &New) -> Result<Session, Refusal> {
     let seat = client.seat();
     let profiles = seat.profiles().await?;
     let ours = new.meta.as_ref().and_then(|meta| meta.intercom.as_ref());
@@ -54,11 +57,16 @@ async fn start(client: &Client, new: &New) -> Result<Seen, Refusal> {
     // Where nothing has to be found out first, a process is worth having when there is something to do.
     let defer = profile.protocol != "acp" || profile.known.is_some();
     let name = ours.and_then(|ours| ours.name.clone());
-    let body = json!({
-        "agent": profile.name, "workspace": new.cwd, "mcp_servers": new.mcp_servers, "defer": defer,
-        "on_client_left": on_client_left(client, name.as_deref()), "name": name,
-    });
-    let seen: Seen = seat.post("/sessions", &body).await?;
+    let session = NewSession {
+        agent: Some(profile.name.clone()),
+        workspace: new.cwd.clone(),
+        mcp_servers: Some(Json::of(&new.mcp_servers)),
+        defer,
+        on_client_left: Some(on_client_left(client, name.as_deref()).as_str().to_owned()),
+        name,
+        ..NewSession::default()
+    };
+    let seen: Session = seat.post("/sessions", &json!(session)).await?;
     if defer { Ok(seen) } else { ready(client, seen.id).await }
 }
 
@@ -99,27 +107,28 @@ fn pick<'a>(
 }
 
 /// Once its agent has said what it can.
-async fn ready(client: &Client, id: SessionId) -> Result<Seen, Refusal> {
+async fn ready(client: &Client, id: SessionId) -> Result<Session, Refusal> {
     let mut ear = client.acp().0.bell.listen_to(id);
     loop {
         let seen = client.seat().session(&id.to_string()).await?;
         if !seen.is_live() {
             let reason = match seen.failed {
-                Some(SeenFailure { reason, hint }) => format!("{reason}; {hint}"),
+                Some(SessionFailure { reason, hint: Some(hint), .. }) => format!("{reason}; {hint}"),
+                Some(SessionFailure { reason, .. }) => reason,
                 None => seen.why,
             };
             let data = json!({ "sessionId": id.to_string() });
             return Err(Refusal::internal(format!("the agent did not start: {reason}")).with(&data));
         }
         // One that is being stopped has not started, and is gone in a moment.
-        if !(feed::is_starting(&seen.phase) || seen.phase == "stopping") || !ear.hear().await {
+        if !(seen.phase == Phase::Starting || seen.phase == Phase::Stopping) || !ear.hear().await {
             return Ok(seen);
         }
     }
 }
 
 /// What is answered to who opens a session.
-pub(super) async fn opened(client: &Client, seen: &Seen) -> Value {
+pub(super) async fn opened(client: &Client, seen: &Session) -> Value {
     let told = client.told(seen).await;
     let profiles = client.seat().profiles().await.unwrap_or_default();
     Value::Object(offer::opened(seen, told.as_ref(), &profiles))
@@ -132,7 +141,7 @@ pub(super) async fn list(client: &Client, list: &asked::List) -> Result<Value, R
         Err(_) => return Err(Refusal::params("no such cursor")),
     };
     let path = format!("/sessions?all=true&limit={PAGE}{of}{from}");
-    let page: List<Seen> = client.seat().get(&path).await?;
+    let page: List<Session> = client.seat().get(&path).await?;
     let sessions: Vec<Value> = page.items.iter().map(offer::listed).collect();
     Ok(json!({ "sessions": sessions, "nextCursor": page.next }))
 }
@@ -149,7 +158,7 @@ pub(super) async fn close(client: &Client, session: SessionId) -> Result<(), Ref
     Ok(())
 }
 
-pub(super) async fn delete(client: &Client, seen: &Seen) -> Result<(), Refusal> {
+pub(super) async fn delete(client: &Client, seen: &Session) -> Result<(), Refusal> {
     if has_others(client, seen.id) {
         return Err(Refusal::request("other clients are attached to this session"));
     }
@@ -163,12 +172,12 @@ fn has_others(client: &Client, session: SessionId) -> bool {
 }
 
 /// Only a process can be told what its mode is.
-async fn with_process(client: &Client, seen: Seen) -> Result<Seen, Refusal> {
+async fn with_process(client: &Client, seen: Session) -> Result<Session, Refusal> {
     if seen.deferred || !seen.is_live() {
         client.seat().post::<Value>(&format!("/sessions/{}/resume", seen.id), &json!({})).await?;
         return ready(client, seen.id).await;
     }
-    if feed::is_starting(&seen.phase) { ready(client, seen.id).await } else { Ok(seen) }
+    if seen.phase == Phase::Starting { ready(client, seen.id).await } else { Ok(seen) }
 }
 
 pub(super) async fn set_mode(client: &Client, set: &SetMode) -> Result<Value, Refusal> {
@@ -179,33 +188,44 @@ pub(super) async fn set_mode(client: &Client, set: &SetMode) -> Result<Value, Re
         return Ok(json!({}));
     }
     let seen = with_process(client, seen).await?;
-    let answer = tell_agent(client, seen.id, &json!({ "mode": set.mode_id, "wait": "agent" })).await?;
+    let answer = tell_agent(
+        client,
+        seen.id,
+        &SettingChange { mode: Some(set.mode_id.clone()), ..SettingChange::default() },
+    )
+    .await?;
     Ok(answer)
 }
 
 pub(super) async fn set_model(client: &Client, set: &SetModel) -> Result<Value, Refusal> {
     let seen = client.seat().session(&set.session_id).await?;
     let seen = with_process(client, seen).await?;
-    tell_agent(client, seen.id, &json!({ "model": set.model_id, "wait": "agent" })).await
+    tell_agent(
+        client,
+        seen.id,
+        &SettingChange { model: Some(set.model_id.clone()), ..SettingChange::default() },
+    )
+    .await
 }
 
 pub(super) async fn set_option(client: &Client, set: &SetOption) -> Result<Value, Refusal> {
     let seen = client.seat().session(&set.session_id).await?;
     let id = seen.id;
-    let value = match &set.value {
-        asked::Value::Text(text) => json!(text),
-        asked::Value::Switch(on) => json!(on),
-    };
-    match (set.config_id.as_str(), value.as_str()) {
-        (offer::POLICY, Some(value)) => preset(client, id, value).await?,
-        (offer::AGENT, Some(value)) => {
+    match (set.config_id.as_str(), &set.value) {
+        (offer::POLICY, asked::Value::Text(value)) => preset(client, id, value).await?,
+        (offer::AGENT, asked::Value::Text(value)) => {
             let path = format!("/sessions/{id}/agent");
-            client.seat().post::<Value>(&path, &json!({ "agent": value })).await?;
+            client.seat().post::<Value>(&path, &json!(AgentChange { agent: value.to_owned() })).await?;
         }
-        (option, _) => {
+        (option, value) => {
+            let value = match value {
+                asked::Value::Text(text) => Setting::Value(text.clone()),
+                asked::Value::Switch(on) => Setting::Switch(*on),
+            };
             with_process(client, seen).await?;
-            let body = json!({ "option": option, "value": value, "wait": "agent" });
-            tell_agent(client, id, &body).await?;
+            let (option, value) = (Some(option.to_owned()), Some(value));
+            let change = SettingChange { option, value, ..SettingChange::default() };
+            tell_agent(client, id, &change).await?;
         }
     }
     let seen = client.seat().session(&set.session_id).await?;
@@ -215,8 +235,9 @@ pub(super) async fn set_option(client: &Client, set: &SetOption) -> Result<Value
 }
 
 /// What the agent answers.
-async fn tell_agent(client: &Client, id: SessionId, body: &Value) -> Result<Value, Refusal> {
-    let set: Value = client.seat().post(&format!("/sessions/{id}/set"), body).await?;
+async fn tell_agent(client: &Client, id: SessionId, change: &SettingChange) -> Result<Value, Refusal> {
+    let change = SettingChange { wait: Some(SettingWait::Agent), ..change.clone() };
+    let set: Value = client.seat().post(&format!("/sessions/{id}/set"), &json!(change)).await?;
     Ok(set.get("answer").filter(|answer| answer.is_object()).cloned().unwrap_or_else(|| json!({})))
 }
 
@@ -225,26 +246,29 @@ async fn preset(client: &Client, id: SessionId, preset: &str) -> Result<(), Refu
         let known = offer::PRESETS.map(|(known, ..)| known).join(", ");
         return Err(Refusal::params(format!("no mode is `{preset}`; there is {known}")));
     }
-    client.seat().post::<Value>(&format!("/sessions/{id}/preset"), &json!({ "preset": preset })).await?;
+    client
+        .seat()
+        .post::<Value>(&format!("/sessions/{id}/preset"), &json!(PresetChange { preset: preset.to_owned() }))
+        .await?;
     Ok(())
 }
 
 /// What a client has decided. If it is late, or may not, the log tells what became of it.
-pub(super) async fn decide(client: &Arc<Client>, id: &str, decision: Decision) {
+pub(super) async fn decide(client: &Arc<Client>, id: &str, decision: ClientDecision) {
     let refused = match decision {
-        Decision::Nothing => return,
-        Decision::Question { body } => {
-            client.seat().try_post(&format!("/questions/{id}/answer"), &body).await
+        ClientDecision::Nothing => return,
+        ClientDecision::Question(answer) => {
+            client.seat().try_post(&format!("/questions/{id}/answer"), &json!(answer)).await
         }
-        Decision::Clearance { mut body, always } => {
+        ClientDecision::Clearance { mut decision, always } => {
             if always {
                 let path = format!("/clearances/{id}/explanation");
                 let explained = client.seat().get::<Value>(&path).await.unwrap_or_default();
-                if explained["proposal"].is_object() {
-                    body["remember"] = json!({ "rule": explained["proposal"] });
-                }
+                let rule = explained["proposal"].clone();
+                decision.remember =
+                    rule.is_object().then_some(RememberChoice::Rule(RememberedRule { rule, r#for: None }));
             }
-            client.seat().try_post(&format!("/clearances/{id}/decision"), &body).await
+            client.seat().try_post(&format!("/clearances/{id}/decision"), &json!(decision)).await
         }
     };
     if !refused.is_ok() {

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::seat::{Profile, Seen};
+use super::seat::Profile;
+use crate::domain::{Controls, Session};
 
 /// Our own options stand beside those of the agent.
 pub(super) const AGENT: &str = "intercom.agent";
@@ -43,34 +44,32 @@ pub(super) fn initialized(known: Option<&Value>) -> Value {
 }
 
 /// What can be set of a session: what its agent told, as it is now, and ours.
-pub(super) fn opened(seen: &Seen, told: Option<&Value>, profiles: &[Profile]) -> Map<String, Value> {
+pub(super) fn opened(seen: &Session, told: Option<&Value>, profiles: &[Profile]) -> Map<String, Value> {
     let mut opened = told.and_then(Value::as_object).cloned().unwrap_or_default();
     opened.remove("sessionId");
     if let Some(modes) = modes(seen, told) {
         opened.insert("modes".to_owned(), modes);
     }
-    if let Some(model) = now(seen, "model")
+    if let Some(model) = seen.controls.as_ref().and_then(|controls| controls.model.clone())
         && let Some(models) = opened.get_mut("models").and_then(Value::as_object_mut)
     {
-        models.insert("currentModelId".to_owned(), model);
+        models.insert("currentModelId".to_owned(), model.into());
     }
     opened.insert("configOptions".to_owned(), options(seen, told, profiles));
     opened
 }
 
-fn now(seen: &Seen, name: &str) -> Option<Value> {
-    seen.controls.as_ref()?.get(name).filter(|value| !value.is_null()).cloned()
-}
-
 /// The agent's own, or ours where it has none.
-fn modes(seen: &Seen, told: Option<&Value>) -> Option<Value> {
+fn modes(seen: &Session, told: Option<&Value>) -> Option<Value> {
     let theirs = told
         .and_then(|told| told.get("modes"))
         .filter(|modes| modes["availableModes"].as_array().is_some_and(|modes| !modes.is_empty()));
     if let Some(theirs) = theirs {
         let mut modes = theirs.clone();
-        if let (Some(mode), Some(modes)) = (now(seen, "mode"), modes.as_object_mut()) {
-            modes.insert("currentModeId".to_owned(), mode);
+        if let (Some(mode), Some(modes)) =
+            (seen.controls.as_ref().and_then(|controls| controls.mode.clone()), modes.as_object_mut())
+        {
+            modes.insert("currentModeId".to_owned(), mode.into());
         }
         return Some(modes);
     }
@@ -82,7 +81,7 @@ fn modes(seen: &Seen, told: Option<&Value>) -> Option<Value> {
 }
 
 /// Whether the modes that the client was told are ours.
-pub(super) fn has_our_modes(seen: &Seen, told: Option<&Value>) -> bool {
+pub(super) fn has_our_modes(seen: &Session, told: Option<&Value>) -> bool {
     modes(seen, told).is_some_and(|modes| modes["availableModes"][0]["id"] == PRESETS[0].0)
 }
 
@@ -90,25 +89,25 @@ fn has_mode_option(options: &[Value]) -> bool {
     options.iter().any(|option| option["category"] == "mode")
 }
 
-fn agents_options(seen: &Seen, told: Option<&Value>) -> Vec<Value> {
-    let now = now(seen, "options").and_then(|options| options.as_array().cloned());
+fn agents_options(seen: &Session, told: Option<&Value>) -> Vec<Value> {
+    let now = seen.controls.as_ref().and_then(Controls::option_list);
     let told = || told.and_then(|told| told.get("configOptions")?.as_array().cloned());
     now.or_else(told).unwrap_or_default()
 }
 
 /// All of the options, the agent's and ours.
-pub(super) fn options(seen: &Seen, told: Option<&Value>, profiles: &[Profile]) -> Value {
+pub(super) fn options(seen: &Session, told: Option<&Value>, profiles: &[Profile]) -> Value {
     let mut options = agents_options(seen, told);
     options.extend(ours(seen, profiles));
     Value::Array(options)
 }
 
-fn preset(seen: &Seen) -> &str {
-    seen.preset.as_deref().unwrap_or(PRESETS[0].0)
+fn preset(seen: &Session) -> &str {
+    &seen.preset
 }
 
 /// The agent can be another one until it has begun.
-fn ours(seen: &Seen, profiles: &[Profile]) -> Vec<Value> {
+fn ours(seen: &Session, profiles: &[Profile]) -> Vec<Value> {
     let presets = PRESETS.map(|(id, name, about)| json!({ "value": id, "name": name, "description": about }));
     let policy = json!({
         "id": POLICY, "name": "Policy", "description": "What intercom denies without asking anybody",
@@ -136,7 +135,7 @@ fn ours(seen: &Seen, profiles: &[Profile]) -> Vec<Value> {
 }
 
 /// One of the lines of `session/list`.
-pub(super) fn listed(seen: &Seen) -> Value {
+pub(super) fn listed(seen: &Session) -> Value {
     json!({
         "sessionId": seen.id.to_string(),
         "cwd": seen.workspace,

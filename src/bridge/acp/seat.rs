@@ -4,80 +4,15 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::content::Takes;
 use super::refusal::Refusal;
 use crate::bridge::api::inside::{Answer, Inside};
 use crate::bridge::api::{ACP_CLIENT, Caller, Person};
-use crate::domain::{Role, SessionId};
+use crate::domain::{List, Role, Session, SessionId};
 
 #[derive(Debug, Clone)]
 pub(super) struct Seat {
     inside: Inside,
     person: Person,
-}
-
-/// A session, as far as a client is told of it.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct Seen {
-    pub(super) id: SessionId,
-    pub(super) agent: Option<String>,
-    pub(super) protocol: String,
-    pub(super) workspace: String,
-    pub(super) phase: String,
-    pub(super) turn: Option<SeenTurn>,
-    pub(super) queue: u32,
-    pub(super) pending: SeenPending,
-    pub(super) controls: Option<Value>,
-    #[serde(default)]
-    pub(super) failed: Option<SeenFailure>,
-    pub(super) why: String,
-    #[serde(default)]
-    pub(super) title: Option<String>,
-    #[serde(default)]
-    pub(super) updated_at: Option<String>,
-    #[serde(default)]
-    pub(super) preset: Option<String>,
-    #[serde(default)]
-    pub(super) deferred: bool,
-    #[serde(default)]
-    pub(super) prompt_capabilities: Option<Takes>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct SeenTurn {
-    pub(super) id: String,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-pub(super) struct SeenPending {
-    pub(super) clearances: u32,
-    pub(super) questions: u32,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct SeenFailure {
-    pub(super) reason: String,
-    pub(super) hint: String,
-}
-
-impl Seen {
-    /// Speaks the protocol itself.
-    pub(super) fn is_hosted(&self) -> bool {
-        self.protocol == "acp"
-    }
-
-    pub(super) fn is_live(&self) -> bool {
-        !matches!(self.phase.as_str(), "ended" | "parked")
-    }
-
-    pub(super) fn is_busy(&self) -> bool {
-        self.turn.is_some() || self.queue > 0
-    }
-
-    /// What may be put into a prompt.
-    pub(super) fn takes(&self) -> Takes {
-        if self.is_hosted() { self.prompt_capabilities.unwrap_or_default() } else { Takes::WORDS }
-    }
 }
 
 /// A profile.
@@ -92,12 +27,6 @@ pub(super) struct Profile {
     /// What an agent of it told when it was ready, `{initialize, session}`.
     #[serde(default)]
     pub(super) known: Option<Value>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct List<T> {
-    pub(super) items: Vec<T>,
-    pub(super) next: Option<String>,
 }
 
 impl Seat {
@@ -134,7 +63,7 @@ impl Seat {
 
     /// A session by its id. Clients are given ids and keep them: a prefix or a name that came to mean another one would be
     /// somebody else's session.
-    pub(super) async fn session(&self, id: &str) -> Result<Seen, Refusal> {
+    pub(super) async fn session(&self, id: &str) -> Result<Session, Refusal> {
         let Ok(known) = id.parse::<SessionId>() else { return Err(Refusal::no_session(id)) };
         let answer = self.inside.get(&self.person, &format!("/sessions/{known}")).await;
         if answer.status == 404 { Err(Refusal::no_session(id)) } else { read(answer) }

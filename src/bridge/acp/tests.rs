@@ -8,11 +8,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::ask::{self, About};
-use super::seat::{Profile, Seen};
+use super::seat::Profile;
 use super::speak::{self, Voice};
 use super::{offer, refusal::Refusal};
 use crate::domain::event::tests::sample;
-use crate::domain::{EventKind, RequestId, Role, SessionId};
+use crate::domain::{EventKind, RequestId, Role, Session, SessionId};
 use crate::wire::acp::tell;
 
 const CLEARANCE: &str = "clr_0000000000000001";
@@ -35,7 +35,7 @@ fn updates(voice: &mut Voice, kind: EventKind, data: &Value) -> Vec<SessionUpdat
         .collect()
 }
 
-fn seen(more: &Value) -> Seen {
+fn seen(more: &Value) -> Session {
     let mut view = json!({
         "id": SessionId::mint(), "agent": "fix", "protocol": "acp", "workspace": "/w", "phase": "idle", "turn": null,
         "queue": 0, "pending": { "clearances": 0, "questions": 0 }, "controls": null, "exit": null, "why": "",
@@ -167,7 +167,7 @@ fn what_is_offered_is_what_the_schema_knows() {
     let _: ListSessionsResponse = serde_json::from_value(listed).unwrap();
 }
 
-fn opened(seen: &Seen, told: Option<&Value>) -> NewSessionResponse {
+fn opened(seen: &Session, told: Option<&Value>) -> NewSessionResponse {
     let mut opened = offer::opened(seen, told, &profiles());
     opened.insert("sessionId".to_owned(), json!("ses_1"));
     serde_json::from_value(Value::Object(opened)).unwrap()
@@ -212,7 +212,7 @@ fn an_agent_without_modes_has_ours() {
 
 #[test]
 fn the_agent_can_be_another_one_until_it_has_begun() {
-    let names = |seen: &Seen| {
+    let names = |seen: &Session| {
         let options = offer::options(seen, None, &profiles());
         let agent = options.as_array().unwrap().iter().find(|option| option["id"] == offer::AGENT).unwrap();
         let offered = agent["options"].as_array().unwrap().iter();

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::Api;
 use super::error::ApiError;
 use super::extract::{Query, ShortList, limit};
-use super::view::List;
 use crate::config::{Config, DEMO_AGENT};
+use crate::domain::List;
 use crate::supervisor::{self, Agent};
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -14,7 +14,7 @@ use crate::store::AuditFilter;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
+pub(super) struct AuditQuery {
     /// Rows after this one.
     after: Option<u64>,
     /// Rows before this one, newest first.
@@ -35,7 +35,7 @@ pub(super) struct AuditPage {
 
 pub(super) async fn list(
     State(api): State<Api>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<AuditQuery>,
 ) -> Result<Json<AuditPage>, ApiError> {
     if query.after.is_some() && query.before.is_some() {
         return Err(ApiError::bad_request("at most one of `after` and `before` is possible"));

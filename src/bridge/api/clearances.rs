@@ -5,22 +5,21 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 
 use super::Api;
 use super::access::Caller;
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, limit, the};
-use super::policy::Remember;
-use super::view::{self, ClearanceView, List};
-use crate::domain::{Clearance, ClearanceStatus, Role, Verdict};
+use super::view;
+use crate::domain::{Clearance, ClearanceStatus, Decision, List, Quorum, RememberChoice, Role, Verdict};
 use crate::session::{CommandError, Input, Refused};
 use crate::store::ClearanceFilter;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
+pub(super) struct ClearanceQuery {
     #[schemars(with = "Option<String>")]
     status: Option<ClearanceStatus>,
     session: Option<String>,
@@ -34,15 +33,15 @@ pub(super) struct ListQuery {
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
-    Query(query): Query<ListQuery>,
-) -> Result<Json<List<ClearanceView>>, ApiError> {
+    Query(query): Query<ClearanceQuery>,
+) -> Result<Json<List<Clearance>>, ApiError> {
     let session = match &query.session {
         Some(typed) => Some(api.session(typed).await?.id),
         None => None,
     };
     let filter = ClearanceFilter { status: query.status, session };
     let page = api.store().clearances(filter, query.cursor, limit(query.limit)?).await?;
-    Ok(Json(List::of(page, |clearance| {
+    Ok(Json(view::list(page, |clearance| {
         let view = view::clearance_for(caller.role, clearance);
         if query.brief { view.in_brief() } else { view }
     })))
@@ -53,37 +52,8 @@ pub(super) async fn show(
     caller: Caller,
     Path(id): Path<String>,
     Query(Nothing {}): Query<Nothing>,
-) -> Result<Json<ClearanceView>, ApiError> {
+) -> Result<Json<Clearance>, ApiError> {
     Ok(Json(view::clearance_for(caller.role, api.clearance(&id).await?)))
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Decision {
-    /// `approve` or `deny`.
-    #[serde(rename = "decision")]
-    #[schemars(with = "String")]
-    verdict: Verdict,
-    /// Reaches the agent, with an approval as well.
-    reason: Option<String>,
-    option: Option<String>,
-    /// Makes a grant of it, besides; `false` is as good as nothing.
-    remember: Option<RememberField>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
-enum RememberField {
-    Plain(bool),
-    Rule(Remember),
-}
-
-/// An approval that is not enough by itself.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Quorum {
-    approvals: Vec<String>,
-    needed: u32,
-    clearance: ClearanceView,
 }
 
 pub(super) async fn decide(
@@ -106,12 +76,12 @@ pub(super) async fn decide(
         api.may_approve(&caller, &clearance)?;
     }
     let remember = match remember {
-        Some(RememberField::Rule(remember)) => Some(remember),
-        Some(RememberField::Plain(true)) => {
+        Some(RememberChoice::Rule(remember)) => Some(remember),
+        Some(RememberChoice::Plain(true)) => {
             let message = "`remember` takes the rule that was shown: see the clearance's explanation";
             return Err(ApiError::unprocessable("rule_required", message));
         }
-        Some(RememberField::Plain(false)) | None => None,
+        Some(RememberChoice::Plain(false)) | None => None,
     };
     let rule = match &remember {
         Some(_) if verdict == Verdict::Deny => {
@@ -133,15 +103,15 @@ pub(super) async fn decide(
     }
     let now = api.clearance(&clearance.id.to_string()).await?;
     // After the decision: what is not approved, also for want of a second approval, is not allowed always, either.
-    if let (Some(rule), Some(remember), ClearanceStatus::Approved) = (&rule, &remember, now.status) {
+    if let (Some(rule), Some(remember), true) = (&rule, &remember, now.status == ClearanceStatus::Approved) {
         api.remember(&caller, &clearance, rule, remember).await?;
     }
     if now.status == ClearanceStatus::Pending {
         let (approvals, needed) = (now.approvals.clone(), now.needed);
-        let quorum = Quorum { approvals, needed, clearance: view::clearance(now) };
+        let quorum = Quorum { approvals, needed, clearance: view::with_action(now) };
         return Ok((StatusCode::ACCEPTED, Json(quorum)).into_response());
     }
-    Ok(Json(view::clearance(now)).into_response())
+    Ok(Json(view::with_action(now)).into_response())
 }
 
 /// Somebody or something was first: who, what and when.
@@ -150,14 +120,14 @@ fn already(clearance: Clearance) -> ApiError {
     let at = clearance.decided_at.map(|at| format!(" at {at}")).unwrap_or_default();
     let why = clearance.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let message = format!("already {}{by}{at}{why}", clearance.status.as_str());
-    ApiError::conflict("already_decided", message).with("clearance", json!(view::clearance(clearance)))
+    ApiError::conflict("already_decided", message).with("clearance", json!(view::with_action(clearance)))
 }
 
 impl Api {
     /// What the role alone does not say: whom the rule wants asked, and from where.
     pub(super) fn may_approve(&self, caller: &Caller, clearance: &Clearance) -> Result<(), ApiError> {
         let forbidden = |code, message: String| Err(ApiError::new(StatusCode::FORBIDDEN, code, message));
-        if self.supervisor().config().clearances.is_local_only(clearance.risk) && !caller.local {
+        if self.supervisor().config().clearances.is_local_only(clearance.risk.level()) && !caller.local {
             let message = format!(
                 "a {} clearance is approved on the daemon's own machine only",
                 clearance.risk.as_str()

@@ -6,17 +6,20 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Api;
 use super::access::{Caller, audited};
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, ShortList, limit, the};
-use super::view::{self, ClearanceView, List, RulingView};
+use super::view;
 use crate::action::action;
 use crate::config::{self, Config, ConfigError};
-use crate::domain::{Clearance, Grant, GrantId, Json as Raw, Outcome, Time, parse_duration};
+use crate::domain::{
+    Clearance, ClearanceExplanation, ConfigReload, Grant, GrantId, Json as Raw, List, Outcome,
+    RememberedRule, RuleExplanation, RulesDifference, RulesTest, RulesTestResult, Time, parse_duration,
+};
 use crate::policy::{Explained, Rule, Rules};
 use crate::store::StoreError;
 use crate::supervisor::policy::{Difference, Explanation};
@@ -45,19 +48,11 @@ pub(super) async fn show(
     Ok(Json(PolicyView { loaded_at: force.loaded_at.to_string(), rules, ends_at, grants }))
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Reloaded {
-    loaded_at: String,
-    rules: usize,
-    /// What was changed and takes a restart.
-    needs_restart: Vec<String>,
-}
-
 pub(super) async fn reload(
     State(api): State<Api>,
     caller: Caller,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Json<Reloaded>, ApiError> {
+) -> Result<Json<ConfigReload>, ApiError> {
     let reloaded = api.reload(&caller.name, &caller.via).await.map_err(|error| match error {
         ReloadError::Config(error) => {
             ApiError::unprocessable("bad_config", error.to_string()).hint("what was in force stays in force")
@@ -78,7 +73,7 @@ pub(super) enum ReloadError {
 
 impl Api {
     /// Reads the configuration again and puts it in force; a bad one changes nothing.
-    pub(super) async fn reload(&self, by: &str, via: &str) -> Result<Reloaded, ReloadError> {
+    pub(super) async fn reload(&self, by: &str, via: &str) -> Result<ConfigReload, ReloadError> {
         let read = Arc::clone(&self.0.read_config);
         let read = tokio::task::spawn_blocking(move || read()).await;
         let new = read.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
@@ -93,7 +88,7 @@ impl Api {
         let needs_restart: Vec<String> =
             restart.into_iter().filter(|(_, changed)| *changed).map(|(what, _)| what.to_owned()).collect();
         self.supervisor().reload(new).await?;
-        let reloaded = Reloaded { needs_restart, ..self.unchanged() };
+        let reloaded = ConfigReload { needs_restart, ..self.unchanged() };
         tracing::info!(rules = reloaded.rules, by, "the configuration was read again");
         let digest = self.supervisor().in_force().digest();
         let data = json!({
@@ -113,10 +108,10 @@ impl Api {
         self.record("daemon.started", "intercom", None, Raw::of(&data)).await
     }
 
-    fn unchanged(&self) -> Reloaded {
+    fn unchanged(&self) -> ConfigReload {
         let force = self.supervisor().in_force();
-        let (loaded_at, rules) = (force.loaded_at.to_string(), force.rules().len());
-        Reloaded { loaded_at, rules, needs_restart: Vec::new() }
+        let (loaded_at, rules) = (force.loaded_at, force.rules().len());
+        ConfigReload { loaded_at, rules, needs_restart: Vec::new() }
     }
 
     /// The same for a signal.
@@ -127,40 +122,12 @@ impl Api {
     }
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct ExplanationView {
-    clearance: ClearanceView,
-    /// What the rules of now say to it; `clearance.ruling` is what those of then did.
-    now: RulingView,
-    rules: Vec<ExplainedView>,
-    /// The rule that "always allow" would add.
-    proposal: Option<Value>,
-    /// Why there is none.
-    no_proposal: Option<String>,
-    /// Why the caller may not approve it; `null` if nothing is in the way.
-    may_not_approve: Option<String>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct ExplainedView {
-    /// Counted from 1.
-    n: usize,
-    name: String,
-    then: String,
-    matches: bool,
-    /// It matches and none before it does.
-    decides: bool,
-    /// The first criterion that does not hold.
-    unmet: Option<String>,
-    why: Option<String>,
-}
-
 pub(super) async fn explain(
     State(api): State<Api>,
     caller: Caller,
     Path(id): Path<String>,
     Query(Nothing {}): Query<Nothing>,
-) -> Result<Json<ExplanationView>, ApiError> {
+) -> Result<Json<ClearanceExplanation>, ApiError> {
     let clearance = api.clearance(&id).await?;
     let Explanation { ruling, rules, proposal } = api.explanation(&clearance).await?;
     let (proposal, no_proposal) = match proposal {
@@ -168,9 +135,9 @@ pub(super) async fn explain(
         Err(why) => (None, Some(why)),
     };
     let may_not_approve = api.may_approve(&caller, &clearance).err().map(ApiError::into_message);
-    Ok(Json(ExplanationView {
+    Ok(Json(ClearanceExplanation {
         clearance: view::clearance_for(caller.role, clearance),
-        now: view::ruling(ruling),
+        now: ruling,
         rules: rules.into_iter().map(explained).collect(),
         proposal,
         no_proposal,
@@ -178,11 +145,11 @@ pub(super) async fn explain(
     }))
 }
 
-fn explained(found: Explained) -> ExplainedView {
+fn explained(found: Explained) -> RuleExplanation {
     let Explained { index, name, then, unmet, decides } = found;
     let (matches, (unmet, why)) = (unmet.is_none(), unmet.unzip());
     let unmet = unmet.map(str::to_owned);
-    ExplainedView { n: index + 1, name, then: then.as_str().to_owned(), matches, decides, unmet, why }
+    RuleExplanation { n: index + 1, name, then: then.as_str().to_owned(), matches, decides, unmet, why }
 }
 
 impl Api {
@@ -198,7 +165,7 @@ impl Api {
     pub(super) async fn proposed(
         &self,
         clearance: &Clearance,
-        remember: &Remember,
+        remember: &RememberedRule,
     ) -> Result<Rule, ApiError> {
         let rule = self.explanation(clearance).await?.proposal.map_err(|why| {
             ApiError::unprocessable("not_rememberable", format!("no safe rule can be made of it: {why}"))
@@ -207,7 +174,7 @@ impl Api {
             let message = "the rule that would be stored is not the one that was sent";
             return Err(ApiError::conflict("rule_changed", message).with("proposal", json!(rule)));
         }
-        remember.expiry(Time::now())?;
+        expiry(remember, Time::now())?;
         Ok(rule)
     }
 
@@ -216,10 +183,10 @@ impl Api {
         caller: &Caller,
         clearance: &Clearance,
         rule: &Rule,
-        remember: &Remember,
+        remember: &RememberedRule,
     ) -> Result<GrantId, ApiError> {
         let now = Time::now();
-        let expires_at = remember.expiry(now)?;
+        let expires_at = expiry(remember, now)?;
         let grant = Grant {
             id: GrantId::mint(),
             rule: Raw::of(rule),
@@ -240,23 +207,12 @@ impl Api {
     }
 }
 
-/// "Always", with the rule as it was shown.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Remember {
-    /// The `proposal` of the clearance's explanation.
-    rule: Value,
-    /// How long, such as `2h`; until it is revoked if nothing is said.
-    r#for: Option<String>,
-}
-
-impl Remember {
-    fn expiry(&self, now: Time) -> Result<Option<Time>, ApiError> {
-        let Some(text) = &self.r#for else { return Ok(None) };
-        let lasts = parse_duration(text).filter(|lasts| !lasts.is_zero());
-        let bad = || ApiError::bad_request(format!("remember.for: `{text}` is no time such as 2h or 30d"));
-        lasts.map(|lasts| Some(now.plus(lasts))).ok_or_else(bad)
-    }
+/// The end of a grant; `None` if it holds until it is revoked.
+fn expiry(remember: &RememberedRule, now: Time) -> Result<Option<Time>, ApiError> {
+    let Some(text) = &remember.r#for else { return Ok(None) };
+    let lasts = parse_duration(text).filter(|lasts| !lasts.is_zero());
+    let bad = || ApiError::bad_request(format!("remember.for: `{text}` is no time such as 2h or 30d"));
+    lasts.map(|lasts| Some(now.plus(lasts))).ok_or_else(bad)
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -308,51 +264,10 @@ pub(super) async fn revoke(
     Err(ApiError::conflict("revoked", "the grant was revoked before"))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Test {
-    /// The text of a configuration file; only its `[[rule]]`s are looked at.
-    rules: String,
-    /// What to call it in errors.
-    file: Option<String>,
-    /// Not before this time, RFC 3339; everything if nothing is said.
-    since: Option<String>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct TestedView {
-    requests: usize,
-    /// What the rules would have done.
-    allowed: usize,
-    denied: usize,
-    asked: usize,
-    /// How many would have gone another way.
-    different: usize,
-    /// Which, riskiest first; at most a thousand.
-    differences: Vec<DifferenceView>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct DifferenceView {
-    clearance: String,
-    session: String,
-    action: Option<String>,
-    title: String,
-    file_path: Option<String>,
-    command: Option<String>,
-    requested_at: String,
-    risk: String,
-    /// `allowed` or `denied` by a rule, or `asked`.
-    was: String,
-    /// How people or the clock decided it.
-    status: String,
-    would: RulingView,
-}
-
 pub(super) async fn test(
     State(api): State<Api>,
-    Body(asked): Body<Test>,
-) -> Result<Json<TestedView>, ApiError> {
+    Body(asked): Body<RulesTest>,
+) -> Result<Json<RulesTestResult>, ApiError> {
     let file = asked.file.unwrap_or_else(|| "rules".to_owned());
     let config = config::parse(&asked.rules, std::path::Path::new(&file))
         .map_err(|error| ApiError::unprocessable("bad_config", error.to_string()))?;
@@ -365,7 +280,7 @@ pub(super) async fn test(
         }
     };
     let tried = api.supervisor().try_rules(rules, since).await?;
-    Ok(Json(TestedView {
+    Ok(Json(RulesTestResult {
         requests: tried.requests,
         allowed: tried.allowed,
         denied: tried.denied,
@@ -375,24 +290,24 @@ pub(super) async fn test(
     }))
 }
 
-fn difference(found: Difference) -> DifferenceView {
+fn difference(found: Difference) -> RulesDifference {
     let Difference { clearance: c, risk, was, would } = found;
     let was = match was {
         Outcome::Allow => "allowed",
         Outcome::Deny => "denied",
         Outcome::Ask => "asked",
     };
-    DifferenceView {
-        clearance: c.id.to_string(),
-        session: c.session.to_string(),
+    RulesDifference {
+        clearance: c.id,
+        session: c.session,
         action: action((&c).into()),
         title: c.title,
         file_path: c.file_path,
         command: c.command,
-        requested_at: c.requested_at.to_string(),
-        risk: risk.as_str().to_owned(),
+        requested_at: c.requested_at,
+        risk: risk.into(),
         was: was.to_owned(),
-        status: c.status.as_str().to_owned(),
-        would: view::ruling(would),
+        status: c.status,
+        would,
     }
 }

@@ -6,17 +6,19 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::Api;
 use super::access::{By, Caller};
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, limit, the};
-use super::view::{self, List, SessionView};
+use super::view;
 use super::watch::parse_ladder;
 use crate::config::Protocol;
 use crate::domain::{
-    Delivery, Json as Raw, OnClientLeft, Phase, Preset, Role, SessionId, SessionRecord, StopMode, Time,
+    AgentChange, Delivery, FailureSeen, InterruptAnswer, InterruptRequest, Json as Raw, List, NewSession,
+    NudgeAnswer, NudgeRequest, OnClientLeft, Phase, Preset, PresetChange, Role, Session, SessionId,
+    SessionRecord, StopMode, StopResult, Time,
 };
 use crate::session::{CommandError, Done, Input, Refused};
 use crate::store::Scope;
@@ -24,7 +26,7 @@ use crate::supervisor::{StartRefused, StartRequest};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
+pub(super) struct SessionQuery {
     #[serde(default)]
     all: bool,
     /// Also those that have ended and failed, until an operator has seen that.
@@ -41,16 +43,16 @@ pub(super) struct ListQuery {
 
 pub(super) async fn list(
     State(api): State<Api>,
-    Query(query): Query<ListQuery>,
-) -> Result<Json<List<SessionView>>, ApiError> {
+    Query(query): Query<SessionQuery>,
+) -> Result<Json<List<Session>>, ApiError> {
     let most = limit(query.limit)?;
     let scope = match query {
-        ListQuery { all: true, .. } => Scope::All,
-        ListQuery { failed: true, .. } => Scope::Noticed,
-        ListQuery { .. } => Scope::NotEnded,
+        SessionQuery { all: true, .. } => Scope::All,
+        SessionQuery { failed: true, .. } => Scope::Noticed,
+        SessionQuery { .. } => Scope::NotEnded,
     };
     let page = api.store().sessions(scope, query.workspace, query.cursor, most).await?;
-    Ok(Json(List::of(page, |record| {
+    Ok(Json(view::list(page, |record| {
         if query.brief {
             return view::session_in_brief(record);
         }
@@ -59,39 +61,8 @@ pub(super) async fn list(
     })))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Start {
-    agent: Option<String>,
-    command: Option<String>,
-    #[serde(default)]
-    args: Vec<String>,
-    workspace: String,
-    protocol: Option<String>,
-    prompt: Option<String>,
-    name: Option<String>,
-    #[serde(default)]
-    env: BTreeMap<String, String>,
-    /// What is done when it is stuck: `on` (as configured), `off`, or its own steps with commas between them.
-    ladder: Option<String>,
-    /// A session of an ACP agent's own to go on with.
-    resume: Option<String>,
-    /// Without a process until its first prompt.
-    #[serde(default)]
-    defer: bool,
-    /// MCP servers for an ACP agent to connect to, as the Agent Client Protocol has them: passed on as they came, also to
-    /// its later processes.
-    #[schemars(with = "Option<Vec<serde_json::Map<String, serde_json::Value>>>")]
-    mcp_servers: Option<Raw>,
-    /// For a session that an ACP client starts: `close` ends it a while after that client has left, unless somebody else uses it; `keep` does
-    /// not.
-    on_client_left: Option<String>,
-    /// What it may do at most: `full` if nothing is said, `read-only`, `safe` or `sandbox`.
-    preset: Option<String>,
-}
-
 /// What lets whoever starts an agent run anything is for admins: they have chosen the commands of the profiles.
-fn may_start(caller: &Caller, start: &Start) -> Result<(), ApiError> {
+fn may_start(caller: &Caller, start: &NewSession) -> Result<(), ApiError> {
     let servers =
         start.mcp_servers.as_ref().and_then(Raw::objects).is_some_and(|servers| !servers.is_empty());
     let beyond = [
@@ -112,8 +83,8 @@ fn may_start(caller: &Caller, start: &Start) -> Result<(), ApiError> {
 pub(super) async fn start(
     State(api): State<Api>,
     caller: Caller,
-    Body(start): Body<Start>,
-) -> Result<(StatusCode, Json<SessionView>), ApiError> {
+    Body(start): Body<NewSession>,
+) -> Result<(StatusCode, Json<Session>), ApiError> {
     may_start(&caller, &start)?;
     if start.agent.is_some() && start.protocol.is_some() {
         return Err(ApiError::bad_request("`protocol` goes with `command`; a profile has its own"));
@@ -159,16 +130,9 @@ pub(super) async fn show(
     State(api): State<Api>,
     Path(id): Path<String>,
     Query(Nothing {}): Query<Nothing>,
-) -> Result<Json<SessionView>, ApiError> {
+) -> Result<Json<Session>, ApiError> {
     let id = api.session(&id).await?.id;
     Ok(Json(api.view(id).await?))
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SeenBody {
-    /// The `failed.at` that was shown: a failure that came later stays. Without it, whichever there is.
-    at: Option<String>,
 }
 
 /// Reading a session is no acknowledgement: scripts read, too. Whoever shows it to an operator says so here.
@@ -176,8 +140,8 @@ pub(super) async fn seen(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
-    Body(seen): Body<SeenBody>,
-) -> Result<Json<SessionView>, ApiError> {
+    Body(seen): Body<FailureSeen>,
+) -> Result<Json<Session>, ApiError> {
     let record = api.session(&id).await?;
     let at = seen.at.map(|at| Time::parse(&at).ok_or_else(|| ApiError::bad_request("at: must be a time")));
     let at = at.transpose()?;
@@ -187,60 +151,26 @@ pub(super) async fn seen(
     Ok(Json(api.view(record.id).await?))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Nudge {
-    /// The configured `nudge_text` of its agent if nothing is said.
-    message: Option<String>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Nudged {
-    session: String,
-    message: String,
-    /// Whether it is in the agent's pipe: `pending`, `delivered` or `failed`.
-    delivery: &'static str,
-    delivery_cause: Option<String>,
-}
-
 pub(super) async fn nudge(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
-    Body(nudge): Body<Nudge>,
-) -> Result<(StatusCode, Json<Nudged>), ApiError> {
+    Body(nudge): Body<NudgeRequest>,
+) -> Result<(StatusCode, Json<NudgeAnswer>), ApiError> {
     let record = api.session(&id).await?;
     let message =
         nudge.message.unwrap_or_else(|| api.supervisor().in_force().nudge_text(record.agent.as_deref()));
     let done = api.command(&record, Input::Nudge { message: message.clone(), by }).await?;
-    let (delivery, delivery_cause) = told(done.arrival.outcome().await);
-    let answer = Nudged { session: record.id.to_string(), message, delivery, delivery_cause };
+    let answer = NudgeAnswer { session: record.id, message, delivery: arrived(done.arrival.outcome().await) };
     Ok((StatusCode::ACCEPTED, Json(answer)))
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Interrupt {
-    reason: Option<String>,
-    /// Whether to wait a moment for its delivery; it is waited for unless this is `false`.
-    wait: Option<bool>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Interrupted {
-    session: String,
-    reason: String,
-    /// Whether it is in the agent's pipe: `pending`, `delivered` or `failed`.
-    delivery: &'static str,
-    delivery_cause: Option<String>,
 }
 
 pub(super) async fn interrupt(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
-    Body(interrupt): Body<Interrupt>,
-) -> Result<(StatusCode, Json<Interrupted>), ApiError> {
+    Body(interrupt): Body<InterruptRequest>,
+) -> Result<(StatusCode, Json<InterruptAnswer>), ApiError> {
     let record = api.session(&id).await?;
     let reason = interrupt.reason.unwrap_or_else(|| format!("interrupted by {by}"));
     let done = api.command(&record, Input::Interrupt { reason: reason.clone(), by }).await?;
@@ -248,27 +178,13 @@ pub(super) async fn interrupt(
         Some(false) => Some(Delivery::Pending),
         _ => done.arrival.outcome().await,
     };
-    let (delivery, delivery_cause) = told(delivery);
-    let answer = Interrupted { session: record.id.to_string(), reason, delivery, delivery_cause };
+    let answer = InterruptAnswer { session: record.id, reason, delivery: arrived(delivery) };
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
 
 /// An agent that went before it took the message has closed its stdin, whichever we heard of first.
-pub(super) fn told(delivery: Option<Delivery>) -> (&'static str, Option<String>) {
-    let delivery = delivery.unwrap_or_else(|| Delivery::Failed(Delivery::STREAM_CLOSED.to_owned()));
-    (delivery.as_str(), delivery.cause().map(str::to_owned))
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Ended {
-    session: String,
-    phase: String,
-    /// What it took.
-    steps: Vec<String>,
-    /// How many processes had to be killed.
-    killed: u32,
-    /// False if the database could not be written so far.
-    recorded: bool,
+pub(super) fn arrived(delivery: Option<Delivery>) -> Delivery {
+    delivery.unwrap_or_else(|| Delivery::Failed(Delivery::STREAM_CLOSED.to_owned()))
 }
 
 pub(super) async fn stop(
@@ -276,7 +192,7 @@ pub(super) async fn stop(
     By(by): By,
     Path(id): Path<String>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Json<Ended>, ApiError> {
+) -> Result<Json<StopResult>, ApiError> {
     api.end(&id, StopMode::Stop, by).await
 }
 
@@ -285,7 +201,7 @@ pub(super) async fn kill(
     By(by): By,
     Path(id): Path<String>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Json<Ended>, ApiError> {
+) -> Result<Json<StopResult>, ApiError> {
     api.end(&id, StopMode::Kill, by).await
 }
 
@@ -294,7 +210,7 @@ pub(super) async fn resume(
     By(by): By,
     Path(id): Path<String>,
     Body(Nothing {}): Body<Nothing>,
-) -> Result<Json<SessionView>, ApiError> {
+) -> Result<Json<Session>, ApiError> {
     let record = api.session(&id).await?;
     api.supervisor().resume(&record, by).await.map_err(|refused| match refused {
         StartRefused::Command(CommandError::Refused(Refused::Running)) => ApiError::from(refused)
@@ -305,28 +221,15 @@ pub(super) async fn resume(
     Ok(Json(api.view(record.id).await?))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Agent {
-    agent: String,
-}
-
 pub(super) async fn agent(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
-    Body(wanted): Body<Agent>,
-) -> Result<Json<SessionView>, ApiError> {
+    Body(wanted): Body<AgentChange>,
+) -> Result<Json<Session>, ApiError> {
     let id = api.session(&id).await?.id;
     api.supervisor().change_agent(id, wanted.agent, by).await?;
     Ok(Json(api.view(id).await?))
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PresetBody {
-    /// `full`, `read-only`, `safe` or `sandbox`.
-    preset: String,
 }
 
 /// Whoever may decide may let more be decided.
@@ -334,8 +237,8 @@ pub(super) async fn preset(
     State(api): State<Api>,
     caller: Caller,
     Path(id): Path<String>,
-    Body(wanted): Body<PresetBody>,
-) -> Result<Json<SessionView>, ApiError> {
+    Body(wanted): Body<PresetChange>,
+) -> Result<Json<Session>, ApiError> {
     let id = api.session(&id).await?.id;
     let preset = parse_preset(&wanted.preset)?;
     api.supervisor().set_preset(id, preset, caller.role >= Role::Approver, caller.name).await?;
@@ -379,20 +282,20 @@ impl Api {
         done.map_err(|error| ApiError::from(error).naming(session))
     }
 
-    pub(super) async fn view(&self, id: SessionId) -> Result<SessionView, ApiError> {
+    pub(super) async fn view(&self, id: SessionId) -> Result<Session, ApiError> {
         let record = self.session(&id.to_string()).await?;
         Ok(view::session(record, self.supervisor().observer(id).as_ref()))
     }
 
-    async fn end(&self, typed: &str, how: StopMode, by: String) -> Result<Json<Ended>, ApiError> {
+    async fn end(&self, typed: &str, how: StopMode, by: String) -> Result<Json<StopResult>, ApiError> {
         let record = self.session(typed).await?;
         let stopped = self.supervisor().stop(record.id, how, by).await?;
         // Without a store that works, the log does not know yet that it has ended.
         let phase =
             if stopped.unrecorded { Phase::Ended } else { self.session(&record.id.to_string()).await?.phase };
-        Ok(Json(Ended {
-            session: record.id.to_string(),
-            phase: phase.as_str().to_owned(),
+        Ok(Json(StopResult {
+            session: record.id,
+            phase: phase.into(),
             steps: stopped.steps,
             killed: stopped.killed,
             recorded: !stopped.unrecorded,

@@ -6,8 +6,6 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Api;
@@ -15,143 +13,53 @@ use super::access::By;
 use super::error::ApiError;
 use super::extract::{Body, Nothing};
 use crate::bus::Ear;
-use crate::domain::{Controls, Event, EventKind, Json as Raw, Named, SessionId, Set, Setting, Spent, Told};
+use crate::domain::{
+    Controls, Event, EventKind, Json as Raw, SessionId, Set, SettingAgreed, SettingChange, SettingSent,
+    SettingWait, Spent, Told, Usage,
+};
 use crate::session::Input;
 
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct ControlsView {
-    mode: Option<String>,
-    modes: Vec<NamedView>,
-    model: Option<String>,
-    models: Vec<NamedView>,
-    /// As the agent tells them.
-    options: Value,
+pub(super) fn controls(told: &Told) -> Option<Controls> {
+    (told.controls != Controls::default()).then(|| told.controls.clone())
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
-struct NamedView {
-    id: String,
-    name: String,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct SpentView {
-    turns: u64,
-    input_tokens: u64,
-    output_tokens: u64,
-    total_tokens: u64,
-    cost: f64,
-    currency: Option<String>,
-    /// Why no new turn begins, if none does.
-    capped: Option<String>,
-}
-
-pub(super) fn controls(told: &Told) -> Option<ControlsView> {
-    if told.controls == Controls::default() {
-        return None;
-    }
-    let Controls { mode, modes, model, models, options } = told.controls.clone();
-    let named = |all: Vec<Named>| all.into_iter().map(|Named { id, name }| NamedView { id, name }).collect();
-    let options = options.and_then(|raw| serde_json::from_str(raw.as_str()).ok()).unwrap_or(Value::Null);
-    Some(ControlsView { mode, modes: named(modes), model, models: named(models), options })
-}
-
-pub(super) fn spent(told: &Told) -> Option<SpentView> {
+pub(super) fn spent(told: &Told) -> Option<Usage> {
     let spent = &told.spent;
     let Spent { turns, input_tokens, output_tokens, total_tokens, cost_micros, .. } = *spent;
     #[expect(clippy::cast_precision_loss, reason = "nobody spends that much")]
     let cost = cost_micros as f64 / 1e6;
-    (*spent != Spent::default()).then(|| SpentView {
-        turns,
-        input_tokens,
-        output_tokens,
-        total_tokens,
-        cost,
-        currency: spent.currency.clone(),
-        capped: told.capped.clone(),
-    })
-}
-
-/// Exactly one of `mode`, `model`, and `option` with its `value`.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SetBody {
-    mode: Option<String>,
-    model: Option<String>,
-    option: Option<String>,
-    /// Of an option that is on or off, a boolean will do.
-    value: Option<SettingBody>,
-    /// Waits for what the agent makes of it, instead of for its delivery.
-    wait: Option<WaitFor>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
-enum SettingBody {
-    Switch(bool),
-    Value(String),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum WaitFor {
-    Agent,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct SetView {
-    session: String,
-    /// Its number, by which what the agent makes of it is found in the log.
-    set: Option<u64>,
-    /// Whether it is in the agent's pipe: `pending`, `delivered` or `failed`.
-    delivery: &'static str,
-    delivery_cause: Option<String>,
-}
-
-/// The agent has agreed.
-// Written as it is: by way of a `Value`, what an agent said would not stay as it was.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct SetAnswer {
-    session: String,
-    set: u64,
-    /// What the agent answers, as it came.
-    #[schemars(with = "Value")]
-    answer: Raw,
+    let (currency, capped) = (spent.currency.clone(), told.capped.clone());
+    let usage = Usage { turns, input_tokens, output_tokens, total_tokens, cost, currency, capped };
+    (*spent != Spent::default()).then_some(usage)
 }
 
 pub(super) async fn set(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
-    Body(body): Body<SetBody>,
+    Body(body): Body<SettingChange>,
 ) -> Result<Response, ApiError> {
-    let SetBody { mode, model, option, value, wait } = body;
+    let SettingChange { mode, model, option, value, wait } = body;
     let set = match (mode, model, option, value) {
         (Some(mode), None, None, None) => Set::Mode(mode),
         (None, Some(model), None, None) => Set::Model(model),
-        (None, None, Some(id), Some(value)) => {
-            let value = match value {
-                SettingBody::Switch(on) => Setting::Switch(on),
-                SettingBody::Value(value) => Setting::Value(value),
-            };
-            Set::Option { id, value }
-        }
+        (None, None, Some(id), Some(value)) => Set::Option { id, value },
         _ => {
             let message = "exactly one of `mode`, `model`, and `option` with its `value` is needed";
             return Err(ApiError::bad_request(message));
         }
     };
     let record = api.session(&id).await?;
-    let (session, mut ear) = (record.id.to_string(), api.bell().listen());
+    let (session, mut ear) = (record.id, api.bell().listen());
     let after = ear.newest();
     let done = api.command(&record, Input::Set { set, by }).await?;
-    if let (Some(WaitFor::Agent), Some(set)) = (wait, done.set) {
+    if let (Some(SettingWait::Agent), Some(set)) = (wait, done.set) {
         let answered = tokio::time::timeout(AGREEING, api.agreed(record.id, set, after, ear));
         let answer = answered.await.map_err(|_| silent())??;
-        return Ok(Json(SetAnswer { session, set, answer }).into_response());
+        return Ok(Json(SettingAgreed { session, set, answer }).into_response());
     }
-    let (delivery, delivery_cause) = super::sessions::told(done.arrival.outcome().await);
-    let view = SetView { session, set: done.set, delivery, delivery_cause };
+    let delivery = super::sessions::arrived(done.arrival.outcome().await);
+    let view = SettingSent { session, set: done.set, delivery };
     Ok((StatusCode::ACCEPTED, Json(view)).into_response())
 }
 

@@ -19,9 +19,9 @@ use super::Api;
 use super::access::{Caller, audited};
 use super::error::ApiError;
 use super::extract::{Body, Query, ShortList, limit, the};
-use super::view::{self, List, TokenView};
+use super::view::{self, TokenView};
 use crate::config::Operator;
-use crate::domain::{Json as Raw, Role, Time, Token, TokenId, hex, parse_duration};
+use crate::domain::{Json as Raw, List, Role, Time, Token, TokenId, hex, parse_duration};
 use crate::store::{KnownToken, StoreError};
 
 /// What every token begins with, so that scanners for leaked secrets can know it.

@@ -3,12 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::set::{self, ControlsView, SpentView};
-use super::watch::{self, StandingView};
+use super::{set, watch};
 use crate::action::action;
 use crate::domain::{
-    AuditRow, Choice, Clearance, EventKind, LoggedEvent, Phase, Prompt, PromptState, Question, Role, Ruling,
-    SessionRecord, Step, Takes, Time, Token,
+    AuditRow, Clearance, EventKind, List, LoggedEvent, PendingRequests, Phase, Role, Session, SessionExit,
+    SessionFailure, SessionProcess, SessionRecord, SessionTurn, Time, Token, Told, Turn,
 };
 use crate::host::{Observer, Seen};
 use crate::redact::{Redacted, redact};
@@ -20,305 +19,88 @@ fn stamp(time: Option<Time>) -> Option<String> {
     time.map(|time| time.to_string())
 }
 
-/// One page of a list.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "ListOf{T}")]
-pub(super) struct List<T> {
-    items: Vec<T>,
-    next: Option<String>,
-}
-
-impl<T> List<T> {
-    pub(super) fn of<D>(page: Page<D>, view: impl Fn(D) -> T) -> Self {
-        let next = page.next.map(|key| key.to_string());
-        Self { items: page.items.into_iter().map(view).collect(), next }
-    }
-
-    pub(super) fn whole(items: Vec<T>) -> Self {
-        Self { items, next: None }
-    }
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct SessionView {
-    id: String,
-    name: Option<String>,
-    /// What its agent calls it, else its name, else the beginning of what it was asked first.
-    title: Option<String>,
-    /// The beginning of what it was asked first.
-    first_prompt: Option<String>,
-    agent: Option<String>,
-    protocol: String,
-    workspace: String,
-    phase: &'static str,
-    /// Since when; `null` if a daemon that did not write it down left it so.
-    since: Option<String>,
-    why: String,
-    /// It has no process yet: its first prompt starts it.
-    deferred: bool,
-    /// What it may do at most: `full`, `read-only`, `safe` or `sandbox`.
-    preset: &'static str,
-    pid: Option<i32>,
-    generation: u32,
-    turn: Option<TurnView>,
-    pending: Pending,
-    queue: u32,
-    stderr_tail: String,
-    /// Who belongs to it now; `null` in lists.
-    processes: Option<Vec<ProcessView>>,
-    created_at: String,
-    started_at: Option<String>,
-    ended_at: Option<String>,
-    /// The time of its newest event.
-    updated_at: Option<String>,
-    exit: Option<ExitView>,
-    /// Its last failure, until an operator has seen it or a turn succeeds; `null` otherwise.
-    failed: Option<FailedView>,
-    /// Why policy cannot be shown to bind its agent; `null` while it can.
-    unenforced: Option<String>,
-    /// How its agent stands; `null` without one that runs.
-    standing: Option<StandingView>,
-    /// What can be set of its agent, and what is; `null` where nothing can.
-    controls: Option<ControlsView>,
-    /// What its agent takes in a prompt besides words and links; `null` where it does not tell.
-    prompt_capabilities: Option<TakesView>,
-    /// What it has used, by its agent's own word; `null` if that says nothing.
-    spent: Option<SpentView>,
-    /// What it means to do and how far it has come, by its agent's own word.
-    progress: Vec<StepView>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct StepView {
-    text: String,
-    /// `pending`, `in_progress` or `completed`, or what the agent says instead.
-    status: String,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct TakesView {
-    image: bool,
-    audio: bool,
-    embedded_context: bool,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct TurnView {
-    id: String,
-    started_at: String,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct Pending {
-    clearances: u32,
-    questions: u32,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct ExitView {
-    code: Option<i32>,
-    signal: Option<i32>,
-    reason: Option<String>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct FailedView {
-    /// `turn`, `log_in`, `start` or `exit`.
-    kind: &'static str,
-    reason: String,
-    at: String,
-    /// What to do about it now.
-    hint: String,
-    /// What to do once somebody has logged in; `null` where no log-in is missing.
-    after_log_in: Option<String>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct ProcessView {
-    pid: i32,
-    parent: i32,
-    name: String,
-    state: char,
-    cpu_seconds: f64,
-    memory_bytes: u64,
+pub(super) fn list<D, T>(page: Page<D>, view: impl Fn(D) -> T) -> List<T> {
+    let next = page.next.map(|key| key.to_string());
+    List { items: page.items.into_iter().map(view).collect(), next }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a process would have to run for ages")]
-fn process(seen: Seen) -> ProcessView {
+fn process(seen: Seen) -> SessionProcess {
     let Seen { pid, parent, name, state, cpu_millis, memory_bytes } = seen;
-    ProcessView { pid, parent, name, state, cpu_seconds: cpu_millis as f64 / 1000.0, memory_bytes }
+    SessionProcess { pid, parent, name, state, cpu_seconds: cpu_millis as f64 / 1000.0, memory_bytes }
 }
 
 /// A session, with a look at its process where it has one.
-pub(super) fn session(record: SessionRecord, live: Option<&Observer>) -> SessionView {
+pub(super) fn session(record: SessionRecord, live: Option<&Observer>) -> Session {
     let processes = live.map(Observer::processes).unwrap_or_default();
     let processes = Some(processes.into_iter().map(process).collect());
-    SessionView { processes, ..session_in_list(record, live) }
+    Session { processes, ..session_in_list(record, live) }
 }
 
 /// As [`session_in_list`], without what may be long.
-pub(super) fn session_in_brief(record: SessionRecord) -> SessionView {
-    SessionView { stderr_tail: String::new(), controls: None, ..session_in_list(record, None) }
+pub(super) fn session_in_brief(record: SessionRecord) -> Session {
+    Session { stderr_tail: String::new(), controls: None, ..session_in_list(record, None) }
 }
 
 /// As [`session`], without what takes a while to find out.
-pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) -> SessionView {
+pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) -> Session {
     // What was kept on disk goes a moment before the one who looks at it.
     let live = live.filter(|_| record.phase.is_live());
     let now = Time::now();
     let (why, standing) = (watch::why(&record, now), watch::standing(&record, now));
     let (controls, spent) = (set::controls(&record.told), set::spent(&record.told));
     let label = record.name.clone().unwrap_or_else(|| short(&record.id.to_string()));
-    let failed = record.failed.map(|failed| FailedView {
-        hint: failed.hint(record.phase, &label, record.queue),
+    let failed = record.failed.map(|failed| SessionFailure {
+        hint: Some(failed.hint(record.phase, &label, record.queue)),
         after_log_in: failed.after_log_in(record.phase, &label, record.queue),
-        kind: failed.kind.as_str(),
+        kind: failed.kind.into(),
         reason: failed.reason,
-        at: failed.at.to_string(),
+        at: failed.at,
     });
-    let exit = record.end_reason.map(|reason| {
-        let exit = record.exit.unwrap_or_default();
-        ExitView { code: exit.code, signal: exit.signal, reason: Some(reason) }
-    });
-    SessionView {
-        id: record.id.to_string(),
-        title: record.told.title.or_else(|| record.name.clone()).or_else(|| record.told.first_prompt.clone()),
-        first_prompt: record.told.first_prompt,
+    let status = record.exit.unwrap_or_default();
+    let exit = record.end_reason.map(|reason| SessionExit { status, reason: Some(reason) });
+    let Told { title, first_prompt, takes, steps, .. } = record.told;
+    Session {
+        id: record.id,
+        title: title.or_else(|| record.name.clone()).or_else(|| first_prompt.clone()),
+        first_prompt,
         name: record.name,
         agent: record.agent,
         protocol: record.protocol,
         workspace: record.workspace.display().to_string(),
-        phase: record.phase.as_str(),
-        since: stamp(record.watched.phase_since),
+        phase: record.phase.into(),
+        since: record.watched.phase_since,
         deferred: record.phase == Phase::Created,
-        preset: record.preset.as_str(),
+        preset: record.preset.into(),
         why,
         standing,
         controls,
-        prompt_capabilities: record.told.takes.map(|takes| {
-            let Takes { image, audio, embedded_context } = takes;
-            TakesView { image, audio, embedded_context }
-        }),
+        prompt_capabilities: takes,
         spent,
-        progress: record
-            .told
-            .steps
-            .into_iter()
-            .map(|Step { text, status }| StepView { text, status })
-            .collect(),
+        progress: steps,
         pid: record.pid,
         generation: record.generation,
-        turn: record
-            .turn
-            .map(|turn| TurnView { id: turn.id.to_string(), started_at: turn.started_at.to_string() }),
-        pending: Pending { clearances: record.pending_clearances, questions: record.pending_questions },
-        queue: record.queue,
+        turn: record.turn.map(|Turn { id, started_at }| SessionTurn { id, started_at }),
+        pending: PendingRequests {
+            clearances: record.pending_clearances as usize,
+            questions: record.pending_questions as usize,
+        },
+        queue: record.queue as usize,
         stderr_tail: live.map_or(record.stderr_tail, Observer::stderr_tail),
         processes: None,
-        created_at: record.created_at.to_string(),
-        started_at: stamp(record.started_at),
-        ended_at: stamp(record.ended_at),
-        updated_at: stamp(record.updated_at),
+        created_at: Some(record.created_at),
+        started_at: record.started_at,
+        ended_at: record.ended_at,
+        updated_at: record.updated_at,
         exit,
         failed,
         unenforced: record.unenforced,
     }
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct ClearanceView {
-    id: String,
-    session: String,
-    session_name: Option<String>,
-    /// What it would run or change, on one line and without secrets: the command, else the files with the size of the
-    /// diff. `null` if the agent names neither. To be shown before the title wherever there is one line.
-    action: Option<String>,
-    title: String,
-    description: Option<String>,
-    diff: Option<String>,
-    file_path: Option<String>,
-    /// Other files that it is about.
-    more_paths: Vec<String>,
-    tool: Option<String>,
-    command: Option<String>,
-    /// The higher of what we see and what the agent claims.
-    risk: Risk,
-    claimed_risk: Option<String>,
-    computed_risk: Risk,
-    risk_why: Vec<String>,
-    options: Vec<ChoiceView>,
-    status: &'static str,
-    delivery: &'static str,
-    delivery_cause: Option<String>,
-    requested_at: String,
-    expires_at: Option<String>,
-    /// What policy said; `null` for requests of old.
-    ruling: Option<RulingView>,
-    needed: u32,
-    approvals: Vec<String>,
-    decided_by: Option<String>,
-    decided_via: Option<String>,
-    decided_at: Option<String>,
-    reason: Option<String>,
-    option: Option<String>,
-    delivered_at: Option<String>,
-    outcome: Option<String>,
-    /// What was hidden from you; empty if nothing was.
-    hidden: Vec<String>,
-}
-
-impl ClearanceView {
-    /// Without what may be long.
-    pub(super) fn in_brief(self) -> Self {
-        Self { description: None, diff: None, ..self }
-    }
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct ChoiceView {
-    id: String,
-    name: String,
-    kind: String,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct RulingView {
-    outcome: String,
-    rule: Option<String>,
-    why: String,
-    whom: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Risk {
-    Low,
-    Medium,
-    High,
-    Critical,
-}
-
-fn risk(risk: crate::domain::Risk) -> Risk {
-    match risk {
-        crate::domain::Risk::Low => Risk::Low,
-        crate::domain::Risk::Medium => Risk::Medium,
-        crate::domain::Risk::High => Risk::High,
-        crate::domain::Risk::Critical => Risk::Critical,
-    }
-}
-
-pub(super) fn ruling(ruling: Ruling) -> RulingView {
-    RulingView {
-        outcome: ruling.outcome.as_str().to_owned(),
-        rule: ruling.rule,
-        why: ruling.why,
-        whom: ruling.whom,
-    }
-}
-
 /// As this caller may see it: what looks like a secret is hidden from viewers, and the card says so.
-pub(super) fn clearance_for(role: Role, clearance: Clearance) -> ClearanceView {
-    let mut view = self::clearance(clearance);
+pub(super) fn clearance_for(role: Role, clearance: Clearance) -> Clearance {
+    let mut view = with_action(clearance);
     if role > Role::Viewer {
         return view;
     }
@@ -338,111 +120,9 @@ pub(super) fn clearance_for(role: Role, clearance: Clearance) -> ClearanceView {
     view
 }
 
-pub(super) fn clearance(c: Clearance) -> ClearanceView {
-    let choice = |choice: Choice| ChoiceView { id: choice.id, name: choice.name, kind: choice.kind };
-    ClearanceView {
-        id: c.id.to_string(),
-        session: c.session.to_string(),
-        action: action((&c).into()),
-        session_name: c.session_name,
-        title: c.title,
-        description: c.description,
-        diff: c.diff,
-        file_path: c.file_path,
-        more_paths: c.more_paths,
-        tool: c.tool,
-        command: c.command,
-        risk: risk(c.risk),
-        claimed_risk: c.claimed_risk,
-        computed_risk: risk(c.computed_risk),
-        risk_why: c.risk_why,
-        options: c.options.into_iter().map(choice).collect(),
-        status: c.status.as_str(),
-        delivery: c.delivery.as_str(),
-        delivery_cause: c.delivery.cause().map(str::to_owned),
-        requested_at: c.requested_at.to_string(),
-        expires_at: stamp(c.expires_at),
-        ruling: c.ruling.map(ruling),
-        needed: c.needed,
-        approvals: c.approvals,
-        decided_by: c.decided_by,
-        decided_via: c.decided_via,
-        decided_at: stamp(c.decided_at),
-        reason: c.reason,
-        option: c.option,
-        delivered_at: stamp(c.delivered_at),
-        outcome: c.outcome,
-        hidden: Vec::new(),
-    }
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct QuestionView {
-    id: String,
-    session: String,
-    session_name: Option<String>,
-    text: String,
-    r#type: Option<String>,
-    status: &'static str,
-    decision: Option<&'static str>,
-    instruction: Option<String>,
-    asked_at: String,
-    answered_by: Option<String>,
-    answered_at: Option<String>,
-    reason: Option<String>,
-    delivery: &'static str,
-    delivery_cause: Option<String>,
-    delivered_at: Option<String>,
-}
-
-pub(super) fn question(q: Question) -> QuestionView {
-    QuestionView {
-        id: q.id.to_string(),
-        session: q.session.to_string(),
-        session_name: q.session_name,
-        text: q.text,
-        r#type: q.sort,
-        status: q.status.as_str(),
-        decision: q.decision.map(crate::domain::Answer::as_str),
-        instruction: q.instruction,
-        asked_at: q.asked_at.to_string(),
-        answered_by: q.answered_by,
-        answered_at: stamp(q.answered_at),
-        reason: q.reason,
-        delivery: q.delivery.as_str(),
-        delivery_cause: q.delivery.cause().map(str::to_owned),
-        delivered_at: stamp(q.delivered_at),
-    }
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct PromptView {
-    id: String,
-    session: String,
-    text: String,
-    state: &'static str,
-    error: Option<String>,
-    by: String,
-    at: String,
-    delivered_at: Option<String>,
-    /// Of those that wait, after somebody has put them in another order: first those with a place, then the others.
-    place: Option<u32>,
-}
-
-pub(super) fn prompt(p: Prompt) -> PromptView {
-    // To a caller, what is not in the agent's pipe yet is queued; whether it can be taken back, DELETE tells.
-    let state = if p.state == PromptState::Sending { PromptState::Queued.as_str() } else { p.state.as_str() };
-    PromptView {
-        id: p.id.to_string(),
-        session: p.session.to_string(),
-        text: p.text,
-        state,
-        error: p.state.cause().map(str::to_owned),
-        by: p.by,
-        at: p.at.to_string(),
-        delivered_at: stamp(p.delivered_at),
-        place: p.place,
-    }
+/// The clearance with its action, which is not stored.
+pub(super) fn with_action(clearance: Clearance) -> Clearance {
+    Clearance { action: action((&clearance).into()), ..clearance }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -4,46 +4,22 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::Api;
 use super::access::By;
 use super::error::ApiError;
 use super::extract::Body;
-use super::view::SessionView;
-use crate::domain::{LadderChoice, Phase, SessionRecord, Situation, Time, parse_duration};
+use crate::domain::{
+    AgentStanding, LadderChange, LadderChoice, Phase, RunningTool, Session, SessionRecord, Situation,
+    SnoozeRequest, Time, parse_duration,
+};
 use crate::session::Input;
 
 /// Whoever wants more peace than this turns the ladder off.
 const LONGEST_SNOOZE: Duration = Duration::from_hours(30 * 24);
 
-/// How an agent stands.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct StandingView {
-    /// `working`, `waiting_for_you`, `waiting_for_service`, `idle`, `quiet`, `stuck`, `gone` or `orphan`; `null` while it starts or stops.
-    state: Option<&'static str>,
-    /// Of what takes its time: since when nothing has happened.
-    since: Option<String>,
-    /// A tool or a process that runs in its name.
-    running: Option<RunningView>,
-    /// What was done about it: "nudged 1/2".
-    done: Option<String>,
-    /// When the limit of its service is over.
-    until: Option<String>,
-    /// `on`, `off`, or its own steps with commas between them.
-    ladder: String,
-    snoozed_until: Option<String>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct RunningView {
-    name: String,
-    since: String,
-}
-
 /// `None` without anything to watch.
-pub(super) fn standing(record: &SessionRecord, now: Time) -> Option<StandingView> {
+pub(super) fn standing(record: &SessionRecord, now: Time) -> Option<AgentStanding> {
     let watched = &record.watched;
     let by_phase = match record.phase {
         Phase::Working => Some(Situation::Working),
@@ -54,14 +30,14 @@ pub(super) fn standing(record: &SessionRecord, now: Time) -> Option<StandingView
     };
     let standing = watched.standing.as_ref();
     let running = standing.and_then(|standing| standing.running.clone());
-    Some(StandingView {
-        state: standing.map(|standing| standing.state).or(by_phase).map(Situation::as_str),
-        since: standing.map(|standing| standing.since.to_string()),
-        running: running.map(|running| RunningView { name: running.name, since: running.since.to_string() }),
+    Some(AgentStanding {
+        state: standing.map(|standing| standing.state).or(by_phase).map(Into::into),
+        since: standing.map(|standing| standing.since),
+        running: running.map(|running| RunningTool { name: running.name, since: running.since }),
         done: standing.and_then(|standing| standing.done.clone()),
-        until: standing.and_then(|standing| standing.until).map(|until| until.to_string()),
+        until: standing.and_then(|standing| standing.until),
         ladder: watched.ladder.to_string(),
-        snoozed_until: watched.snoozed_until.filter(|until| *until > now).map(|until| until.to_string()),
+        snoozed_until: watched.snoozed_until.filter(|until| *until > now),
     })
 }
 
@@ -72,19 +48,12 @@ pub(super) fn why(record: &SessionRecord, now: Time) -> String {
     standing.map_or_else(|| record.why.clone(), |standing| standing.sentence(now))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Snooze {
-    /// A time such as `30m`; `off` ends it.
-    r#for: String,
-}
-
 pub(super) async fn snooze(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
-    Body(snooze): Body<Snooze>,
-) -> Result<Json<SessionView>, ApiError> {
+    Body(snooze): Body<SnoozeRequest>,
+) -> Result<Json<Session>, ApiError> {
     let record = api.session(&id).await?;
     let until = match snooze.r#for.as_str() {
         "off" => None,
@@ -102,19 +71,12 @@ pub(super) async fn snooze(
     Ok(Json(api.view(record.id).await?))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Ladder {
-    /// `on` (as configured), `off`, or steps with commas between them: `alert,nudge,escalate`.
-    ladder: String,
-}
-
 pub(super) async fn ladder(
     State(api): State<Api>,
     By(by): By,
     Path(id): Path<String>,
-    Body(ladder): Body<Ladder>,
-) -> Result<Json<SessionView>, ApiError> {
+    Body(ladder): Body<LadderChange>,
+) -> Result<Json<Session>, ApiError> {
     let record = api.session(&id).await?;
     let choice = parse_ladder(&ladder.ladder)?;
     api.command(&record, Input::Ladder { choice, by }).await?;

@@ -27,8 +27,7 @@ use super::error::ApiError;
 use super::extract::{Body, Nothing, Query, ShortList, limit};
 use super::guard;
 use super::tokens::{hash, random_secret};
-use super::view::List;
-use crate::domain::{Json as Raw, Role, Time, TokenId, WebSession, WebSessionId};
+use crate::domain::{Json as Raw, List, Role, Time, TokenId, WebSession, WebSessionId};
 use crate::store::KnownWebSession;
 
 mod known;

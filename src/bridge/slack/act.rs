@@ -21,10 +21,9 @@ use super::seat::Seat;
 use super::sender::Wanted;
 use super::web::{Trouble, Web};
 use super::words::{Waiting, Word, typed, word};
-use crate::answers::Session;
 use crate::bridge::api::Person;
 use crate::bridge::api::inside::Answer;
-use crate::domain::{Audited, Json, SessionId, Time};
+use crate::domain::{Audited, Json, Session, SessionId, Time};
 use crate::store::{SlackWant, SlackWish, Store};
 
 /// A private answer is worth this many attempts; it is kept nowhere.
@@ -486,7 +485,7 @@ fn already(body: &Value) -> Words {
     let text = |name: &str| about[name].as_str();
     let status = text("decision").or(text("status")).unwrap_or("decided");
     let by = text("decided_by").or(text("answered_by"));
-    let at = text("decided_at").or(text("answered_at"));
+    let at = text("decided_at").or(text("answered_at")).and_then(Time::parse);
     let mut words = Words::new("Already ").and(Words::said(status));
     if let Some(by) = by {
         words = words.and(" by ").and(Words::said(by));

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::kit::{Plain, Words};
-use crate::answers::{Delivery, Session};
+use crate::domain::{Delivery, Session, Time};
 
 mod clearance;
 mod decided;
@@ -94,8 +94,7 @@ impl People {
 
 /// The last part of its workspace: what people call the thing they work on.
 fn project(session: &Session) -> String {
-    let workspace = session.workspace.as_deref().unwrap_or_default();
-    let last = workspace.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let last = session.workspace.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     if last.trim().is_empty() { session.label() } else { last.to_owned() }
 }
 
@@ -119,7 +118,7 @@ fn field(name: &'static str, value: Words) -> Words {
 }
 
 /// ` at <time>`, or nothing.
-fn at(time: Option<&str>) -> Words {
+fn at(time: Option<Time>) -> Words {
     time.map(|time| Words::new(" at ").and(Words::date(time))).unwrap_or_default()
 }
 
@@ -130,8 +129,8 @@ fn delivery(delivery: &Delivery) -> Words {
         Delivery::Failed(cause) => {
             Words::new("not delivered").bold().and(": ").and(Words::said(cause).cut(300))
         }
-        Delivery::Other(state) if state == "none" => Words::default(),
-        Delivery::Other(state) if state == "pending" => Words::new("not delivered yet"),
+        Delivery::None => Words::default(),
+        Delivery::Pending => Words::new("not delivered yet"),
         Delivery::Other(state) => Words::said(state).cut(100),
     }
 }
@@ -142,5 +141,5 @@ fn id(id: &str) -> Words {
 }
 
 fn is_live(session: &Session) -> bool {
-    !matches!(session.phase.as_str(), "ended" | "parked")
+    session.is_live()
 }

@@ -3,15 +3,14 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::answers::{Clearance, Question, Session};
 use crate::bridge::api::Person;
 use crate::bridge::api::inside::{Answer, Inside, quoted};
 use crate::config::Config;
-use crate::domain::Role;
+use crate::domain::{Clearance, List, Question};
+use crate::domain::{Role, Session};
 use crate::store::StoreError;
 use crate::supervisor::Supervisor;
 
@@ -28,11 +27,6 @@ pub(super) struct Seat {
     inside: Inside,
     supervisor: Supervisor,
     viewer: Person,
-}
-
-#[derive(Debug, Deserialize)]
-struct List<T> {
-    items: Vec<T>,
 }
 
 impl Seat {

@@ -214,12 +214,14 @@ impl Teller {
             mind.stale.insert(id);
         }
         for clearance in self.seat.pending_clearances(None).await? {
-            let session = clearance.session.parse().ok().filter(|_| !open.contains(&clearance.id));
-            news.extend(session.map(|session| News::Clearance(session, clearance.id)));
+            if !open.contains(&*clearance.id) {
+                news.push(News::Clearance(clearance.session, clearance.id.to_string()));
+            }
         }
         for question in self.seat.pending_questions(None).await? {
-            let session = question.session.parse().ok().filter(|_| !open.contains(&question.id));
-            news.extend(session.map(|session| News::Question(session, question.id)));
+            if !open.contains(&*question.id) {
+                news.push(News::Question(question.session, question.id.to_string()));
+            }
         }
         let mut wants = self.show(&news, mind).await?;
         wants

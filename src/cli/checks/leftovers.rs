@@ -8,6 +8,7 @@ use rusqlite::OptionalExtension as _;
 use super::{Check, open_database};
 use crate::cli::time;
 use crate::config::Paths;
+use crate::domain::Time;
 use crate::host::{self, AGENTS_DIR, ProcessDescription, RunningShim};
 
 /// Shims of this state directory that the database does not know: it is older than they are. A daemon adopts them when it starts.
@@ -53,8 +54,9 @@ pub(super) fn described(pid: i32, name: Option<&str>) -> String {
     let Some(ProcessDescription { name: own, age, directory }) = host::describe_process(pid) else {
         return String::new();
     };
-    let started = Timestamp::now().checked_sub(age).map(|at| at.to_string()).unwrap_or_default();
-    let since = format!("{} ago", time::age(Some(&started), Timestamp::now()));
+    let now = Timestamp::now();
+    let started = now.checked_sub(age).ok().map(|at| Time::from_millis(at.as_millisecond()));
+    let since = format!("{} ago", time::age(started, now));
     match (name, directory) {
         (Some(name), _) => format!(" ({name}, started {since})"),
         (None, Some(directory)) => format!(" ({own}, started {since}, in {})", directory.display()),

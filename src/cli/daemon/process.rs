@@ -18,6 +18,7 @@ use crate::cli::start::{KeptVariables, Starter};
 use crate::cli::time::{age, date_time_zone};
 use crate::cli::url::url;
 use crate::cli::{Context, out};
+use crate::domain::Time;
 use crate::host;
 use crate::text::{clean, plural};
 
@@ -47,14 +48,14 @@ pub(super) async fn restart(cx: &Context) -> anyhow::Result<()> {
 fn say_variables(KeptVariables { kept, lost }: &KeptVariables) {
     if !kept.is_empty() {
         let names = kept.join(", ");
-        out::talk(&format!(
+        out::advise(&format!(
             "kept from the daemon before, since this shell does not set them: {names}; an empty value drops one: \
              `{}= intercom daemon restart`",
             kept[0]
         ));
     }
     if !lost.is_empty() {
-        out::talk(&format!(
+        out::advise(&format!(
             "warning: the daemon before had {}, and the installed service does not get them from it; set them for the service: \
              `systemctl --user import-environment NAME` in a shell that has them",
             lost.join(", ")
@@ -82,7 +83,7 @@ pub(super) async fn stop(cx: &Context) -> anyhow::Result<()> {
     if agents > 0 {
         let count =
             if agents == 1 { "1 agent runs on".to_owned() } else { format!("{agents} agents run on") };
-        out::talk(&format!(
+        out::advise(&format!(
             "{count} without a daemon; `intercom daemon restart` starts one that takes up every agent"
         ));
     }
@@ -184,7 +185,7 @@ fn shown(status: &Status<'_>, now: Timestamp) -> String {
             let since = daemon
                 .started_at
                 .as_deref()
-                .map(|at| format!(", since {} ({})", date_time_zone(at), age(Some(at), now)));
+                .map(|at| format!(", since {} ({})", date_time_zone(at), age(Time::parse(at), now)));
             let state = if status.reachable { "running" } else { "running, but it does not answer" };
             lines.push(("daemon", format!("{state}, pid {}{}", daemon.pid, since.unwrap_or_default())));
             lines.extend(daemon.started_by.map(|by| ("started", by.in_words().to_owned())));

@@ -18,6 +18,9 @@ pub struct AgentReady {
     /// The agent's own description of itself; our own protocol has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Json>,
+    /// A hash of the command line, if what the agent says of itself holds for every new session of its profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_fingerprint: Option<String>,
 }
 
 impl AgentReady {

@@ -45,6 +45,9 @@ pub struct ClearanceRequested {
     #[serde(default)]
     pub options: Vec<Choice>,
     pub request: AgentRequest,
+    /// The life of the process that asked. Earlier releases did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u32>,
 }
 
 const fn one() -> u32 {
@@ -119,4 +122,7 @@ pub struct ClearanceClosed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Verdict>,
     pub reason: String,
+    /// The agent's own option that this answer comes to. Earlier releases did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub option: Option<String>,
 }

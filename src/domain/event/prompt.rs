@@ -35,6 +35,9 @@ pub struct PromptUndelivered {
 pub struct PromptRequeued {
     pub prompt: PromptId,
     pub cause: String,
+    /// The queue from then on, if there is more in it. Earlier releases did not record it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub order: Vec<PromptId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -51,4 +54,7 @@ pub struct PromptAmended {
     pub content: Option<Content>,
     pub place: Option<usize>,
     pub by: String,
+    /// The queue from then on, if the prompt has another place in it. Earlier releases did not record it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub order: Vec<PromptId>,
 }

@@ -12,6 +12,9 @@ pub struct QuestionAsked {
     pub text: String,
     pub r#type: Option<String>,
     pub request: AgentRequest,
+    /// The life of the process that asked. Earlier releases did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

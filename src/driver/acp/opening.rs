@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use super::controls::NO_NUMBER;
 use super::{Acp, Pending};
 use crate::domain::{Json, Said, Set, Takes};
+use crate::text::quoted;
 use crate::wire::acp::answer::{Can, Initialized, SessionStarted};
 use crate::wire::acp::send;
 use crate::wire::acp::trouble::{Failure, LogInAdvice, Trouble, wants_login, ways_in};
@@ -118,7 +119,7 @@ impl Acp {
         match result {
             Ok(_) => self.ready(open, Some(&wanted), said),
             Err(error) => {
-                let why = Failure::read(error).message;
+                let why = quoted(&Failure::read(error).message);
                 let agent = &self.setup.agent;
                 let reason =
                     format!("the profile of {agent} wants mode `{wanted}`, and the agent refuses it: {why}");

@@ -17,7 +17,9 @@ pub(super) fn judge(script: &Script, found: &mut Found) {
     let views: Vec<&[Word]> = script.commands.iter().flat_map(Simple::views).collect();
     let runs_code = |view: &&&[Word]| is_interpreter(view);
     let is_piped = script.commands.iter().any(|simple| simple.piped);
-    let is_fed = is_piped && views.iter().filter(runs_code).any(|view| reads_input(view));
+    let is_fed = is_piped
+        && (views.iter().filter(runs_code).any(|view| reads_input(view))
+            || views.iter().any(|view| takes_input(view)));
     let is_built = views.iter().filter(runs_code).any(|view| view[1..].iter().any(|word| word.expanded));
     let downloads = views.iter().any(|view| is_fetcher(view));
     if downloads && (is_fed || is_built || runs_file(script, &views)) {
@@ -38,6 +40,22 @@ fn is_interpreter(view: &[Word]) -> bool {
     let name = base(&view[0].text);
     matches!(name.as_str(), "eval" | "source" | ".")
         || matches!(runs(&name), Some(Runs::Shell | Runs::Code(_)))
+}
+
+/// Tells whether a program that is no interpreter runs its standard input, now or later.
+fn takes_input(view: &[Word]) -> bool {
+    let name = base(&view[0].text);
+    let is_input = |word: &str| STDIN.contains(&word);
+    let has_file = |option: &str| {
+        view.windows(2).any(|pair| pair[0].text == option && is_input(&pair[1].text))
+            || view[1..].iter().any(|word| word.text.strip_prefix(option).is_some_and(is_input))
+    };
+    match name.as_str() {
+        "make" | "gmake" | "sed" | "awk" | "gawk" | "mawk" => ["-f", "--file="].into_iter().any(has_file),
+        "at" | "batch" => true,
+        "crontab" => view[1..].iter().any(|word| is_input(&word.text)),
+        _ => false,
+    }
 }
 
 /// Tells whether it runs its standard input: without a script, or with `-s`, which makes all operands arguments.

@@ -34,6 +34,10 @@ enum Written {
     After,
 }
 
+const TARS: &[&str] = &["tar", "bsdtar", "gtar"];
+/// Letters of tar that take a value.
+const TAR_VALUES: &str = "fCbTXgIVNLFHK";
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Program {
@@ -99,7 +103,7 @@ fn of_words(name: &str, own: &[Word]) -> Effect {
     let operands = || words.iter().filter(|word| !word.starts_with('-'));
     match name {
         "git" => match operands().next().copied() {
-            Some(subcommand) if git::only_reads(subcommand) => Effect::Reads,
+            Some(subcommand) if git::only_reads(subcommand) && written(name, own).is_empty() => Effect::Reads,
             Some("rm" | "clean") => Effect::Deletes,
             Some("mv") => Effect::Moves,
             _ => Effect::Changes,
@@ -135,6 +139,9 @@ pub(in crate::policy) fn written<'a>(program: &str, words: &'a [Word]) -> Vec<&'
 
 /// The same for the words behind the program.
 pub(in crate::policy) fn written_among<'a>(program: &str, arguments: &[&'a str]) -> Vec<&'a str> {
+    if program == "git" {
+        return git_writes(arguments);
+    }
     let Some(row) = row(program) else { return Vec::new() };
     let mut files = Vec::new();
     let mut operands = Vec::new();
@@ -164,6 +171,14 @@ pub(in crate::policy) fn written_among<'a>(program: &str, arguments: &[&'a str])
             .iter()
             .filter_map(|word| row.prefixes.iter().find_map(|prefix| word.strip_prefix(prefix.as_str()))),
     );
+    // `tar cf a b` is `tar -c -f a b`.
+    if TARS.contains(&program)
+        && let Some((cluster, rest)) = arguments.split_first()
+        && !cluster.starts_with('-')
+    {
+        let values = cluster.chars().filter(|letter| TAR_VALUES.contains(*letter)).count();
+        files.extend(rest.iter().take(values));
+    }
     match row.writes {
         _ if writes_all => files.extend(operands),
         Written::Last if operands.len() > 1 => files.extend(operands.last()),
@@ -171,6 +186,21 @@ pub(in crate::policy) fn written_among<'a>(program: &str, arguments: &[&'a str])
         _ => {}
     }
     files.retain(|file| is_file(file) && *file != "-");
+    files
+}
+
+/// The files that a subcommand of git writes beside the repository and the work tree that it has.
+fn git_writes<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    let mut operands = arguments.iter().copied().filter(|word| !word.starts_with('-'));
+    let mut files: Vec<&str> = Vec::new();
+    match operands.next() {
+        Some("mv" | "init") => files.extend(operands),
+        Some("clone" | "worktree" | "bundle") => files.extend(operands.skip(1)),
+        _ => {}
+    }
+    files.extend(arguments.iter().filter_map(|word| word.strip_prefix("--output=")));
+    let is_output = |word: &str| matches!(word, "-o" | "--output" | "--output-directory");
+    files.extend(arguments.windows(2).filter(|pair| is_output(pair[0])).map(|pair| pair[1]));
     files
 }
 
@@ -184,6 +214,10 @@ fn is_glued(word: &str, flag: &str) -> bool {
 
 /// The value of an option that names a file; empty if it is the next word. `None` for another option.
 fn value<'a>(row: &Program, word: &'a str) -> Option<&'a str> {
+    // `-out` is no `-o` with the value `ut`.
+    if row.options.iter().any(|option| option == word) {
+        return Some("");
+    }
     row.options.iter().find_map(|option| {
         if let Some(name) = option.strip_prefix("--") {
             let given = word.strip_prefix("--")?;
@@ -247,6 +281,15 @@ mod tests {
             ("curl -so b u", &["b"]),
             ("curl u", &[]),
             ("tar -xzf a -C d", &["a", "d"]),
+            ("tar czf a b", &["a"]),
+            ("tar xfC a d b", &["a", "d"]),
+            ("git mv a b", &["a", "b"]),
+            ("git clone u d", &["d"]),
+            ("git diff --output=a", &["a"]),
+            ("git archive -o a HEAD", &["a"]),
+            ("git log a", &[]),
+            ("openssl enc -in a -out b", &["b"]),
+            ("base64 -d -o b", &["b"]),
             ("cat a b", &[]),
             ("tee /dev/null", &[]),
         ];

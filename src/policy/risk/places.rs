@@ -59,10 +59,19 @@ pub(in crate::policy) fn runs_later(path: &str) -> Option<Risk> {
     let path = path.to_ascii_lowercase();
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let Later { high, medium } = &PLACES.later;
-    if contains_any(&parts, high) {
+    // Whoever replaces a repository as a whole replaces its hooks and settings.
+    if contains_any(&parts, high) || parts.last() == Some(&".git") {
         return Some(Risk::High);
     }
     contains_any(&parts, medium).then_some(Risk::Medium)
+}
+
+/// Tells whether files that run later may be below a directory with this path: `.github` holds `.github/workflows`.
+pub(in crate::policy) fn holds_what_runs_later(path: &str) -> bool {
+    let path = path.to_ascii_lowercase();
+    let last = path.split('/').rfind(|part| !part.is_empty() && *part != ".").unwrap_or_default();
+    let Later { high, .. } = &PLACES.later;
+    high.iter().any(|place| place.split_once('/').is_some_and(|(first, _)| first == last))
 }
 
 pub(in crate::policy) fn is_system(path: &Path) -> bool {
@@ -133,6 +142,18 @@ mod tests {
                 assert_eq!(runs_later(&format!("a/x{entry}x")), None, "{entry}");
             }
         }
+    }
+
+    #[test]
+    fn directories_of_files_that_run_later_are_known() {
+        for path in [".github", "a/.CARGO", ".config/", "./.git"] {
+            assert!(holds_what_runs_later(path), "{path}");
+        }
+        for path in ["src", "", ".", ".github/x", "a.git"] {
+            assert!(!holds_what_runs_later(path), "{path}");
+        }
+        assert_eq!(runs_later("a/.git/"), Some(Risk::High));
+        assert_eq!(runs_later(".git/index"), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How far allow rules reach, seen with real tools: commands that a rule allows run in a disposable directory, and
-//! nothing outside of the workspace is opened, written or run.
+//! nothing outside of the workspace is opened, written or run. Their system calls are traced, and the kernel reports every
+//! touch of the files beside the workspace.
 //!
 //! `INTERCOM_REACH_CASES` and `INTERCOM_REACH_TEXTS` set how much is tried, `INTERCOM_SHELL_SEED` the seed of the texts.
 
@@ -15,6 +16,7 @@ use super::differential::number;
 use super::*;
 
 mod stage;
+mod trace;
 
 use stage::{CANARY, Stage};
 
@@ -200,6 +202,12 @@ const WORDS: &[&str] = &[
     "-name",
     "-printf",
     "--oneline",
+    "--exclude",
+    "--exclude-dir",
+    "--format",
+    "--include",
+    "-A",
+    "/etc/passwd",
     "{root}/beside/secret",
     "--file={root}/beside/secret",
     "-f{root}/beside/secret",
@@ -216,12 +224,13 @@ fn is_allowed_by(rules: &Rules, command: &str, ws: &Path) -> bool {
 }
 
 /// Runs an allowed command in a fresh stage and tells whether nothing outside was opened, written or run.
-fn check_run(command: &str, words: &[&str]) -> Result<(), TestCaseError> {
+fn check_run(command: &str, programs: &[&str], words: &[&str]) -> Result<(), TestCaseError> {
     let stage = Stage::fresh();
     let watch = stage.watch_outside();
     let words: Vec<String> = words.iter().map(|word| stage.at(word)).collect();
-    let said = stage.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let (said, reached) = stage.run_traced(programs, &words.iter().map(String::as_str).collect::<Vec<_>>());
     let touched = watch.touched();
+    prop_assert!(reached.is_empty(), "{command} reaches outside: {reached:?}\n{said}");
     prop_assert!(touched.is_empty(), "{command} reaches outside: {touched:?}\n{said}");
     prop_assert!(!said.contains(CANARY), "{command} reads outside: {said}");
     prop_assert_eq!(stage.beside(), ["secret", "secret.json"], "{} writes or runs", command);
@@ -233,7 +242,8 @@ fn each_rule_allows_its_ordinary_command_and_the_stage_can_fail() {
     let stage = Stage::fresh();
     for (rule, command) in ALLOWED {
         assert!(is_allowed(rule, command, &stage.workspace), "{rule}: {command}");
-        check_run(command, &command.split(' ').collect::<Vec<_>>()).unwrap();
+        let words: Vec<&str> = command.split(' ').collect();
+        check_run(command, &words[..1], &words).unwrap();
     }
     let touched_by = |words: &[&str]| {
         let watch = stage.watch_outside();
@@ -248,6 +258,21 @@ fn each_rule_allows_its_ordinary_command_and_the_stage_can_fail() {
     assert!(!touched_by(&["find", "-L", ".", "-name", "x"]).is_empty());
     assert!(!touched_by(&["ls", ".."]).is_empty());
     assert!(touched_by(&["ls", "-l", "."]).is_empty());
+    // Also far away, and by what it runs or calls.
+    for words in [
+        ["cat", "/etc/passwd"].as_slice(),
+        &["cat", "link"],
+        &["find", "a.txt", "-exec", "./evil", ";"],
+        &["find", "a.txt", "-exec", "true", ";"],
+        &["touch", "/tmp/../tmp"],
+        &["mkdir", "out/folder"],
+        &["rmdir", "out/folder"],
+    ] {
+        assert!(!stage.run_traced(&words[..1], words).1.is_empty(), "{words:?}");
+    }
+    let calls = ["bash", "-c", ": >/dev/udp/127.0.0.1/9"];
+    assert!(!stage.run_traced(&calls[..1], &calls).1.is_empty());
+    std::fs::remove_file(stage.workspace.join("../beside/ran")).unwrap();
     stage.run(&["tar", "-xf", "links.tar"]);
     stage.run(&["find", "a.txt", "-exec", "./evil", ";"]);
     assert_eq!(stage.beside(), ["new", "ran", "secret", "secret.json"]);
@@ -308,6 +333,37 @@ const OUT: &[(&str, &str)] = &[
     ("grep", "grep -v -e -e /etc/passwd"),
     ("grep", "grep -v --regexp --regexp /etc/passwd"),
     ("rg", "rg -v -e -e ../secret"),
+    // The second option is the value of the first, which is no text.
+    ("grep", "grep root --exclude -e /etc/passwd"),
+    ("grep", "grep root --exclude-dir -e ../secret"),
+    ("grep", "grep -A -e /etc/passwd"),
+    ("rg", "rg x -g -e /etc/passwd"),
+    ("rg", "rg x --iglob -e /etc/passwd"),
+    ("stat", "stat --format -c /etc/passwd"),
+    // Files that run later, by a link or in a directory.
+    ("cp", "cp src/.envrc ."),
+    ("cp", "cp src/.envrc ./"),
+    ("cp", "cp src/config .git"),
+    ("cp", "cp src/config git"),
+    ("cp", "cp src/config git/config"),
+    ("cp", "cp a.txt hooks"),
+    ("cp", "cp a.txt rc"),
+    ("tee", "tee rc"),
+    ("dd", "dd if=a.txt of=git/config"),
+    ("mv", "mv src/hooks .git"),
+    ("mv", "mv src .github"),
+    ("mv", "mv src .cargo"),
+    ("mv", "mv .git x"),
+    ("ln", "ln src/.envrc"),
+    ("ln", "ln src/config git"),
+    ("tar", "tar cf .git/hooks/x a.txt"),
+    ("tar", "tar cf hooks/x a.txt"),
+    ("wget", "wget example.org/x/.envrc"),
+    ("git mv", "git mv a.txt .envrc"),
+    ("git mv", "git mv src/.envrc ."),
+    ("git clone", "git clone . .husky"),
+    ("git clone", "git clone src/.husky"),
+    ("git clone", "git clone . .git/hooks/x"),
 ];
 
 #[test]
@@ -366,7 +422,8 @@ fn no_word_behind_an_allowed_command_leaves_the_workspace() {
             return Ok(());
         }
         run.set(run.get() + 1);
-        check_run(&command, &words.iter().map(String::as_str).collect::<Vec<_>>())
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        check_run(&command, &words[..1], &words)
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
     println!("{cases} cases, {} allowed and run", run.get());
@@ -399,8 +456,9 @@ fn no_generated_text_that_is_allowed_leaves_the_workspace() {
     let judged = Stage::fresh();
     let count = number("INTERCOM_REACH_TEXTS", 600);
     let mut generator = Generator::new(number("INTERCOM_SHELL_SEED", 1) as u64);
-    let programs: Vec<String> = REAL[..9].iter().map(|(_, program)| format!("[\"{program}\"]")).collect();
-    let rule = one(&format!("allow: command = [{}]; risk = 'critical'", programs.join(", ")));
+    let words: Vec<String> = REAL[..9].iter().map(|(_, program)| format!("[\"{program}\"]")).collect();
+    let rule = one(&format!("allow: command = [{}]; risk = 'critical'", words.join(", ")));
+    let programs: Vec<&str> = REAL[..9].iter().map(|(_, program)| *program).chain(["bash", "dash"]).collect();
     let (mut allowed, mut failed) = (0, Vec::new());
     for _ in 0..count {
         let text = REAL.iter().fold(generator.simple_text(), |text, (stub, real)| text.replace(stub, real));
@@ -410,7 +468,9 @@ fn no_generated_text_that_is_allowed_leaves_the_workspace() {
         allowed += 1;
         for shell in ["bash", "dash"] {
             failed.extend(
-                check_run(&text, &[shell, "-c", &text]).err().map(|error| format!("{shell}: {error}")),
+                check_run(&text, &programs, &[shell, "-c", &text])
+                    .err()
+                    .map(|error| format!("{shell}: {error}")),
             );
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Actor;
 use super::output::cause_of;
-use crate::domain::{Entry, Outbound, PromptId};
+use crate::domain::{Event, NewEvent, Outbound, PromptId};
 use crate::failpoint;
 use crate::session::commit::Todo;
 use crate::session::handle::{Arrival, CommandError, Done};
@@ -81,7 +81,7 @@ impl Actor {
         let mut effects = self.unrecorded.clone();
         self.step(input, &mut effects)?;
         let prompt = effects.iter().find_map(|effect| match effect {
-            Effect::Ledger(Entry::PromptAdded { prompt, .. }) => Some(prompt.id),
+            Effect::Record(NewEvent { event: Event::PromptQueued(queued), .. }) => Some(queued.prompt),
             _ => None,
         });
         let set = effects.iter().find_map(|effect| match effect {

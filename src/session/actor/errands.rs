@@ -57,7 +57,7 @@ impl Actor {
     /// An errand is looked at before it is recorded.
     pub(super) async fn looked_at(&self, errand: Errand) -> Input {
         let judge = std::sync::Arc::clone(&self.plan.judge);
-        let (about, asked) = (self.state.about.clone(), errand.clone());
+        let (about, asked) = (self.state.spec().clone(), errand.clone());
         let looking = tokio::task::spawn_blocking(move || errand::look(&*judge, &about, &asked));
         let looked = tokio::time::timeout(super::ASSESSING, looking).await.ok().and_then(Result::ok);
         let looked =
@@ -82,7 +82,7 @@ impl Actor {
         }
         let Some((request, job)) = self.errands.files.pop_front() else { return };
         self.errands.busy = true;
-        let workspace = self.state.about.workspace.clone();
+        let workspace = self.state.spec().workspace.clone();
         self.errands.running.spawn(async move {
             failpoint::visit("errand.begun");
             let performing = tokio::task::spawn_blocking(move || errand::perform(&workspace, &job));
@@ -96,7 +96,7 @@ impl Actor {
         let (id, session) = (run.terminal.clone(), self.state.id().to_string());
         let keep = terminals::keep(&self.plan.keep, &session, &id, run.output_limit);
         let spec = self.plan.spec.as_ref().map_err(Clone::clone);
-        let spec = spec.and_then(|agent| terminals::spec(agent, &self.state.about.workspace, run, &keep));
+        let spec = spec.and_then(|agent| terminals::spec(agent, &self.state.spec().workspace, run, &keep));
         let limit = self.plan.startup_timeout;
         self.errands.terminals.insert(id.clone(), Terminal::new(keep.clone(), run.output_limit));
         self.errands.running.spawn(async move {

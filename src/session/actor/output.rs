@@ -147,7 +147,7 @@ impl Actor {
     async fn prepare(&mut self, lines: &[OutputLine], handling: Handling<'_>) -> Prepared {
         let mut effects = self.unrecorded.clone();
         let (vigil, mut said) = (self.vigil(), Vec::new());
-        let (elsewhere, startup) = (self.spent_elsewhere(&vigil), self.plan.startup_timeout);
+        let spent_elsewhere = self.spent_elsewhere(&vigil);
         let mut means_something = false;
         for line in lines {
             let driver = &mut self.plan.driver;
@@ -164,9 +164,8 @@ impl Actor {
                     Said::Errand(errand) => self.looked_at(*errand).await,
                     said => Input::Said(Box::new(said)),
                 };
-                if let Err(refused) =
-                    commit::step(&mut self.state, &vigil, startup, elsewhere, input, &mut effects)
-                {
+                let settings = self.plan.step_settings(&vigil, spent_elsewhere);
+                if let Err(refused) = commit::step(&mut self.state, settings, input, &mut effects) {
                     tracing::error!(%refused, "what happened was refused");
                 }
             }

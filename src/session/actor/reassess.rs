@@ -73,7 +73,7 @@ impl Actor {
             Reassessed::PolicyChanged => {
                 self.reassessment.version = *self.reassessment.policy.borrow();
                 let (store, judge) = (self.store.clone(), Arc::clone(&self.plan.judge));
-                let about = self.state.about.clone();
+                let about = self.state.spec().clone();
                 self.reassessment.task = self
                     .state
                     .has_clearances()

@@ -1,15 +1,14 @@
 //! What the agent says.
 
 use super::interrupt::CANCELLED;
-use super::{Assessed, Carries, Out, Stage, State, Subject, Terms, Words};
+use super::{Assessed, Carries, DecisionTerms, OpenClearance, Out, Stage, State, Subject, Words};
 use crate::domain::event::{
     AgentRequest, ClearanceOutcome, ClearanceRequested, LineRejected, QuestionAsked, RawMessage,
     SessionUnenforced, SettingAccepted, SettingRefused, UnknownMessage,
 };
 use crate::domain::{
-    Ask, Call, Clearance, ClearanceId, ClearanceStatus, Delivery, Entry, Event, EventKind, Fault, FaultCode,
-    Json, KnownAgent, Line, Outbound, Outcome, Progress, Question, QuestionId, QuestionStatus, Rejection,
-    RequestId, Risk, Ruling, Said, VIA_POLICY, Verdict,
+    Ask, Call, ClearanceId, Event, EventKind, Fault, FaultCode, Json, Line, Outbound, Outcome, Progress,
+    QuestionId, Rejection, RequestId, Risk, Ruling, Said, VIA_POLICY, Verdict,
 };
 use crate::policy;
 use crate::session::errand::{Looked, Trouble};
@@ -45,16 +44,15 @@ impl State {
     pub(super) fn heard_from(&mut self, out: &mut Out<'_, '_>) {
         self.not_quiet(None, out);
         self.alive("output", out);
-        self.watch.unlimited();
-        self.failures.unserved = None;
+        self.oversight.quietly().tracker.unlimited();
+        self.failures.quietly().unserved = None;
         self.speaks(out);
     }
 
     fn speaks(&mut self, out: &mut Out<'_, '_>) {
-        if !self.spoke {
-            self.spoke = true;
-            self.dirty = true;
-            if !self.about.strict {
+        if !self.turns.spoke {
+            self.turns.spoke = true;
+            if !self.spec.strict {
                 self.begin_turn("agent", out);
             }
         }
@@ -79,7 +77,7 @@ impl State {
         match &said {
             Said::Heartbeat { mark, .. } => self.beats(*mark, out),
             // That it lets go of a turn that we cancelled does not mean that it will work.
-            Said::TurnEnd { .. } if self.cancelled_by.is_some() => {}
+            Said::TurnEnd { .. } if self.turns.cancelled_by.is_some() => {}
             Said::Echo(_) => {}
             _ => self.alive("output", out),
         }
@@ -110,13 +108,12 @@ impl State {
             Said::Update { params } => out.record(Event::Update(RawMessage(params))),
             Said::Tell { text } => self.send(Outbound::Text(text), Carries::Other, out),
             Said::Ready { steers, lists, resumed, takes, info } => {
-                self.lists = lists;
-                self.told.takes = Some(takes);
+                self.agent.lists = lists;
+                self.agent.told.takes = Some(takes);
                 if !resumed {
-                    self.told.spent.anew();
-                    self.known(&info, out);
+                    self.agent.told.spent.anew();
                 }
-                self.ready(steers, Some(info), out);
+                self.ready(steers, Some(info), !resumed, out);
             }
             Said::Listed { result, ok: true } => out.record(Event::AgentSessions(RawMessage(result))),
             // The agent's error as it came: this one answers no setting.
@@ -141,23 +138,22 @@ impl State {
                 if self.is_open(&request) {
                     return self.duplicate(request, line, "prompt/forward", out);
                 }
-                self.watch.unlimited();
+                self.oversight.quietly().tracker.unlimited();
                 self.open_question(request, text, sort, params, out);
             }
             Said::Tool { acts, call, params } => {
-                self.failures.unserved = None;
-                self.watch.unlimited();
+                self.failures.quietly().unserved = None;
+                self.oversight.quietly().tracker.unlimited();
                 if let Some(Call { id, title, open }) = call {
-                    self.watch.tool(&id, &title, open, out.now());
-                    self.dirty = true;
+                    self.oversight.tracker.tool(&id, &title, open, out.now());
                 }
                 self.tool(acts, params, out);
             }
             Said::Outcome { request, outcome, params } => self.outcome(&request, outcome, params, out),
             // Nothing ends, but nothing that was said is lost.
-            Said::TurnEnd { message, .. } if self.turn.is_none() => out.record(unknown(message)),
+            Said::TurnEnd { message, .. } if self.turns.turn.is_none() => out.record(unknown(message)),
             Said::TurnEnd { stop_reason, tokens, params, failed, .. } => {
-                self.told.spent.add_turn(tokens);
+                self.agent.told.spent.add_turn(tokens);
                 self.agent_ends_turn(&stop_reason, params, failed, out);
             }
             Said::Unknown { message, fault } => {
@@ -165,18 +161,10 @@ impl State {
                 self.fault(fault, out);
             }
             Said::Rejected { rejection, fault } => {
-                self.failures.rejected(&rejection.excerpt);
+                self.failures.quietly().rejected(&rejection.excerpt);
                 out.record(Event::LineRejected(LineRejected(rejection)));
                 self.fault(fault, out);
             }
-        }
-    }
-
-    /// So that people can be told what it is like before the next one runs. What goes on with an old session tells less.
-    fn known(&self, told: &Json, out: &mut Out<'_, '_>) {
-        if let Some(name) = self.about.agent.clone() {
-            let known = KnownAgent { name, command: String::new(), told: told.clone() };
-            out.ledger(Entry::AgentKnown(Box::new(known)));
         }
     }
 
@@ -188,23 +176,22 @@ impl State {
 
     /// Policy cannot be shown to bind an agent that acts and never asks.
     fn tool(&mut self, acts: bool, params: Json, out: &mut Out<'_, '_>) {
-        if acts && !self.asked && self.unenforced.is_none() {
+        if acts && !self.requests.asked && self.requests.unenforced.is_none() {
             let why = self.unenforced_because(out.vigil().asking_advice.as_deref());
             let event = SessionUnenforced { tool: params.clone(), why: Some(why.clone()) };
             out.record(Event::SessionUnenforced(event));
-            self.unenforced = Some(why);
-            self.dirty = true;
+            self.requests.unenforced = Some(why);
         }
         out.record(Event::Update(RawMessage(params)));
     }
 
     /// The reason, and what makes this agent ask.
     fn unenforced_because(&self, asking_advice: Option<&str>) -> String {
-        let name = self.about.name.clone().unwrap_or_else(|| short(&self.about.id.to_string()));
-        let advice = match (self.told.controls.asking_mode(), asking_advice) {
+        let name = self.spec.name.clone().unwrap_or_else(|| short(&self.spec.id.to_string()));
+        let advice = match (self.agent.told.controls.asking_mode(), asking_advice) {
             (Some(mode), _) => format!("to be asked, run `intercom mode {name} {mode}`"),
             (None, Some(advice)) => advice.to_owned(),
-            (None, None) if self.about.strict => {
+            (None, None) if self.spec.strict => {
                 "to be asked, set the agent up to ask before it acts, as its documentation says".to_owned()
             }
             (None, None) => "to be asked, have the agent send `clearance/request` before it acts".to_owned(),
@@ -213,12 +200,8 @@ impl State {
     }
 
     fn outcome(&mut self, request: &RequestId, outcome: String, params: Json, out: &mut Out<'_, '_>) {
-        let clearance = self.decided.iter().rev().find(|(known, _)| known == request).map(|(_, id)| *id);
-        let event = ClearanceOutcome { clearance, outcome: outcome.clone(), params };
-        out.record(Event::ClearanceOutcome(event));
-        if let Some(id) = clearance {
-            out.ledger(Entry::ClearanceOutcome { id, outcome });
-        }
+        let clearance = self.requests.decided_as(request);
+        out.record(Event::ClearanceOutcome(ClearanceOutcome { clearance, outcome, params }));
     }
 
     pub(super) fn open_clearance(&mut self, mut ask: Ask, assessed: Assessed, out: &mut Out<'_, '_>) {
@@ -233,33 +216,10 @@ impl State {
         let expires_at = limit.map(|(limit, _)| out.now().plus(limit));
         let on_expiry = limit.map_or(Verdict::Deny, |(_, verdict)| verdict);
         let subject = Subject::of(&ask);
+        let terms = DecisionTerms { needed, expires_at, on_expiry, forbidden_by, ..DecisionTerms::default() };
         out.record(Event::ClearanceRequested(Box::new(ClearanceRequested {
             clearance: id,
             action: subject.action.clone(),
-            title: ask.title.clone(),
-            description: ask.description.clone(),
-            diff: ask.diff.clone(),
-            file_path: ask.file_path.clone(),
-            more_paths: ask.more_paths.clone(),
-            tool: ask.tool.clone(),
-            command: ask.command.clone(),
-            risk,
-            claimed_risk: ask.claimed_risk.clone(),
-            computed_risk: Some(computed),
-            risk_why: why.clone(),
-            ruling: ruling.clone(),
-            needed,
-            expires_at,
-            options: ask.options.clone(),
-            request: AgentRequest { id: ask.request.clone(), params: ask.params },
-        })));
-        let requested_at = out.now();
-        out.ledger(Entry::ClearanceOpened(Box::new(Clearance {
-            id,
-            session: self.about.id,
-            session_name: self.about.name.clone(),
-            generation: self.generation,
-            request: ask.request.clone(),
             title: ask.title,
             description: ask.description,
             diff: ask.diff,
@@ -268,37 +228,18 @@ impl State {
             tool: ask.tool,
             command: ask.command,
             risk,
-            computed_risk: computed,
-            risk_why: why,
             claimed_risk: ask.claimed_risk,
-            options: ask.options.clone(),
-            status: ClearanceStatus::Pending,
-            delivery: Delivery::None,
-            requested_at,
-            expires_at,
+            computed_risk: Some(computed),
+            risk_why: why,
             ruling: ruling.clone(),
             needed,
-            approvals: Vec::new(),
-            decided_by: None,
-            decided_via: None,
-            decided_at: None,
-            reason: None,
-            option: None,
-            delivered_at: None,
-            outcome: None,
+            expires_at,
+            options: ask.options.clone(),
+            request: AgentRequest { id: ask.request.clone(), params: ask.params },
+            generation: Some(self.life.generation),
         })));
-        self.clearances.insert(id, ask.request);
-        self.subjects.insert(id, subject);
-        if !ask.options.is_empty() {
-            self.choices.insert(id, ask.options);
-        }
-        let terms = Terms { needed, expires_at, on_expiry, forbidden_by, ..Terms::default() };
-        if terms != Terms::default() {
-            self.terms.insert(id, terms);
-        }
-        self.asked = true;
-        self.unenforced = None;
-        self.dirty = true;
+        let (request, choices) = (ask.request, ask.options);
+        self.requests.insert(id, OpenClearance { request, terms, choices, subject });
         if self.withdraws() {
             self.cancel_open(CANCELLED, out); // not even policy allows what belongs to a cancelled turn
         } else if let Some(ruling) = ruling {
@@ -308,9 +249,9 @@ impl State {
 
     /// Policy has changed since this clearance was requested. One that was decided or withdrawn meanwhile stays as it is.
     pub(super) fn ruled(&mut self, id: ClearanceId, ruling: Ruling, out: &mut Out<'_, '_>) {
-        if self.steerable().is_ok() && self.clearances.contains_key(&id) {
+        if self.steerable().is_ok() && self.requests.clearances.contains_key(&id) {
             self.rule(id, ruling, true, out);
-            self.watch.heard(out.now()); // it was not its turn to speak until now
+            self.oversight.tracker.heard(out.now()); // it was not its turn to speak until now
         }
     }
 
@@ -326,8 +267,8 @@ impl State {
         let Ok(option) = self.chosen(id, verdict, None) else { return };
         let (reason, via) = (Some(ruling.why.clone()), VIA_POLICY.to_owned());
         let words = Words { reason, option, by, via, ruling: new.then_some(ruling) };
-        if let Some((request, terms)) = self.take_open(id) {
-            self.close_decided(id, request, &terms.approvals, verdict, words, out);
+        if let Some(open) = self.requests.clearances.remove(&id) {
+            self.close_decided(id, open, verdict, words, out);
         }
     }
 
@@ -337,8 +278,8 @@ impl State {
         if self.withdraw_errand(&request, out) {
             return;
         }
-        let clearance = self.clearances.iter().find(|(_, open)| **open == request).map(|(id, _)| *id);
-        let question = self.questions.iter().find(|(_, open)| **open == request).map(|(id, _)| *id);
+        let (clearance, question) =
+            (self.requests.clearance_of(&request), self.requests.question_of(&request));
         if clearance.is_none() && question.is_none() {
             return out.record(unknown(message));
         }
@@ -352,7 +293,6 @@ impl State {
             Some(Fault { request, code: FaultCode::Cancelled, message: "taken back".to_owned() }),
             out,
         );
-        self.dirty = true;
     }
 
     fn open_question(
@@ -366,40 +306,19 @@ impl State {
         let id = QuestionId::from_seed(out.seed());
         out.record(Event::QuestionAsked(QuestionAsked {
             question: id,
-            text: text.clone(),
-            r#type: sort.clone(),
-            request: AgentRequest { id: request.clone(), params },
-        }));
-        let asked_at = out.now();
-        out.ledger(Entry::QuestionOpened(Box::new(Question {
-            id,
-            session: self.about.id,
-            session_name: self.about.name.clone(),
-            generation: self.generation,
-            request: request.clone(),
             text,
-            sort,
-            status: QuestionStatus::Pending,
-            decision: None,
-            instruction: None,
-            asked_at,
-            answered_by: None,
-            answered_at: None,
-            reason: None,
-            delivery: Delivery::None,
-            delivered_at: None,
-        })));
-        self.questions.insert(id, request);
-        self.dirty = true;
+            r#type: sort,
+            request: AgentRequest { id: request.clone(), params },
+            generation: Some(self.life.generation),
+        }));
+        self.requests.questions.insert(id, request);
         if self.withdraws() {
             self.cancel_open(CANCELLED, out);
         }
     }
 
-    /// Request ids are the agent's; clearances and questions share one space of them, because answers do.
     pub(super) fn is_open(&self, request: &RequestId) -> bool {
-        self.clearances.values().chain(self.questions.values()).any(|open| open == request)
-            || self.errands.does(request)
+        self.requests.open().any(|open| open == request) || self.errands.does(request)
     }
 
     pub(super) fn duplicate(&mut self, request: RequestId, line: Line, method: &str, out: &mut Out<'_, '_>) {
@@ -417,7 +336,7 @@ impl State {
 
     /// With `prompt_delivery = "heartbeat"`, one prompt leaves with each heartbeat.
     fn prompt_with_heartbeat(&mut self, out: &mut Out<'_, '_>) {
-        if self.about.prompts_on_heartbeat && self.stage == Stage::Running && !self.holds_prompts() {
+        if self.spec.prompts_on_heartbeat && self.life.stage == Stage::Running && !self.holds_prompts() {
             self.send_queued_prompt(out);
         }
     }

@@ -7,18 +7,17 @@ use crate::domain::{Event, OnClientLeft};
 impl State {
     /// Somebody else than the client that started it uses it: it stays when that client leaves.
     pub(super) fn keep(&mut self, by: &str, out: &mut Out<'_, '_>) {
-        if self.about.on_client_left == Some(OnClientLeft::Close) {
-            self.about.on_client_left = Some(OnClientLeft::Keep);
+        if self.spec.on_client_left == Some(OnClientLeft::Close) {
+            self.spec.on_client_left = Some(OnClientLeft::Keep);
             out.record(Event::SessionKept(SessionKept { by: by.to_owned() }));
-            self.dirty = true;
         }
     }
 
     /// ACP clients have come, or the last of them has left.
     pub(super) fn clients(&mut self, attached: bool, out: &Out<'_, '_>) {
-        let left_at = (!attached).then(|| self.left_at.unwrap_or(out.now()));
-        if self.about.on_client_left.is_some() && left_at != self.left_at {
-            (self.left_at, self.dirty) = (left_at, true);
+        let left_at = (!attached).then(|| self.life.left_at.unwrap_or(out.now()));
+        if self.spec.on_client_left.is_some() && left_at != self.life.left_at {
+            self.life.left_at = left_at;
         }
     }
 }

@@ -17,8 +17,8 @@ use serde_json::json;
 
 use super::{Carries, Effect, Out, State};
 use crate::domain::{
-    ClearanceId, Delivery, Entry, Errand, Event, Exit, Fault, FaultCode, Json, Outbound, Reply, RequestId,
-    Verb, Verdict,
+    ClearanceId, Delivery, Errand, Event, Exit, Fault, FaultCode, Json, Outbound, Reply, RequestId, Verb,
+    Verdict,
 };
 use crate::session::errand::{Deed, Job, Looked, Run, Trouble};
 
@@ -113,7 +113,6 @@ impl State {
         if self.is_open(&request) || self.errands.holds(&request) {
             return self.duplicate(request, line, &method, out);
         }
-        self.dirty = true;
         let looked = match looked {
             Looked::Free(job) => self.admit(job).map(|job| (job, None)),
             Looked::Ask(job, ask, assessed) => self.admit(job).map(|job| (job, Some((ask, assessed)))),
@@ -168,7 +167,6 @@ impl State {
     fn begin_errand(&mut self, request: &RequestId, out: &mut Out<'_, '_>) {
         let Some(open) = self.errands.open.iter_mut().find(|open| open.request == *request) else { return };
         open.doing = true;
-        self.dirty = true;
         let Job::Terminal { terminal, verb } = &open.job else {
             let job = open.job.clone();
             return out.effects.push(Effect::Do { request: request.clone(), job });
@@ -265,7 +263,6 @@ impl State {
         };
         if matches!(open.job, Job::Terminal { verb: Verb::Wait, .. }) {
             self.errands.take(request);
-            self.dirty = true;
             let (request, message) = (request.clone(), "taken back".to_owned());
             let fault = Fault { request, code: FaultCode::Cancelled, message };
             self.send(Outbound::Fault(fault), Carries::Other, out);
@@ -355,14 +352,10 @@ impl State {
 
     /// The agent has gone: nobody is there to be answered.
     pub(super) fn drop_errands(&mut self, out: &mut Out<'_, '_>) {
-        let at = out.now();
-        for open in std::mem::take(&mut self.errands).open {
-            let Some(id) = open.clearance else { continue };
+        for open in std::mem::take(&mut *self.errands).open {
+            let Some(clearance) = open.clearance else { continue };
             let cause = Delivery::STREAM_CLOSED.to_owned();
-            let event = ClearanceUndelivered { clearance: id, cause: cause.clone() };
-            out.record(Event::ClearanceUndelivered(event));
-            let delivery = Delivery::Failed(cause);
-            out.ledger(Entry::ClearanceDelivery { id, delivery, at });
+            out.record(Event::ClearanceUndelivered(ClearanceUndelivered { clearance, cause }));
         }
     }
 
@@ -402,7 +395,7 @@ impl State {
     /// The message that answers what this clearance was for, if it is on its way.
     pub fn answer_to(&self, clearance: ClearanceId) -> Option<u64> {
         let is = |carries: &Carries| matches!(carries, Carries::Clearance(id) if *id == clearance);
-        self.in_flight.iter().find(|(_, carries)| is(carries)).map(|(n, _)| *n)
+        self.outbox.in_flight.iter().find(|(_, carries)| is(carries)).map(|(n, _)| *n)
     }
 }
 

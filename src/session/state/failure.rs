@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::interrupt::INTERRUPTED;
 use super::{Carries, Gone, Out, Queued, Stage, State};
 use crate::domain::event::{PromptRequeued, PromptWithdrawn, SessionSeen};
-use crate::domain::{Entry, Event, Exit, Failure, FailureKind, PromptState, Time};
+use crate::domain::{Event, Exit, Failure, FailureKind, Time};
 use crate::host::STREAM_CLOSED;
 use crate::redact::redact;
 use crate::text::quoted;
@@ -90,21 +90,23 @@ impl State {
         };
         let failure = Failure { kind, reason, at, log_in, prompt_lost: false };
         self.failures.unseen = Some(failure);
-        self.dirty = true;
     }
 
     /// The end of a turn. An error that answers our own cancelling is none.
     pub(super) fn judge_turn(&mut self, stop_reason: &str, failed: bool, now: Time) {
-        let cancelled = self.cancelled_by.is_some() || ["cancelled", INTERRUPTED].contains(&stop_reason);
+        let cancelled =
+            self.turns.cancelled_by.is_some() || ["cancelled", INTERRUPTED].contains(&stop_reason);
         if cancelled {
             self.failures.log_in = None;
         } else if failed || self.failures.log_in.is_some() {
-            let said = stop_reason.strip_prefix("error:").unwrap_or(stop_reason).trim();
+            let said = stop_reason.strip_prefix("error:").unwrap_or(stop_reason).trim().trim_end_matches('.');
             self.failures.awaits_log_in = self.failures.log_in.is_some();
-            self.fail(FailureKind::Turn, said.trim_end_matches('.'), now);
+            // Without a handshake these are the agent's own words; of an ACP agent they are in quotes already.
+            let why = if self.spec.strict { said.to_owned() } else { quoted(&one_line(said, MAX_LINE)) };
+            self.fail(FailureKind::Turn, &why, now);
             self.failures.last_turn = self.failed().map(|failed| failed.reason.clone());
         } else {
-            (self.failures.unseen, self.failures.last_turn, self.dirty) = (None, None, true);
+            (self.failures.unseen, self.failures.last_turn) = (None, None);
             self.failures.awaits_log_in = false;
         }
     }
@@ -125,18 +127,14 @@ impl State {
         };
         // It was answered, so it has arrived, whether we were told or not. Later, that would take it out of the queue.
         let carries = Carries::Prompt(prompt.id);
-        if let Some(n) = self.in_flight.iter().find(|(_, known)| **known == carries).map(|(n, _)| *n) {
+        if let Some(n) = self.outbox.in_flight.iter().find(|(_, known)| **known == carries).map(|(n, _)| *n) {
             self.settle(n, None, out);
         }
-        let (id, at) = (prompt.id, out.now());
-        let cause = "the agent needs a log-in".to_owned();
-        out.record(Event::PromptRequeued(PromptRequeued { prompt: id, cause }));
-        out.ledger(Entry::PromptChanged { id, state: PromptState::Queued, at });
-        let place = self.queue.iter().take_while(|queued| queued.ours).count();
-        self.queue.insert(place, prompt);
-        if self.queue.len() > 1 {
-            out.ledger(Entry::PromptsOrdered(self.queue.iter().map(|queued| queued.id).collect()));
-        }
+        let (id, cause) = (prompt.id, "the agent needs a log-in".to_owned());
+        let place = self.turns.queue.iter().take_while(|queued| queued.ours).count();
+        self.turns.queue.insert(place, prompt);
+        let order = if self.turns.queue.len() > 1 { self.queue_order() } else { Vec::new() };
+        out.record(Event::PromptRequeued(PromptRequeued { prompt: id, cause, order }));
     }
 
     /// A person asks again: whatever waits for a log-in is tried. The same words are not said twice.
@@ -144,10 +142,9 @@ impl State {
         if !std::mem::take(&mut self.failures.awaits_log_in) {
             return;
         }
-        let same = self.queue.iter().position(|queued| !queued.ours && queued.text == text);
-        if let Some(Queued { id, .. }) = same.and_then(|at| self.queue.remove(at)) {
+        let same = self.turns.queue.iter().position(|queued| !queued.ours && queued.text == text);
+        if let Some(Queued { id, .. }) = same.and_then(|at| self.turns.queue.remove(at)) {
             out.record(Event::PromptWithdrawn(PromptWithdrawn { prompt: id, by: by.to_owned() }));
-            out.ledger(Entry::PromptChanged { id, state: PromptState::Withdrawn, at: out.now() });
         }
     }
 
@@ -166,16 +163,16 @@ impl State {
 
     /// The end of a process, in words, unless somebody ended it. A clean exit of an agent that has worked is no failure.
     pub(super) fn judge_exit(&mut self, gone: &Gone, now: Time) -> Option<String> {
-        if matches!(self.stage, Stage::Stopping { .. }) {
+        if matches!(self.life.stage, Stage::Stopping { .. }) {
             return None;
         }
-        let strict = self.about.strict;
-        let starting = self.stage == Stage::Starting || (!strict && !self.spoke);
+        let strict = self.spec.strict;
+        let starting = self.life.stage == Stage::Starting || (!strict && !self.turns.spoke);
         let when = match gone.unanswered {
-            _ if !strict && !self.spoke => " before it said anything".to_owned(),
-            Some(method) if self.stage == Stage::Starting => format!(" before it answered `{method}`"),
-            None if self.stage == Stage::Starting => " before it was ready".to_owned(),
-            _ if self.turn.is_some() => " during a turn".to_owned(),
+            _ if !strict && !self.turns.spoke => " before it said anything".to_owned(),
+            Some(method) if self.life.stage == Stage::Starting => format!(" before it answered `{method}`"),
+            None if self.life.stage == Stage::Starting => " before it was ready".to_owned(),
+            _ if self.turns.turn.is_some() => " during a turn".to_owned(),
             _ => String::new(),
         };
         let line = last_line(&gone.stderr_tail).or_else(|| self.failures.rejected_line.clone());
@@ -190,8 +187,9 @@ impl State {
             Exit { .. } => gone.reason.clone(),
         };
         // Without a handshake, a command that was told nothing and says nothing may just be done.
-        let mute = !strict && self.told.first_prompt.is_none() && line.is_empty();
-        let clean = gone.exit.code == Some(0) && (!starting || mute) && !(strict && self.turn.is_some());
+        let mute = !strict && self.agent.told.first_prompt.is_none() && line.is_empty();
+        let clean =
+            gone.exit.code == Some(0) && (!starting || mute) && !(strict && self.turns.turn.is_some());
         if !clean {
             self.fail(if starting { FailureKind::Start } else { FailureKind::Exit }, &why, now);
         }
@@ -201,7 +199,7 @@ impl State {
 
     /// The reason of an end as people want it: the exit in words, where nobody else ended it.
     pub(super) fn end_in_words(&self, reason: &str) -> String {
-        match (&self.failures.exit, &self.exit) {
+        match (&self.failures.exit, &self.life.exit) {
             (Some(exit), _) => exit.clone(),
             (None, Some(exit)) => format!("{reason} ({exit})"),
             (None, None) => reason.to_owned(),

@@ -65,46 +65,46 @@ impl State {
 
     pub(super) fn cancel_turn(&mut self, reason: String, out: &mut Out<'_, '_>) {
         self.send(Outbound::Interrupt { reason }, Carries::Interrupt, out);
-        if self.about.strict {
+        if self.spec.strict {
             self.cancel_open(CANCELLED, out);
         }
-        if self.turn.is_none() {
-            self.interrupts.unconfirmed = self.interrupts.unconfirmed.saturating_add(1);
+        if self.turns.turn.is_none() {
+            self.turns.interrupts.unconfirmed = self.turns.interrupts.unconfirmed.saturating_add(1);
             return;
         }
-        self.interrupts.current = self.interrupts.current.saturating_add(1);
-        if self.cancelled_by.is_none() {
+        self.turns.interrupts.current = self.turns.interrupts.current.saturating_add(1);
+        if self.turns.cancelled_by.is_none() {
             self.await_end(out);
         }
     }
 
     /// The agent never got an interrupt: nothing of it is to be confirmed, and its turn goes on.
     pub(super) fn interrupt_undelivered(&mut self) {
-        if self.interrupts.current == 0 {
-            self.interrupts.unconfirmed = self.interrupts.unconfirmed.saturating_sub(1);
+        if self.turns.interrupts.current == 0 {
+            self.turns.interrupts.unconfirmed = self.turns.interrupts.unconfirmed.saturating_sub(1);
             return;
         }
-        self.interrupts.current -= 1;
-        if self.interrupts.current == 0 && !self.about.strict {
-            (self.cancelled_by, self.interrupts.latest) = (None, None);
+        self.turns.interrupts.current -= 1;
+        if self.turns.interrupts.current == 0 && !self.spec.strict {
+            (self.turns.cancelled_by, self.turns.interrupts.latest) = (None, None);
         }
     }
 
     /// The time for the agent to end its interrupted turn begins.
     pub(super) fn await_end(&mut self, out: &Out<'_, '_>) {
         let quiet = out.vigil().interrupt_quiet;
-        self.cancelled_by = Some(out.now().plus(quiet));
-        self.interrupts.latest = Some(out.now().plus(quiet.saturating_mul(LONGEST)));
+        self.turns.cancelled_by = Some(out.now().plus(quiet));
+        self.turns.interrupts.latest = Some(out.now().plus(quiet.saturating_mul(LONGEST)));
     }
 
     /// Requests that an agent makes in a cancelled turn are withdrawn, where its protocol says so.
     pub(super) fn withdraws(&self) -> bool {
-        self.about.strict && self.cancelled_by.is_some()
+        self.spec.strict && self.turns.cancelled_by.is_some()
     }
 
     /// Tells whether prompts wait: for the turn after this one, or for a log-in.
     pub(super) fn holds_prompts(&self) -> bool {
-        let in_turn = self.turn.is_some() && (self.about.strict || self.cancelled_by.is_some());
+        let in_turn = self.turns.turn.is_some() && (self.spec.strict || self.turns.cancelled_by.is_some());
         in_turn || self.failures.awaits_log_in
     }
 
@@ -113,40 +113,40 @@ impl State {
         if matches!(said, Some(Said::TurnEnd { .. })) {
             return;
         }
-        if !self.interrupts.heard {
-            self.interrupts.heard = true;
-            self.dirty |= self.interrupts.unconfirmed > 0;
+        if !self.turns.interrupts.heard {
+            self.turns.quietly().interrupts.heard = true;
+            // Only then does it matter whether the agent has said something.
+            let matters = self.turns.interrupts.unconfirmed > 0;
+            self.turns.touch_if(matters);
         }
         if matches!(said, Some(Said::Heartbeat { .. })) {
             return;
         }
-        if let (Some(_), Some(latest)) = (self.cancelled_by, self.interrupts.latest) {
-            self.cancelled_by = Some(out.now().plus(out.vigil().interrupt_quiet).min(latest));
-            self.dirty = true;
+        if let (Some(_), Some(latest)) = (self.turns.cancelled_by, self.turns.interrupts.latest) {
+            self.turns.cancelled_by = Some(out.now().plus(out.vigil().interrupt_quiet).min(latest));
         }
     }
 
     /// Takes a `turn/end` that belongs to another turn than the one that runs: it ends nothing.
     pub(super) fn takes_late_end(&mut self, named: Option<TurnId>) -> bool {
-        if self.about.strict {
+        if self.spec.strict {
             return false; // its driver knows which prompt was answered
         }
-        let running = self.turn.as_ref().map(|turn| turn.id);
+        let running = self.turns.turn.as_ref().map(|turn| turn.id);
         let late = match (named, running) {
             (Some(named), running) => running != Some(named),
-            (None, Some(_)) => self.interrupts.unconfirmed > 0 && !self.interrupts.heard,
-            (None, None) => self.interrupts.unconfirmed > 0,
+            (None, Some(_)) => self.turns.interrupts.unconfirmed > 0 && !self.turns.interrupts.heard,
+            (None, None) => self.turns.interrupts.unconfirmed > 0,
         };
         if late {
-            self.interrupts.unconfirmed = self.interrupts.unconfirmed.saturating_sub(1);
-            self.dirty = true;
+            self.turns.interrupts.unconfirmed = self.turns.interrupts.unconfirmed.saturating_sub(1);
         }
         late
     }
 
     /// The agent is done with everything that it meant to do.
     pub(super) fn complete_turn(&mut self, out: &mut Out<'_, '_>) {
-        let stop_reason = if self.cancelled_by.is_some() { INTERRUPTED } else { "completed" };
+        let stop_reason = if self.turns.cancelled_by.is_some() { INTERRUPTED } else { "completed" };
         self.judge_turn(stop_reason, false, out.now());
         self.end_turn(stop_reason, out);
         self.flush_prompts(out);
@@ -160,13 +160,13 @@ impl State {
         failed: bool,
         out: &mut Out<'_, '_>,
     ) {
-        match (self.confirms(), self.about.strict) {
+        match (self.confirms(), self.spec.strict) {
             (true, false) => self.end_turn_as_told(INTERRUPTED, params, false, out),
             // An error is how some agents say that they have stopped.
             (true, true) if failed => self.end_turn_as_told("cancelled", params, false, out),
             _ => self.end_turn_as_told(stop_reason, params, failed, out),
         }
-        if self.about.strict {
+        if self.spec.strict {
             self.cancel_open("its turn ended before it was decided", out);
         }
         self.flush_prompts(out);
@@ -174,23 +174,23 @@ impl State {
 
     /// Whether the end of the turn that runs confirms an interrupt.
     fn confirms(&mut self) -> bool {
-        let stopping = matches!(self.stage, Stage::Stopping { how: StopMode::Stop, .. });
-        let confirms = self.cancelled_by.is_some() || (stopping && !self.about.strict);
+        let stopping = matches!(self.life.stage, Stage::Stopping { how: StopMode::Stop, .. });
+        let confirms = self.turns.cancelled_by.is_some() || (stopping && !self.spec.strict);
         if confirms {
-            self.interrupts.current = self.interrupts.current.saturating_sub(1);
+            self.turns.interrupts.current = self.turns.interrupts.current.saturating_sub(1);
         } else {
             // It has gone on to the next turn: what it has not confirmed by now, it never does.
-            self.interrupts.unconfirmed = 0;
+            self.turns.interrupts.unconfirmed = 0;
         }
         confirms
     }
 
     /// An interrupted turn that the agent does not end has ended after a silence.
     pub(super) fn end_if_quiet(&mut self, out: &mut Out<'_, '_>) {
-        if self.cancelled_by.is_none_or(|by| by > out.now()) {
+        if self.turns.cancelled_by.is_none_or(|by| by > out.now()) {
             return;
         }
-        let reason = if self.about.strict {
+        let reason = if self.spec.strict {
             // Its answer to this prompt is too late.
             self.send(Outbound::Abandon, Carries::Other, out);
             "cancelled, and never confirmed"

@@ -2,7 +2,7 @@
 
 use super::watch::BY;
 use super::{
-    Carries, Effect, Input, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Subject, Terms, Words,
+    Carries, Effect, Input, MAX_IN_FLIGHT, OpenClearance, Out, Queued, Refused, Stage, State, Subject, Words,
 };
 use crate::domain::event::{
     ClearanceApproved, ClearanceClosed, ClearanceDecided, ClearanceDelivered, ClearanceUndelivered,
@@ -11,12 +11,9 @@ use crate::domain::event::{
     SessionStopping,
 };
 use crate::domain::{
-    Answer, Choice, ClearanceId, ClearanceStatus, Delivery, Entry, Event, Outbound, Prompt, PromptId,
-    PromptState, QuestionId, RequestId, StopMode, Verdict, Wording, agent,
+    Answer, ClearanceId, ClearanceStatus, Event, Outbound, PromptId, QuestionId, RequestId, StopMode,
+    Verdict, Wording, agent,
 };
-
-/// How many decisions are remembered for what the agent may say about them later.
-const MAX_DECIDED: usize = 256;
 
 impl State {
     /// Whatever a person does begins the ladder anew.
@@ -24,7 +21,7 @@ impl State {
         let by = match input {
             Input::Prompt { id, wording, by } => {
                 self.put_as(id, wording, by.clone(), false, out)?;
-                self.watch.unlimited();
+                self.oversight.tracker.unlimited();
                 by
             }
             Input::TakeBack { prompt, by } => return self.take_back(prompt, &by, out),
@@ -96,43 +93,32 @@ impl State {
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
         self.steerable()?;
-        if self.queue.len() >= self.about.max_queued_prompts && by != BY {
-            return Err(Refused::QueueFull(self.queue.len()));
+        if self.turns.queue.len() >= self.spec.max_queued_prompts && by != BY {
+            return Err(Refused::QueueFull(self.turns.queue.len()));
         }
         let id = id.unwrap_or_else(|| PromptId::from_seed(out.seed()));
         let Wording { text, content } = wording;
         if !ours {
             self.try_again(&text, &by, out);
         }
-        if !ours && self.told.first_prompt.is_none() {
-            self.told.first_prompt = agent::first_line(&text);
+        if !ours && self.agent.told.first_prompt.is_none() {
+            self.agent.told.first_prompt = agent::first_line(&text);
         }
         out.record(Event::PromptQueued(PromptQueued {
             prompt: id,
             text: text.clone(),
             content: content.clone(),
-            by: by.clone(),
-        }));
-        let prompt = Box::new(Prompt {
-            id,
-            session: self.about.id,
-            text: text.clone(),
-            state: PromptState::Queued,
             by,
-            at: out.now(),
-            delivered_at: None,
-            place: None,
-        });
-        out.ledger(Entry::PromptAdded { prompt, content: content.clone() });
+        }));
         let queued = Queued { id, text, content, ours };
         if ours {
             // Before what people ask next, and after what was said before.
-            let at = self.queue.iter().take_while(|queued| queued.ours).count();
-            self.queue.insert(at, queued);
+            let at = self.turns.queue.iter().take_while(|queued| queued.ours).count();
+            self.turns.queue.insert(at, queued);
         } else {
-            self.queue.push_back(queued);
+            self.turns.queue.push_back(queued);
         }
-        if self.stage == Stage::Created {
+        if self.life.stage == Stage::Created {
             self.begin(out);
         }
         self.flush_prompts(out);
@@ -141,11 +127,11 @@ impl State {
 
     /// Prompts leave at once and in order, as long as the agent takes what we send.
     pub(super) fn flush_prompts(&mut self, out: &mut Out<'_, '_>) {
-        while self.stage == Stage::Running
-            && !self.about.prompts_on_heartbeat
+        while self.life.stage == Stage::Running
+            && !self.spec.prompts_on_heartbeat
             && !self.holds_prompts()
-            && self.in_flight.len() < MAX_IN_FLIGHT
-            && !self.queue.is_empty()
+            && self.outbox.in_flight.len() < MAX_IN_FLIGHT
+            && !self.turns.queue.is_empty()
             && self.may_spend(out)
         {
             self.send_queued_prompt(out);
@@ -153,20 +139,18 @@ impl State {
     }
 
     pub(super) fn send_queued_prompt(&mut self, out: &mut Out<'_, '_>) {
-        let Some(queued) = self.queue.pop_front() else { return };
+        let Some(queued) = self.turns.queue.pop_front() else { return };
         self.failures.sends(&queued);
         let Queued { id, text, content, ours } = queued;
-        let at = out.now();
         if !ours {
-            self.watch.heard(at);
+            self.oversight.tracker.heard(out.now());
         }
         // What we say in between is not what it was asked.
-        if !ours || self.unfinished.is_none() {
-            self.unfinished = Some(id);
+        if !ours || self.turns.unfinished.is_none() {
+            self.turns.unfinished = Some(id);
         }
-        out.ledger(Entry::PromptChanged { id, state: PromptState::Sending, at });
         self.begin_turn("prompt", out);
-        let turn = self.turn.as_ref().map(|turn| turn.id);
+        let turn = self.turns.turn.as_ref().map(|turn| turn.id);
         out.record(Event::PromptSending(PromptSending { prompt: id, turn }));
         let wording = Wording { text, content };
         self.send(Outbound::Prompt { wording, turn }, Carries::Prompt(id), out);
@@ -178,11 +162,9 @@ impl State {
         by: &str,
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
-        let at = self.queue.iter().position(|queued| queued.id == prompt).ok_or(Refused::NotQueued)?;
-        self.queue.remove(at);
+        let at = self.turns.queue.iter().position(|queued| queued.id == prompt).ok_or(Refused::NotQueued)?;
+        self.turns.queue.remove(at);
         out.record(Event::PromptWithdrawn(PromptWithdrawn { prompt, by: by.to_owned() }));
-        let at = out.now();
-        out.ledger(Entry::PromptChanged { id: prompt, state: PromptState::Withdrawn, at });
         Ok(())
     }
 
@@ -195,29 +177,29 @@ impl State {
         by: &str,
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
-        let at = self.queue.iter().position(|queued| queued.id == prompt && !queued.ours);
+        let at = self.turns.queue.iter().position(|queued| queued.id == prompt && !queued.ours);
         let at = at.ok_or(Refused::NotQueued)?;
         let content =
-            text.as_ref().and_then(|text| Some(self.queue.get(at)?.content.as_ref()?.reworded(text)));
-        out.record(Event::PromptAmended(PromptAmended {
-            prompt,
-            text: text.clone(),
-            content: content.clone(),
-            place,
-            by: by.to_owned(),
-        }));
-        if let (Some(text), Some(queued)) = (text, self.queue.get_mut(at)) {
-            queued.text.clone_from(&text);
+            text.as_ref().and_then(|text| Some(self.turns.queue.get(at)?.content.as_ref()?.reworded(text)));
+        if let (Some(text), Some(queued)) = (&text, self.turns.queue.get_mut(at)) {
+            queued.text.clone_from(text);
             queued.content.clone_from(&content);
-            out.ledger(Entry::PromptReworded { id: prompt, text, content });
         }
-        if let Some(queued) = place.and_then(|_| self.queue.remove(at)) {
-            let first = self.queue.iter().take_while(|queued| queued.ours).count();
-            let place = first.saturating_add(place.unwrap_or(0)).min(self.queue.len());
-            self.queue.insert(place, queued);
-            out.ledger(Entry::PromptsOrdered(self.queue.iter().map(|queued| queued.id).collect()));
+        let mut order = Vec::new();
+        if let Some(queued) = place.and_then(|_| self.turns.queue.remove(at)) {
+            let first = self.turns.queue.iter().take_while(|queued| queued.ours).count();
+            let place = first.saturating_add(place.unwrap_or(0)).min(self.turns.queue.len());
+            self.turns.queue.insert(place, queued);
+            order = self.queue_order();
         }
+        let amended = PromptAmended { prompt, text, content, place, by: by.to_owned(), order };
+        out.record(Event::PromptAmended(amended));
         Ok(())
+    }
+
+    /// All that wait, in the order in which they leave.
+    pub(super) fn queue_order(&self) -> Vec<PromptId> {
+        self.turns.queue.iter().map(|queued| queued.id).collect()
     }
 
     pub(super) fn decide(
@@ -228,46 +210,38 @@ impl State {
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
         self.steerable()?;
-        if !self.clearances.contains_key(&id) {
+        if !self.requests.clearances.contains_key(&id) {
             return Err(Refused::NotOpen);
         }
         let option = self.chosen(id, verdict, words.option)?;
         let words = Words { option, ..words };
-        if let Some(terms) = self.terms.get_mut(&id).filter(|_| verdict == Verdict::Approve) {
-            if terms.approvals.contains(&words.by) {
-                return Err(Refused::Approved(terms.needed));
-            }
-            if let Some(before) = terms.option.as_ref().filter(|_| terms.option != words.option) {
-                return Err(Refused::OtherOption(before.clone()));
-            }
-            terms.option.clone_from(&words.option);
-            terms.approvals.push(words.by.clone());
-            if terms.approvals.len() < terms.needed as usize {
-                let (approvals, needed) = (terms.approvals.len(), terms.needed);
-                let Words { reason, option, by, via, .. } = words;
-                let Subject { action, title } = self.subjects.get(&id).cloned().unwrap_or_default();
-                out.record(Event::ClearanceApproved(ClearanceApproved {
-                    clearance: id,
-                    action,
-                    title,
-                    by: by.clone(),
-                    via,
-                    reason,
-                    option,
-                    approvals,
-                    needed,
-                }));
-                out.ledger(Entry::ClearanceApproved { id, by });
-                return Ok(());
-            }
+        if verdict == Verdict::Approve
+            && let Some(open) = self.requests.clearances.get_mut(&id)
+            && !open.approve(&words.by, words.option.as_ref())?
+        {
+            let (approvals, needed) = (open.terms.approvals.len(), open.terms.needed);
+            let Words { reason, option, by, via, .. } = words;
+            let Subject { action, title } = open.subject.clone();
+            out.record(Event::ClearanceApproved(ClearanceApproved {
+                clearance: id,
+                action,
+                title,
+                by,
+                via,
+                reason,
+                option,
+                approvals,
+                needed,
+            }));
+            return Ok(());
         }
-        let (request, terms) = self.take_open(id).ok_or(Refused::NotOpen)?;
+        let open = self.requests.clearances.remove(&id).ok_or(Refused::NotOpen)?;
         let told = words
             .reason
             .clone()
-            .filter(|_| verdict == Verdict::Deny && self.about.strict && out.vigil().reason_as_prompt);
+            .filter(|_| verdict == Verdict::Deny && self.spec.strict && out.vigil().reason_as_prompt);
         let by = words.by.clone();
-        self.close_decided(id, request, &terms.approvals, verdict, words, out);
+        self.close_decided(id, open, verdict, words, out);
         if let Some(reason) = told {
             // Its protocol has no place for it. With a full queue, it has enough to do.
             self.put(format!("What you asked for was denied: {reason}").into(), by, false, out).ok();
@@ -282,80 +256,40 @@ impl State {
         verdict: Verdict,
         asked: Option<String>,
     ) -> Result<Option<String>, Refused> {
-        let Some(choices) = self.choices.get(&id) else {
-            // Without an option there is no word for yes; what we do ourselves takes none.
-            let ours = self.clearances.get(&id).is_some_and(|request| self.errand_waits(request));
-            let mute = self.about.strict && verdict == Verdict::Approve && !ours;
-            return if mute { Err(Refused::OptionRequired("none is offered".to_owned())) } else { Ok(asked) };
-        };
-        let of = |kind: &str| choices.iter().filter(|choice| choice.kind == kind).collect::<Vec<_>>();
-        let fits = |choice: &Choice| match verdict {
-            Verdict::Approve => !choice.kind.starts_with("reject"),
-            Verdict::Deny => !choice.kind.starts_with("allow"),
-        };
-        let fitting = || {
-            let ids = choices.iter().filter(|choice| fits(choice)).map(|choice| choice.id.as_str());
-            ids.collect::<Vec<_>>().join(", ")
-        };
-        match (asked, verdict) {
-            (Some(asked), _) if choices.iter().any(|choice| choice.id == asked && fits(choice)) => {
-                Ok(Some(asked))
-            }
-            (Some(_), _) => Err(Refused::OptionRequired(fitting())),
-            (None, Verdict::Approve) => match of("allow_once").as_slice() {
-                [only] => Ok(Some(only.id.clone())),
-                _ => Err(Refused::OptionRequired(fitting())),
-            },
-            (None, Verdict::Deny) => {
-                let rejections = of("reject_once").into_iter().chain(of("reject_always"));
-                Ok(rejections.map(|choice| choice.id.clone()).next())
-            }
+        let open = self.requests.clearances.get(&id).ok_or(Refused::NotOpen)?;
+        if !open.choices.is_empty() {
+            return open.chosen(verdict, asked);
         }
+        // Without an option there is no word for yes; what we do ourselves takes none.
+        let ours = self.errand_waits(&open.request);
+        let mute = self.spec.strict && verdict == Verdict::Approve && !ours;
+        if mute { Err(Refused::OptionRequired("none is offered".to_owned())) } else { Ok(asked) }
     }
 
-    /// It is not open any more.
-    pub(super) fn take_open(&mut self, id: ClearanceId) -> Option<(RequestId, Terms)> {
-        let request = self.clearances.remove(&id)?;
-        self.choices.remove(&id);
-        Some((request, self.terms.remove(&id).unwrap_or_default()))
-    }
-
+    /// An open clearance has just been taken out of the table, and is decided.
     pub(super) fn close_decided(
         &mut self,
         id: ClearanceId,
-        request: RequestId,
-        approvals: &[String],
+        open: OpenClearance,
         verdict: Verdict,
         words: Words,
         out: &mut Out<'_, '_>,
     ) {
         let status = verdict.status();
         let Words { reason, option, by, via, ruling } = words;
-        let Subject { action, title } = self.subjects.remove(&id).unwrap_or_default();
+        let OpenClearance { request, terms, subject: Subject { action, title }, .. } = open;
         out.record(Event::ClearanceDecided(ClearanceDecided {
             clearance: id,
             action,
             title,
             status,
-            by: by.clone(),
-            via: via.clone(),
-            reason: reason.clone(),
-            option: option.clone(),
-            approvals: approvals.to_vec(),
-            ruling: ruling.clone(),
-        }));
-        let at = out.now();
-        let (noted, chosen) = (reason.clone(), option.clone());
-        out.ledger(Entry::ClearanceDecided {
-            id,
-            status,
             by,
             via,
-            at,
-            reason: noted,
-            option: chosen,
+            reason: reason.clone(),
+            option: option.clone(),
+            approvals: terms.approvals,
             ruling,
-        });
+        }));
         self.tell_decision(id, request, verdict, reason, option, out);
     }
 
@@ -368,10 +302,7 @@ impl State {
         option: Option<String>,
         out: &mut Out<'_, '_>,
     ) {
-        if self.decided.len() >= MAX_DECIDED {
-            self.decided.pop_front();
-        }
-        self.decided.push_back((request.clone(), id));
+        self.requests.remember_decided(request.clone(), id);
         if self.errand_decided(id, &request, verdict, reason.as_deref(), out) {
             return;
         }
@@ -386,22 +317,17 @@ impl State {
         if self.steerable().is_err() {
             return; // its end withdraws them
         }
-        let due: Vec<ClearanceId> = self
-            .terms
-            .iter()
-            .filter(|(_, terms)| terms.expires_at.is_some_and(|at| at <= now))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in due {
-            let on_expiry = self.terms.get(&id).map_or(Verdict::Deny, |terms| terms.on_expiry);
+        for id in self.requests.due(now) {
+            let on_expiry =
+                self.requests.clearances.get(&id).map_or(Verdict::Deny, |open| open.terms.on_expiry);
             // What cannot be approved without a choice is not approved by the clock.
             let (verdict, option) = match self.chosen(id, on_expiry, None) {
                 Ok(option) => (on_expiry, option),
                 Err(_) => (Verdict::Deny, self.chosen(id, Verdict::Deny, None).unwrap_or_default()),
             };
-            let Some((request, _)) = self.take_open(id) else { continue };
+            let Some(open) = self.requests.clearances.remove(&id) else { continue };
+            let OpenClearance { request, subject: Subject { action, title }, .. } = open;
             let status = ClearanceStatus::Expired;
-            let Subject { action, title } = self.subjects.remove(&id).unwrap_or_default();
             out.record(Event::ClearanceClosed(ClearanceClosed {
                 clearance: id,
                 action,
@@ -409,19 +335,10 @@ impl State {
                 status,
                 decision: Some(verdict),
                 reason: REASON.to_owned(),
-            }));
-            out.ledger(Entry::ClearanceDecided {
-                id,
-                status,
-                by: "intercom".to_owned(),
-                via: "time limit".to_owned(),
-                at: now,
-                reason: Some(REASON.to_owned()),
                 option: option.clone(),
-                ruling: None,
-            });
+            }));
             self.tell_decision(id, request, verdict, Some(REASON.to_owned()), option, out);
-            self.watch.heard(now); // it was not its turn to speak until now
+            self.oversight.tracker.heard(now); // it was not its turn to speak until now
         }
     }
 
@@ -434,15 +351,13 @@ impl State {
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
         self.steerable()?;
-        let request = self.questions.remove(&id).ok_or(Refused::NotOpen)?;
+        let request = self.requests.questions.remove(&id).ok_or(Refused::NotOpen)?;
         out.record(Event::QuestionAnswered(QuestionAnswered {
             question: id,
             decision,
             instruction: instruction.clone(),
-            by: by.clone(),
+            by,
         }));
-        let at = out.now();
-        out.ledger(Entry::QuestionAnswered { id, decision, instruction: instruction.clone(), by, at });
         self.send(Outbound::Answer { request, decision, instruction }, Carries::Question(id), out);
         Ok(())
     }
@@ -450,12 +365,12 @@ impl State {
     pub(super) fn nudge(&mut self, message: String, by: &str, out: &mut Out<'_, '_>) -> Result<(), Refused> {
         self.running()?;
         out.record(Event::Nudged(Nudged { message: message.clone(), by: by.to_owned() }));
-        match (self.about.strict, &self.turn) {
+        match (self.spec.strict, &self.turns.turn) {
             (true, None) => {
                 self.failures.awaits_log_in &= by == BY; // a person tries again
                 self.put(message.into(), by.to_owned(), true, out)
             }
-            (true, Some(_)) if !self.steers => {
+            (true, Some(_)) if !self.agent.steers => {
                 self.cancel_turn("a nudge".to_owned(), out);
                 self.put(message.into(), by.to_owned(), true, out)
             }
@@ -468,17 +383,17 @@ impl State {
 
     /// A nudge that could not be told in the turn is told instead of it, or after it.
     pub(super) fn not_steered(&mut self, message: String, no_turn: bool, out: &mut Out<'_, '_>) {
-        if self.stage != Stage::Running {
+        if self.life.stage != Stage::Running {
             return; // its end has come first
         }
-        if !no_turn && self.turn.is_some() {
+        if !no_turn && self.turns.turn.is_some() {
             self.cancel_turn("a nudge".to_owned(), out);
         }
         self.put(message.into(), BY.to_owned(), true, out).ok(); // it runs, and nothing else refuses what is ours
     }
 
     pub(super) fn stop(&mut self, how: StopMode, by: String, out: &mut Out<'_, '_>) -> Result<(), Refused> {
-        match &self.stage {
+        match &self.life.stage {
             Stage::Ended { .. } => return Err(Refused::Ended),
             // Once on its way, only a kill is news, and that it is not to come back.
             Stage::Stopping { how: StopMode::Kill, again: false, .. } => return Ok(()),
@@ -488,26 +403,24 @@ impl State {
             _ => {}
         }
         out.record(Event::SessionStopping(SessionStopping { how, by: by.clone(), again: false, why: None }));
-        if matches!(self.stage, Stage::Created | Stage::Resting { .. } | Stage::Parked { .. }) {
+        if matches!(self.life.stage, Stage::Created | Stage::Resting { .. } | Stage::Parked { .. }) {
             let how = if how == StopMode::Kill { "killed" } else { "stopped" };
             self.failures.exit = None; // it is their doing now
             self.end(format!("{how} by {by}"), out); // there is no process
             return Ok(());
         }
         out.effects.push(Effect::Stop { how });
-        self.stage = Stage::Stopping { how, by, again: false, why: None };
+        self.life.stage = Stage::Stopping { how, by, again: false, why: None };
         Ok(())
     }
 
     /// An outgoing message has arrived, or never will.
     pub(super) fn settle(&mut self, n: u64, cause: Option<&str>, out: &mut Out<'_, '_>) {
         // An unknown number is one that was settled before: once is enough.
-        let Some(carries) = self.in_flight.remove(&n) else { return };
-        let at = out.now();
+        let Some(carries) = self.outbox.in_flight.remove(&n) else { return };
         if cause.is_none() {
-            self.watch.told(at);
+            self.oversight.tracker.told(out.now());
         }
-        let delivery = || cause.map_or(Delivery::Delivered, |cause| Delivery::Failed(cause.to_owned()));
         match carries {
             Carries::Clearance(id) => {
                 out.record(match cause {
@@ -517,7 +430,6 @@ impl State {
                         cause: cause.to_owned(),
                     }),
                 });
-                out.ledger(Entry::ClearanceDelivery { id, delivery: delivery(), at });
             }
             Carries::Question(id) => {
                 out.record(match cause {
@@ -527,7 +439,6 @@ impl State {
                         cause: cause.to_owned(),
                     }),
                 });
-                out.ledger(Entry::QuestionDelivery { id, delivery: delivery(), at });
             }
             Carries::Prompt(id) => {
                 out.record(match cause {
@@ -536,9 +447,6 @@ impl State {
                         Event::PromptUndelivered(PromptUndelivered { prompt: id, cause: cause.to_owned() })
                     }
                 });
-                let state =
-                    cause.map_or(PromptState::Delivered, |cause| PromptState::Failed(cause.to_owned()));
-                out.ledger(Entry::PromptChanged { id, state, at });
             }
             // That they arrive is what everybody expects.
             Carries::Nudge => {

@@ -17,8 +17,8 @@ use crate::domain::event::{
     UnknownMessage,
 };
 use crate::domain::{
-    ClearanceId, ClearanceStatus, Entry, Event, Json, PromptId, PromptState, QuestionId, QuestionStatus,
-    Said, Situation, Standing,
+    ClearanceId, ClearanceStatus, Event, Json, PromptId, QuestionId, QuestionStatus, Said, Situation,
+    Standing,
 };
 
 /// Why it is in its phase, for people.
@@ -64,13 +64,13 @@ impl State {
             close(open, &cause, out);
         }
         self.next_generation();
-        (self.generation, self.orphan, self.stage) = (generation, true, Stage::Running);
-        (self.pid, self.started_at, self.deferred) = (pid, Some(out.now()), false);
-        (self.unfinished, self.left_at, self.about.on_client_left) = (None, None, None);
-        self.restarts.clear();
-        self.watch.reset(out.now());
+        (self.life.generation, self.life.orphan, self.life.stage) = (generation, true, Stage::Running);
+        (self.life.pid, self.life.started_at, self.life.deferred) = (pid, Some(out.now()), false);
+        (self.turns.unfinished, self.life.left_at, self.spec.on_client_left) = (None, None, None);
+        self.life.restarts.clear();
+        self.oversight.tracker.reset(out.now());
         let (words, ladder_off) = (format!("{why}; it can be stopped, not directed"), true);
-        self.standing =
+        self.oversight.condition =
             Some(Standing { why: words, ladder_off, ..Standing::new(Situation::Orphan, out.now()) });
         out.record(Event::SessionAdopted(SessionAdopted { generation, pid, why, by: BY.to_owned() }));
     }
@@ -82,7 +82,7 @@ impl State {
             Input::Asked(ask, _) => out.record(unanswered(ask.params)),
             Input::Errand(errand, _) => out.record(unanswered(errand.params)),
             Input::Exited(gone) => self.exited(*gone, out),
-            Input::Spawned { pid } => self.pid = Some(pid),
+            Input::Spawned { pid } => self.life.pid = Some(pid),
             Input::Stop { how, by } => return self.stop(how, by, out),
             Input::Seen { at, by } => self.seen(at, &by, out),
             Input::Launch { .. } | Input::Resume { .. } => return Err(self.refusal(Refused::Running)),
@@ -119,7 +119,7 @@ impl State {
     }
 
     fn refusal(&self, refused: Refused) -> Refused {
-        match self.stage {
+        match self.life.stage {
             Stage::Stopping { .. } => Refused::Stopping,
             _ => refused,
         }
@@ -128,23 +128,24 @@ impl State {
 
 /// Closes what only the ledger knows.
 fn close(open: OpenRequests, cause: &str, out: &mut Out<'_, '_>) {
-    let (at, reason) = (out.now(), cause.to_owned());
-    for id in open.clearances {
-        let (status, reason) = (ClearanceStatus::Withdrawn, reason.clone());
-        let (action, title, decision) = (None, String::new(), None);
-        let closed =
-            ClearanceClosed { clearance: id, action, title, status, decision, reason: reason.clone() };
-        out.record(Event::ClearanceClosed(closed));
-        out.ledger(Entry::ClearanceClosed { id, status, at, reason });
+    let reason = || cause.to_owned();
+    for clearance in open.clearances {
+        out.record(Event::ClearanceClosed(ClearanceClosed {
+            clearance,
+            action: None,
+            title: String::new(),
+            status: ClearanceStatus::Withdrawn,
+            decision: None,
+            reason: reason(),
+            option: None,
+        }));
     }
-    for id in open.questions {
-        let (status, reason) = (QuestionStatus::Withdrawn, reason.clone());
-        out.record(Event::QuestionClosed(QuestionClosed { question: id, status, reason: reason.clone() }));
-        out.ledger(Entry::QuestionClosed { id, status, at, reason });
+    for question in open.questions {
+        let status = QuestionStatus::Withdrawn;
+        out.record(Event::QuestionClosed(QuestionClosed { question, status, reason: reason() }));
     }
-    for id in open.prompts {
-        out.record(Event::PromptUndelivered(PromptUndelivered { prompt: id, cause: reason.clone() }));
-        out.ledger(Entry::PromptChanged { id, state: PromptState::Failed(reason.clone()), at });
+    for prompt in open.prompts {
+        out.record(Event::PromptUndelivered(PromptUndelivered { prompt, cause: reason() }));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Out, Refused, State, Words};
 use crate::domain::event::SessionPresetChanged;
-use crate::domain::{ClearanceId, Event, Preset, Verdict};
+use crate::domain::{Event, Preset, Verdict};
 
 impl State {
     /// Holds from now on, also for what waits to be decided.
@@ -13,14 +13,14 @@ impl State {
         by: &str,
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
-        let from = self.about.preset;
+        let from = self.spec.preset;
         if from == preset {
             return Ok(());
         }
         if from.widens_to(preset) && !widens {
             return Err(Refused::Widens { from, to: preset });
         }
-        self.about.preset = preset;
+        self.spec.preset = preset;
         out.record(Event::SessionPresetChanged(SessionPresetChanged { preset, by: by.to_owned() }));
         if self.steerable().is_ok() {
             self.deny_forbidden(preset, out); // otherwise its end withdraws them
@@ -29,19 +29,13 @@ impl State {
     }
 
     fn deny_forbidden(&mut self, preset: Preset, out: &mut Out<'_, '_>) {
-        let forbidden: Vec<ClearanceId> = self
-            .terms
-            .iter()
-            .filter(|(_, terms)| terms.forbidden_by.contains(&preset))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in forbidden {
+        for id in self.requests.forbidden_by(preset) {
             let option = self.chosen(id, Verdict::Deny, None).unwrap_or_default();
-            let Some((request, terms)) = self.take_open(id) else { continue };
+            let Some(open) = self.requests.clearances.remove(&id) else { continue };
             let reason = Some(format!("{} denies it", preset.rule()));
             let words = Words { reason, option, by: preset.rule(), via: "policy".to_owned(), ruling: None };
-            self.close_decided(id, request, &terms.approvals, Verdict::Deny, words, out);
-            self.watch.heard(out.now()); // it was not its turn to speak until now
+            self.close_decided(id, open, Verdict::Deny, words, out);
+            self.oversight.tracker.heard(out.now()); // it was not its turn to speak until now
         }
     }
 }

@@ -2,15 +2,17 @@
 
 use super::interrupt::{INTERRUPTED, Interrupts};
 use super::watch::BY;
-use super::{About, Carries, Effect, Gone, MAX_IN_FLIGHT, Out, Queued, Refused, Stage, State, Subject};
+use super::{
+    About, Carries, Effect, Gone, MAX_IN_FLIGHT, OpenClearance, Out, Queued, Refused, Stage, State, Subject,
+};
 use crate::domain::event::{
     AgentExited, AgentReady, AgentRestarting, AgentSpawned, ClearanceClosed, OutputIncomplete,
     PromptUndelivered, QuestionClosed, SessionAgentChanged, SessionCreated, SessionEnded, SessionParked,
     SessionResumed, SessionStopping,
 };
 use crate::domain::{
-    ClearanceId, ClearanceStatus, Delivery, Entry, Event, Fault, FaultCode, Json, NOT_STARTED, Outbound,
-    Preset, PromptState, QuestionId, QuestionStatus, RequestId, StopMode, Time, Wording, span,
+    ClearanceId, ClearanceStatus, Delivery, Event, Fault, FaultCode, Json, NOT_STARTED, Outbound, Preset,
+    QuestionId, QuestionStatus, RequestId, StopMode, Time, Wording, span,
 };
 use crate::session::restart::{self, Ended, Next};
 
@@ -24,10 +26,10 @@ impl State {
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
         self.record_creation(&by, command, out);
-        if self.deferred && prompt.is_none() {
+        if self.life.deferred && prompt.is_none() {
             return Ok(());
         }
-        self.stage = Stage::Starting;
+        self.life.stage = Stage::Starting;
         if let Some(text) = prompt {
             self.prompt(text.into(), by, out)?;
         }
@@ -36,7 +38,7 @@ impl State {
     }
 
     pub(super) fn record_creation(&self, by: &str, command: &str, out: &mut Out<'_, '_>) {
-        let about = &self.about;
+        let about = &self.spec;
         out.record(Event::SessionCreated(SessionCreated {
             name: about.name.clone(),
             agent: about.agent.clone(),
@@ -44,7 +46,7 @@ impl State {
             workspace: about.workspace.clone(),
             command: command.to_owned(),
             by: by.to_owned(),
-            deferred: self.deferred,
+            deferred: self.life.deferred,
             preset: Some(about.preset).filter(|preset| *preset != Preset::Full),
             on_client_left: about.on_client_left,
         }));
@@ -52,7 +54,7 @@ impl State {
 
     /// The first process of a session that was deferred.
     pub(super) fn begin(&mut self, out: &mut Out<'_, '_>) {
-        self.stage = Stage::Starting;
+        self.life.stage = Stage::Starting;
         out.effects.push(Effect::Spawn);
     }
 
@@ -64,7 +66,7 @@ impl State {
         by: &str,
         out: &mut Out<'_, '_>,
     ) -> Result<(), Refused> {
-        if self.stage != Stage::Created {
+        if self.life.stage != Stage::Created {
             return Err(Refused::Started);
         }
         out.record(Event::SessionAgentChanged(SessionAgentChanged {
@@ -73,16 +75,16 @@ impl State {
             command: command.to_owned(),
             by: by.to_owned(),
         }));
-        let (id, preset, on_client_left) = (self.about.id, self.about.preset, self.about.on_client_left);
-        self.about = About { id, preset, on_client_left, ..about };
+        let (id, preset, on_client_left) = (self.spec.id, self.spec.preset, self.spec.on_client_left);
+        *self.spec = About { id, preset, on_client_left, ..about };
         Ok(())
     }
 
     /// The next generation: new numbers, new turn, what waits in the queue stays there. The first, if there was none yet.
     pub(super) fn resume(&mut self, by: &str, out: &mut Out<'_, '_>) -> Result<(), Refused> {
-        if self.stage == Stage::Created {
+        if self.life.stage == Stage::Created {
             out.record(Event::SessionResumed(SessionResumed {
-                generation: self.generation,
+                generation: self.life.generation,
                 by: by.to_owned(),
             }));
             self.begin(out);
@@ -94,32 +96,35 @@ impl State {
         if by != BY {
             self.failures.forget(); // whoever starts it again knows of it
         }
-        self.restarts.clear();
-        self.watch.reset(out.now());
+        self.life.restarts.clear();
+        self.oversight.tracker.reset(out.now());
         self.next_generation();
-        out.record(Event::SessionResumed(SessionResumed { generation: self.generation, by: by.to_owned() }));
+        out.record(Event::SessionResumed(SessionResumed {
+            generation: self.life.generation,
+            by: by.to_owned(),
+        }));
         out.effects.push(Effect::Spawn);
         Ok(())
     }
 
     pub(super) fn next_generation(&mut self) {
-        self.generation += 1;
-        self.orphan = false;
-        self.spoke = false;
-        self.next_n = 1;
-        self.exit = None;
-        self.decided.clear(); // request ids begin anew
-        self.interrupts = Interrupts::default();
-        self.stderr_tail.clear();
+        self.life.generation += 1;
+        self.life.orphan = false;
+        self.turns.spoke = false;
+        self.outbox.next_n = 1;
+        self.life.exit = None;
+        self.requests.decided.clear(); // request ids begin anew
+        self.turns.interrupts = Interrupts::default();
+        self.life.stderr_tail.clear();
         self.failures.next_process();
-        self.standing = None;
-        self.stage = Stage::Starting;
+        self.oversight.condition = None;
+        self.life.stage = Stage::Starting;
     }
 
     /// The same, by ourselves, after a rest, or if the first process was never seen: it may be about to come yet, in its own
     /// generation. Its first prompt is what it was asked last, if that is to be repeated.
     pub(super) fn restart(&mut self, prompt: Option<Wording>, out: &mut Out<'_, '_>) {
-        if !matches!(self.stage, Stage::Resting { .. }) && !self.is_waking() {
+        if !matches!(self.life.stage, Stage::Resting { .. }) && !self.is_waking() {
             return;
         }
         self.next_generation();
@@ -132,38 +137,42 @@ impl State {
         if self.is_ended() {
             return;
         }
-        self.pid = Some(pid);
-        self.started_at = Some(out.now());
-        out.record(Event::AgentSpawned(AgentSpawned { pid, generation: self.generation }));
-        if self.stage != Stage::Starting {
+        self.life.pid = Some(pid);
+        self.life.started_at = Some(out.now());
+        out.record(Event::AgentSpawned(AgentSpawned { pid, generation: self.life.generation }));
+        if self.life.stage != Stage::Starting {
             return;
         }
-        if self.about.strict {
-            self.ready_by = Some(out.ready_by());
+        if self.spec.strict {
+            self.life.ready_by = Some(out.ready_by());
             self.send(Outbound::Hello, Carries::Other, out);
         } else {
             // Our own protocol has no handshake: an agent is ready as soon as it runs.
-            self.ready(false, None, out);
+            self.ready(false, None, false, out);
         }
     }
 
     /// It can be told what to do.
-    pub(super) fn ready(&mut self, steers: bool, agent: Option<Json>, out: &mut Out<'_, '_>) {
-        if self.stage != Stage::Starting {
+    ///
+    /// A `new` agent session tells all that the agent can do; a resumed one tells less, and is not remembered for its profile.
+    pub(super) fn ready(&mut self, steers: bool, agent: Option<Json>, new: bool, out: &mut Out<'_, '_>) {
+        if self.life.stage != Stage::Starting {
             return;
         }
-        self.stage = Stage::Running;
-        (self.steers, self.ready_by, self.deferred) = (steers, None, false);
-        out.record(Event::AgentReady(AgentReady { generation: self.generation, agent }));
-        self.watch.anew(out.now());
+        self.life.stage = Stage::Running;
+        (self.agent.steers, self.life.ready_by, self.life.deferred) = (steers, None, false);
+        let command_fingerprint =
+            self.spec.agent.as_ref().filter(|_| new).map(|_| out.cx.command_fingerprint.to_owned());
+        let ready = AgentReady { generation: self.life.generation, agent, command_fingerprint };
+        out.record(Event::AgentReady(ready));
+        self.oversight.tracker.anew(out.now());
         self.flush_prompts(out);
         self.started_again(out);
-        self.dirty = true;
     }
 
     /// It runs, but cannot be worked with: it is ended, and people are told why.
     pub(super) fn unusable(&mut self, why: String, out: &mut Out<'_, '_>) {
-        if self.stage != Stage::Starting {
+        if self.life.stage != Stage::Starting {
             return; // it is being ended already
         }
         let how = StopMode::Stop;
@@ -171,8 +180,7 @@ impl State {
         let event = SessionStopping { how, by: BY.to_owned(), again: false, why: Some(why.clone()) };
         out.record(Event::SessionStopping(event));
         out.effects.push(Effect::Stop { how });
-        self.stage = Stage::Stopping { how, by: BY.to_owned(), again: false, why: Some(why) };
-        self.dirty = true;
+        self.life.stage = Stage::Stopping { how, by: BY.to_owned(), again: false, why: Some(why) };
     }
 
     pub(super) fn spawn_failed(&mut self, cause: &str, out: &mut Out<'_, '_>) {
@@ -189,14 +197,14 @@ impl State {
 
     /// Whether the process that is starting was to be started again by us.
     fn is_restart(&self, now: Time) -> bool {
-        self.generation > 1 && self.restarts.back().is_some_and(|at| *at <= now)
+        self.life.generation > 1 && self.life.restarts.back().is_some_and(|at| *at <= now)
     }
 
     pub(super) fn exited(&mut self, gone: Gone, out: &mut Out<'_, '_>) {
-        if self.is_ended() || matches!(self.stage, Stage::Resting { .. }) {
+        if self.is_ended() || matches!(self.life.stage, Stage::Resting { .. }) {
             return;
         }
-        let (reason, ended) = match &self.stage {
+        let (reason, ended) = match &self.life.stage {
             Stage::Stopping { why: Some(why), .. } => (why.clone(), None),
             Stage::Stopping { again: true, .. } => ("it was stuck".to_owned(), Some(Ended::ToRestart)),
             Stage::Stopping { how: StopMode::Stop, by, .. } => (format!("stopped by {by}"), None),
@@ -204,7 +212,7 @@ impl State {
             // The daemon died between the two.
             Stage::Starting if self.is_restart(out.now()) => (gone.reason.clone(), Some(Ended::ToRestart)),
             // Only people start an agent again whose last life nobody knows.
-            _ if self.orphan => (gone.reason.clone(), None),
+            _ if self.life.orphan => (gone.reason.clone(), None),
             _ => (gone.reason.clone(), Some(Ended::Itself(&gone.exit))),
         };
         let why = self.judge_exit(&gone, out.now());
@@ -219,11 +227,11 @@ impl State {
             steps: gone.steps,
             killed: gone.killed,
             stderr_tail: gone.stderr_tail.clone(),
-            generation: self.generation,
+            generation: self.life.generation,
             why,
         }));
-        self.exit = Some(gone.exit.clone());
-        self.stderr_tail = gone.stderr_tail;
+        self.life.exit = Some(gone.exit.clone());
+        self.life.stderr_tail = gone.stderr_tail;
         match ended {
             None => self.end(reason, out),
             Some(ended) => self.go_on(reason, ended, out),
@@ -234,7 +242,7 @@ impl State {
     fn go_on(&mut self, reason: String, ended: Ended<'_>, out: &mut Out<'_, '_>) {
         let (now, terms) = (out.now(), &out.vigil().restart);
         let jitter = out.seed()[0];
-        match restart::next(terms, &self.restarts, ended, now, jitter) {
+        match restart::next(terms, &self.life.restarts, ended, now, jitter) {
             Next::End => self.end(reason, out),
             Next::Again(at, attempt) => {
                 self.let_go(out);
@@ -245,11 +253,11 @@ impl State {
                     of: terms.budget,
                     reason: reason.clone(),
                     why: self.failures.exit.clone(),
-                    generation: self.generation + 1,
+                    generation: self.life.generation + 1,
                 }));
-                self.restarts.retain(|before| now.since(*before) < terms.window);
-                self.restarts.push_back(at);
-                self.stage = Stage::Resting { reason, at, attempt };
+                self.life.restarts.retain(|before| now.since(*before) < terms.window);
+                self.life.restarts.push_back(at);
+                self.life.stage = Stage::Resting { reason, at, attempt };
             }
             Next::Park => {
                 self.let_go(out);
@@ -262,17 +270,17 @@ impl State {
                 out.record(Event::SessionParked(SessionParked {
                     reason: reason.clone(),
                     why: self.failures.exit.clone(),
-                    stderr_tail: self.stderr_tail.clone(),
+                    stderr_tail: self.life.stderr_tail.clone(),
                 }));
-                self.stage = Stage::Parked { reason, at: now };
+                self.life.stage = Stage::Parked { reason, at: now };
             }
         }
     }
 
     /// Nothing may be sent from here on, not even what a settled message made room for.
     pub(super) fn fail_in_flight(&mut self, reason: &str, out: &mut Out<'_, '_>) {
-        self.stage = Stage::Ended { reason: reason.to_owned(), at: out.now() };
-        let in_flight: Vec<u64> = self.in_flight.keys().copied().collect();
+        self.life.stage = Stage::Ended { reason: reason.to_owned(), at: out.now() };
+        let in_flight: Vec<u64> = self.outbox.in_flight.keys().copied().collect();
         for n in in_flight {
             self.settle(n, Some(Delivery::STREAM_CLOSED), out);
         }
@@ -280,35 +288,32 @@ impl State {
 
     /// What went with the process.
     pub(super) fn let_go(&mut self, out: &mut Out<'_, '_>) {
-        let unfinished = self.unfinished;
+        let unfinished = self.turns.unfinished;
         self.withdraw_open(out);
         self.drop_errands(out);
-        self.end_turn(if self.cancelled_by.is_some() { INTERRUPTED } else { "exited" }, out);
-        self.unfinished = unfinished;
-        (self.pid, self.standing) = (None, None);
-        (self.ready_by, self.cancelled_by) = (None, None);
+        self.end_turn(if self.turns.cancelled_by.is_some() { INTERRUPTED } else { "exited" }, out);
+        self.turns.unfinished = unfinished;
+        (self.life.pid, self.oversight.condition) = (None, None);
+        (self.life.ready_by, self.turns.cancelled_by) = (None, None);
     }
 
     pub(super) fn end(&mut self, reason: String, out: &mut Out<'_, '_>) {
         self.let_go(out);
-        if std::mem::take(&mut self.deferred) {
+        if std::mem::take(&mut self.life.deferred) {
             let cause = self.failures.exit.clone().unwrap_or_else(|| reason.clone());
             self.fail_queue(&cause, out);
         }
         // Programs know the short reason; people read the end in words.
         let why = self.failures.exit.clone();
         out.record(Event::SessionEnded(SessionEnded { reason: reason.clone(), why }));
-        self.orphan = false; // the next process is told everything by us
-        self.stage = Stage::Ended { reason, at: out.now() };
+        self.life.orphan = false; // the next process is told everything by us
+        self.life.stage = Stage::Ended { reason, at: out.now() };
     }
 
     /// What was to start it has not.
     pub(super) fn fail_queue(&mut self, cause: &str, out: &mut Out<'_, '_>) {
-        let at = out.now();
-        for Queued { id, .. } in std::mem::take(&mut self.queue) {
+        for Queued { id, .. } in std::mem::take(&mut self.turns.queue) {
             out.record(Event::PromptUndelivered(PromptUndelivered { prompt: id, cause: cause.to_owned() }));
-            let state = PromptState::Failed(cause.to_owned());
-            out.ledger(Entry::PromptChanged { id, state, at });
         }
     }
 
@@ -318,11 +323,11 @@ impl State {
     }
 
     fn close_open(&mut self, why: &str, out: &mut Out<'_, '_>) {
-        let clearances: Vec<ClearanceId> = self.clearances.keys().copied().collect();
+        let clearances: Vec<ClearanceId> = self.requests.clearances.keys().copied().collect();
         for id in clearances {
             self.close_clearance(id, why, out);
         }
-        let questions: Vec<QuestionId> = self.questions.keys().copied().collect();
+        let questions: Vec<QuestionId> = self.requests.questions.keys().copied().collect();
         for id in questions {
             self.close_question(id, why, out);
         }
@@ -330,7 +335,7 @@ impl State {
 
     /// The same, and the agent is told.
     pub(super) fn cancel_open(&mut self, why: &str, out: &mut Out<'_, '_>) {
-        let open = self.clearances.values().chain(self.questions.values());
+        let open = self.requests.open();
         let open: Vec<(RequestId, bool)> =
             open.map(|request| (request.clone(), self.errand_waits(request))).collect();
         self.close_open(why, out);
@@ -346,40 +351,37 @@ impl State {
     }
 
     pub(super) fn close_clearance(&mut self, id: ClearanceId, why: &str, out: &mut Out<'_, '_>) {
-        if let Some((request, _)) = self.take_open(id) {
+        if let Some(open) = self.requests.clearances.remove(&id) {
+            let OpenClearance { request, subject: Subject { action, title }, .. } = open;
             self.forget_errand(&request);
-            let (status, at) = (ClearanceStatus::Withdrawn, out.now());
-            let Subject { action, title } = self.subjects.remove(&id).unwrap_or_default();
             out.record(Event::ClearanceClosed(ClearanceClosed {
                 clearance: id,
                 action,
                 title,
-                status,
+                status: ClearanceStatus::Withdrawn,
                 decision: None,
                 reason: why.to_owned(),
+                option: None,
             }));
-            out.ledger(Entry::ClearanceClosed { id, status, at, reason: why.to_owned() });
         }
     }
 
     pub(super) fn close_question(&mut self, id: QuestionId, why: &str, out: &mut Out<'_, '_>) {
-        if self.questions.remove(&id).is_some() {
-            let (status, at) = (QuestionStatus::Withdrawn, out.now());
+        if self.requests.questions.remove(&id).is_some() {
             out.record(Event::QuestionClosed(QuestionClosed {
                 question: id,
-                status,
+                status: QuestionStatus::Withdrawn,
                 reason: why.to_owned(),
             }));
-            out.ledger(Entry::QuestionClosed { id, status, at, reason: why.to_owned() });
         }
     }
 
     /// Only a process that runs can be told something at once.
     pub(super) fn running(&self) -> Result<(), Refused> {
         self.steerable()?;
-        match self.in_flight.len() {
-            _ if self.stage == Stage::Created => Err(Refused::NotStarted),
-            _ if self.stage != Stage::Running => Err(Refused::Starting),
+        match self.outbox.in_flight.len() {
+            _ if self.life.stage == Stage::Created => Err(Refused::NotStarted),
+            _ if self.life.stage != Stage::Running => Err(Refused::Starting),
             n if n >= MAX_IN_FLIGHT => Err(Refused::Unread(n)),
             _ => Ok(()),
         }
@@ -387,7 +389,7 @@ impl State {
 
     /// What has not ended, and is not about to.
     pub(super) fn steerable(&self) -> Result<(), Refused> {
-        match self.stage {
+        match self.life.stage {
             Stage::Ended { .. } => Err(Refused::Ended),
             Stage::Parked { .. } => Err(Refused::Parked),
             Stage::Stopping { .. } => Err(Refused::Stopping),

@@ -1,6 +1,6 @@
 //! The life of a session, told step by step, and random lives that try to break what must stay true.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 
@@ -12,13 +12,19 @@ mod deferred;
 mod errands;
 mod failures;
 mod interrupts;
+mod ledger;
 mod presets;
 mod prompts;
 mod set;
+mod snapshots;
 mod stalls;
+use crate::domain::event::{
+    ClearanceClosed, ClearanceDecided, ClearanceDelivered, ClearanceUndelivered, QuestionAnswered,
+    QuestionClosed,
+};
 use crate::domain::{
-    Answer, Ask, EventKind, Fault, FaultCode, LadderChoice, Line, Outcome, Phase, Progress, PromptState,
-    Rejection, Said, StopMode, TurnId,
+    Answer, Ask, ClearanceId, EventKind, Exit, Fault, FaultCode, LadderChoice, Line, Outcome, Phase,
+    Progress, PromptState, QuestionId, Rejection, Said, StopMode, TurnId,
 };
 
 /// A session with a clock and ids of its own.
@@ -84,6 +90,7 @@ impl World {
             seed: &mut seed,
             vigil: &self.vigil,
             startup: STARTUP,
+            command_fingerprint: "f",
             spent_elsewhere: 0,
         };
         let mut effects = Vec::new();
@@ -111,7 +118,7 @@ impl World {
 
     fn ask(&mut self, request: &str) -> ClearanceId {
         self.say(clearance(request));
-        *self.state.clearances.iter().find(|(_, open)| open.as_json() == request).unwrap().0
+        *self.state.requests.clearances.iter().find(|(_, open)| open.request.as_json() == request).unwrap().0
     }
 }
 
@@ -348,7 +355,7 @@ fn prompts_that_wait_are_reworded_and_put_in_another_order() {
     for text in ["a", "b", "c"] {
         world.go(prompt(text));
     }
-    let (a, c) = (world.state.queue[0].id, world.state.queue[2].id);
+    let (a, c) = (world.state.turns.queue[0].id, world.state.turns.queue[2].id);
     let amend = |prompt, text: Option<&str>, place| Input::Amend {
         prompt,
         text: text.map(str::to_owned),
@@ -370,7 +377,7 @@ fn with_delivery_on_heartbeats_one_prompt_leaves_with_each() {
     world.launch();
     assert_eq!(sent(&world.go(prompt("a"))), []);
     world.go(prompt("b"));
-    let taken = world.state.queue[1].id;
+    let taken = world.state.turns.queue[1].id;
     world.go(prompt("c"));
     world.go(Input::TakeBack { prompt: taken, by: "ana".into() });
     assert_eq!(world.state.record().queue, 2);
@@ -472,6 +479,8 @@ enum Act {
     Expire,
     Prompt,
     TakeBack(usize),
+    /// Other words, or another place in the queue.
+    Amend(usize, Option<usize>),
     Decide(usize, bool),
     DecideAgain(usize),
     Rule(usize, u8),
@@ -500,6 +509,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         2 => Just(Act::Expire),
         3 => Just(Act::Prompt),
         1 => any::<usize>().prop_map(Act::TakeBack),
+        2 => (any::<usize>(), proptest::option::of(0usize..4)).prop_map(|(at, place)| Act::Amend(at, place)),
         4 => (any::<usize>(), any::<bool>()).prop_map(|(at, yes)| Act::Decide(at, yes)),
         1 => any::<usize>().prop_map(Act::DecideAgain),
         2 => (any::<usize>(), 0u8..3).prop_map(|(at, outcome)| Act::Rule(at, outcome)),
@@ -546,34 +556,7 @@ impl Seen {
         }
         for effect in effects {
             match effect {
-                Effect::Record(NewEvent { event: Event::AgentReady(_), .. }) => self.deferred = false,
-                Effect::Ledger(Entry::ClearanceOpened(clearance)) => {
-                    assert!(self.opened.insert(clearance.id), "opened twice");
-                }
-                Effect::Ledger(Entry::ClearanceDecided { id, .. } | Entry::ClearanceClosed { id, .. }) => {
-                    assert!(self.opened.contains(id));
-                    *self.closed.entry(*id).or_default() += 1;
-                }
-                Effect::Ledger(Entry::ClearanceDelivery { id, .. }) => {
-                    *self.settled.entry(*id).or_default() += 1;
-                }
-                Effect::Ledger(Entry::QuestionOpened(question)) => assert!(self.asked.insert(question.id)),
-                Effect::Ledger(Entry::QuestionAnswered { id, .. } | Entry::QuestionClosed { id, .. }) => {
-                    *self.answered.entry(*id).or_default() += 1;
-                }
-                Effect::Ledger(Entry::PromptAdded { prompt, .. }) => {
-                    self.prompts.insert(prompt.id, PromptState::Queued);
-                }
-                Effect::Ledger(Entry::PromptChanged { id, state, .. }) => {
-                    let before = self.prompts.insert(*id, state.clone()).unwrap();
-                    let fine = match state {
-                        PromptState::Sending | PromptState::Withdrawn => before == PromptState::Queued,
-                        PromptState::Failed(_) if before == PromptState::Queued => self.deferred,
-                        PromptState::Delivered | PromptState::Failed(_) => before == PromptState::Sending,
-                        PromptState::Queued => false,
-                    };
-                    assert!(fine, "{before:?} → {state:?}");
-                }
+                Effect::Record(new) => self.look_at(&new.event),
                 Effect::Send { n, message } => {
                     self.interrupts += u32::from(matches!(message, Outbound::Interrupt { .. }));
                     assert!(self.numbers.insert((generation, *n)), "a number was used twice");
@@ -584,6 +567,52 @@ impl Seen {
         assert!(self.closed.values().all(|times| *times == 1), "one winner");
         assert!(self.answered.values().all(|times| *times == 1), "one answer");
         assert!(self.settled.values().all(|times| *times == 1), "delivered or failed once");
+    }
+
+    fn look_at(&mut self, event: &Event) {
+        match event {
+            Event::AgentReady(_) => self.deferred = false,
+            Event::ClearanceRequested(requested) => {
+                assert!(self.opened.insert(requested.clearance), "opened twice");
+            }
+            Event::ClearanceDecided(ClearanceDecided { clearance: id, .. })
+            | Event::ClearanceClosed(ClearanceClosed { clearance: id, .. }) => {
+                assert!(self.opened.contains(id));
+                *self.closed.entry(*id).or_default() += 1;
+            }
+            Event::ClearanceDelivered(ClearanceDelivered { clearance: id })
+            | Event::ClearanceUndelivered(ClearanceUndelivered { clearance: id, .. }) => {
+                *self.settled.entry(*id).or_default() += 1;
+            }
+            Event::QuestionAsked(asked) => assert!(self.asked.insert(asked.question)),
+            Event::QuestionAnswered(QuestionAnswered { question: id, .. })
+            | Event::QuestionClosed(QuestionClosed { question: id, .. }) => {
+                *self.answered.entry(*id).or_default() += 1;
+            }
+            Event::PromptQueued(queued) => {
+                self.prompts.insert(queued.prompt, PromptState::Queued);
+            }
+            Event::PromptSending(sending) => self.moves(sending.prompt, PromptState::Sending),
+            Event::PromptWithdrawn(withdrawn) => self.moves(withdrawn.prompt, PromptState::Withdrawn),
+            Event::PromptDelivered(delivered) => self.moves(delivered.prompt, PromptState::Delivered),
+            Event::PromptUndelivered(failed) => {
+                self.moves(failed.prompt, PromptState::Failed(failed.cause.clone()));
+            }
+            Event::PromptRequeued(requeued) => self.moves(requeued.prompt, PromptState::Queued),
+            _ => {}
+        }
+    }
+
+    fn moves(&mut self, id: PromptId, state: PromptState) {
+        let before = self.prompts[&id].clone();
+        let fine = match &state {
+            PromptState::Sending | PromptState::Withdrawn => before == PromptState::Queued,
+            PromptState::Failed(_) if before == PromptState::Queued => self.deferred,
+            PromptState::Delivered | PromptState::Failed(_) => before == PromptState::Sending,
+            PromptState::Queued | PromptState::Other(_) => false,
+        };
+        assert!(fine, "{before:?} → {state:?}");
+        self.prompts.insert(id, state);
     }
 }
 
@@ -627,9 +656,14 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
         Act::Expire => Input::Expire,
         Act::Prompt => prompt("p"),
         Act::TakeBack(at) => Input::TakeBack { prompt: nth(seen.prompts.keys(), *at).copied()?, by: by() },
+        Act::Amend(at, place) => {
+            let prompt = nth(seen.prompts.keys(), *at).copied()?;
+            let text = place.is_none().then(|| "q".to_owned());
+            Input::Amend { prompt, text, place: *place, by: by() }
+        }
         Act::Decide(at, yes) => {
             let verdict = if *yes { Verdict::Approve } else { Verdict::Deny };
-            decide(nth(state.clearances.keys(), *at).copied()?, verdict)
+            decide(nth(state.requests.clearances.keys(), *at).copied()?, verdict)
         }
         Act::DecideAgain(at) => decide(nth(seen.opened.iter(), *at).copied()?, Verdict::Approve),
         Act::Rule(at, outcome) => {
@@ -644,7 +678,7 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
         },
         Act::EndNamed(running) => {
             state.pid()?;
-            let running = state.turn.as_ref().filter(|_| *running).map(|turn| turn.id);
+            let running = state.turns.turn.as_ref().filter(|_| *running).map(|turn| turn.id);
             Input::Said(Box::new(interrupts::end_of(running.unwrap_or(TurnId::from_seed([9; 10])))))
         }
         Act::Quiet => Input::Watch(None),
@@ -653,7 +687,7 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
         Act::Steer(false) => Input::Interrupt { reason: "no".into(), by: by() },
         Act::Stop(kill) => Input::Stop { how: if *kill { StopMode::Kill } else { StopMode::Stop }, by: by() },
         Act::Deliver(at, fine) => {
-            let n = nth(state.in_flight.keys(), *at).copied()?;
+            let n = nth(state.outbox.in_flight.keys(), *at).copied()?;
             if *fine { Input::Delivered { n } } else { Input::Undelivered { n, cause: "closed".into() } }
         }
         Act::DeliverAgain(at) => Input::Delivered { n: *at as u64 % 40 },
@@ -709,28 +743,28 @@ proptest! {
             // What is open in the state is exactly what was opened and not closed.
             let open: BTreeSet<_> =
                 seen.opened.iter().filter(|id| !seen.closed.contains_key(id)).copied().collect();
-            prop_assert_eq!(state.clearances.keys().copied().collect::<BTreeSet<_>>(), open);
+            prop_assert_eq!(state.requests.clearances.keys().copied().collect::<BTreeSet<_>>(), open);
             if state.is_ended() {
-                prop_assert!(state.clearances.is_empty() && state.questions.is_empty());
-                prop_assert!(state.in_flight.is_empty() && state.turn.is_none() && state.pid().is_none());
+                prop_assert!(state.requests.clearances.is_empty() && state.requests.questions.is_empty());
+                prop_assert!(state.outbox.in_flight.is_empty() && state.turns.turn.is_none() && state.pid().is_none());
             }
             // Nothing waits for people that they could not allow.
             if state.steerable().is_ok() {
-                let forbidden = |terms: &Terms| terms.forbidden_by.contains(&state.about.preset);
-                prop_assert!(!state.terms.values().any(forbidden));
+                let forbidden = |open: &OpenClearance| open.terms.forbidden_by.contains(&state.spec.preset);
+                prop_assert!(!state.requests.clearances.values().any(forbidden));
             }
             // Whoever waits for a first prompt has nothing else, and what was to start it does not wait for another life.
             if state.is_deferred() {
-                prop_assert!(state.queue.is_empty() && state.in_flight.is_empty() && state.pid().is_none());
+                prop_assert!(state.turns.queue.is_empty() && state.outbox.in_flight.is_empty() && state.pid().is_none());
             }
             if state.is_ended() && seen.deferred {
-                prop_assert!(state.queue.is_empty());
+                prop_assert!(state.turns.queue.is_empty());
                 seen.deferred = false;
             }
             // A snapshot is the state.
             let copy: State = serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap();
             prop_assert_eq!(&copy.record(), &state.record());
-            prop_assert_eq!(&copy.in_flight, &state.in_flight);
+            prop_assert_eq!(&copy.outbox.in_flight, &state.outbox.in_flight);
         }
     }
 }

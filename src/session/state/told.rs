@@ -7,38 +7,36 @@ use crate::domain::{Controls, Event, Outbound, Set, Step, Told, agent};
 impl State {
     pub(super) fn controls(&mut self, controls: Controls) {
         // In another mode the agent may ask: it is judged anew.
-        if controls.current_mode() != self.told.controls.current_mode() {
-            self.unenforced = None;
+        if controls.current_mode() != self.agent.told.controls.current_mode() {
+            self.requests.unenforced = None;
         }
-        self.told.controls = controls;
-        self.dirty = true;
+        self.agent.told.controls = controls;
     }
 
     pub(super) fn title(&mut self, title: Option<String>) {
-        self.dirty |= title != self.told.title;
-        self.told.title = title;
+        if title != self.agent.told.title {
+            self.agent.told.title = title;
+        }
     }
 
     /// A heartbeat that says nothing about them changes nothing.
     pub(super) fn steps(&mut self, steps: Vec<Step>) {
-        if !steps.is_empty() && steps != self.told.steps {
-            self.told.steps = steps;
-            self.dirty = true;
+        if !steps.is_empty() && steps != self.agent.told.steps {
+            self.agent.told.steps = steps;
         }
     }
 
     pub(super) fn cost(&mut self, micros: u64, currency: Option<&str>, out: &Out<'_, '_>) {
-        self.told.spent.add_cost(micros, currency, out.now());
-        self.dirty = true;
+        self.agent.told.spent.add_cost(micros, currency, out.now());
     }
 
     pub(super) fn set(&mut self, set: Set, by: &str, out: &mut Out<'_, '_>) -> Result<(), Refused> {
         self.running()?;
-        if !self.about.strict {
+        if !self.spec.strict {
             return Err(Refused::NothingToSet);
         }
-        self.sets += 1;
-        let number = self.sets;
+        self.agent.sets += 1;
+        let number = self.agent.sets;
         let (mode, model, option, value) = match set.clone() {
             Set::Mode(mode) => (Some(mode), None, None, None),
             Set::Model(model) => (None, Some(model), None, None),
@@ -53,7 +51,7 @@ impl State {
     /// No act of a person's that would change anything.
     pub(super) fn list(&mut self, out: &mut Out<'_, '_>) -> Result<(), Refused> {
         self.running()?;
-        if !self.lists {
+        if !self.agent.lists {
             return Err(Refused::NothingToList);
         }
         self.send(Outbound::List, Carries::Other, out);
@@ -63,16 +61,17 @@ impl State {
     /// Whether another turn may begin. If not, that is told once.
     pub(super) fn may_spend(&mut self, out: &mut Out<'_, '_>) -> bool {
         let why = self.cap(out);
-        if let Some(why) = why.clone().filter(|_| self.told.capped.is_none()) {
+        if let Some(why) = why.clone().filter(|_| self.agent.told.capped.is_none()) {
             out.record(Event::SpendCapped(SpendCapped { why }));
         }
-        self.dirty |= why != self.told.capped;
-        self.told.capped = why;
-        self.told.capped.is_none()
+        if why != self.agent.told.capped {
+            self.agent.told.capped = why;
+        }
+        self.agent.told.capped.is_none()
     }
 
     fn cap(&self, out: &Out<'_, '_>) -> Option<String> {
-        let (spent, caps) = (&self.told.spent, &out.vigil().spend);
+        let (spent, caps) = (&self.agent.told.spent, &out.vigil().spend);
         let currency = spent.currency.as_deref().unwrap_or("USD");
         let today = spent.on(agent::day(out.now())).saturating_add(out.cx.spent_elsewhere);
         let over = |spent: u64, cap: Option<u64>, when: &str| {
@@ -85,13 +84,13 @@ impl State {
 
     /// A cap may have been raised, or a day be over.
     pub(super) fn look_at_purse(&mut self, out: &mut Out<'_, '_>) {
-        if self.told.capped.is_some() && self.stage == Stage::Running && self.may_spend(out) {
+        if self.agent.told.capped.is_some() && self.life.stage == Stage::Running && self.may_spend(out) {
             self.flush_prompts(out);
         }
     }
 
     pub fn told(&self) -> &Told {
-        &self.told
+        &self.agent.told
     }
 }
 

@@ -1,19 +1,50 @@
-//! Turns begin and end.
+//! Turns begin and end, and prompts wait for them.
+//!
+//! What must stay true: at most one turn runs; a prompt is in the queue until it leaves for the agent, and in no other place.
 
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::interrupt::Interrupts;
 use super::{Out, State};
 use crate::domain::event::{TurnEnded, TurnStarted};
-use crate::domain::{Event, Json, Turn, TurnId};
+use crate::domain::{Content, Event, Json, PromptId, Time, Turn, TurnId};
+
+/// The turn that runs, and what is to be done next.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TurnState {
+    pub(super) turn: Option<Turn>,
+    /// When a turn that was interrupted counts as over, if the agent does not end it.
+    pub(super) cancelled_by: Option<Time>,
+    pub(super) interrupts: Interrupts,
+    /// Whether the agent has said something usable in this generation.
+    pub(super) spoke: bool,
+    pub(super) queue: VecDeque<Queued>,
+    /// What it was asked last and has not finished.
+    pub(super) unfinished: Option<PromptId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Queued {
+    pub(super) id: PromptId,
+    pub(super) text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) content: Option<Content>,
+    /// Not of a person.
+    #[serde(default)]
+    pub(super) ours: bool,
+}
 
 impl State {
     pub(super) fn begin_turn(&mut self, cause: &str, out: &mut Out<'_, '_>) {
-        if self.turn.is_some() {
+        if self.turns.turn.is_some() {
             return;
         }
         let turn = Turn { id: TurnId::from_seed(out.seed()), started_at: out.now() };
         out.record(Event::TurnStarted(TurnStarted { turn: turn.id, cause: cause.to_owned() }));
-        self.turn = Some(turn);
-        self.interrupts.turn_began(cause == "prompt");
-        self.dirty = true;
+        self.turns.turn = Some(turn);
+        self.turns.interrupts.turn_began(cause == "prompt");
     }
 
     pub(super) fn end_turn(&mut self, stop_reason: &str, out: &mut Out<'_, '_>) {
@@ -26,7 +57,7 @@ impl State {
     }
 
     fn end_turn_with(&mut self, stop_reason: &str, confirmed: bool, out: &mut Out<'_, '_>) {
-        let Some(turn) = self.turn.take() else { return };
+        let Some(turn) = self.turns.turn.take() else { return };
         self.turn_over();
         out.record(Event::TurnEnded(TurnEnded {
             turn: Some(turn.id),
@@ -35,7 +66,6 @@ impl State {
             failed: false,
             confirmed: (!confirmed).then_some(false),
         }));
-        self.dirty = true;
     }
 
     /// The agent says so itself: kept whole.
@@ -46,12 +76,11 @@ impl State {
         failed: bool,
         out: &mut Out<'_, '_>,
     ) {
-        let turn = self.turn.take().map(|turn| turn.id);
+        let turn = self.turns.turn.take().map(|turn| turn.id);
         self.judge_turn(stop_reason, failed, out.now());
         self.turn_over();
         let (stop_reason, params) = (stop_reason.to_owned(), Some(params));
         out.record(Event::TurnEnded(TurnEnded { turn, stop_reason, params, failed, confirmed: None }));
         self.keep_unserved(out);
-        self.dirty |= turn.is_some();
     }
 }

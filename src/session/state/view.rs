@@ -5,12 +5,12 @@ use crate::domain::{Phase, SessionRecord};
 
 impl State {
     pub fn phase(&self) -> Phase {
-        match self.stage {
+        match self.life.stage {
             Stage::Created => Phase::Created,
             Stage::Starting | Stage::Resting { .. } => Phase::Starting,
             Stage::Parked { .. } => Phase::Parked,
             Stage::Running if self.has_open() => Phase::Waiting,
-            Stage::Running if self.turn.is_some() => Phase::Working,
+            Stage::Running if self.turns.turn.is_some() => Phase::Working,
             Stage::Running => Phase::Idle,
             Stage::Stopping { .. } => Phase::Stopping,
             Stage::Ended { .. } => Phase::Ended,
@@ -19,9 +19,9 @@ impl State {
 
     /// Why it is in this phase, as a sentence for people.
     pub fn why(&self) -> String {
-        match &self.stage {
+        match &self.life.stage {
             Stage::Created => "not started yet: its first prompt starts it".to_owned(),
-            Stage::Starting if self.pid.is_some() => "the agent is getting ready".to_owned(),
+            Stage::Starting if self.life.pid.is_some() => "the agent is getting ready".to_owned(),
             Stage::Starting => "the agent's process is starting".to_owned(),
             Stage::Resting { reason, attempt, .. } => {
                 format!("to be started again, attempt {attempt}: {}", self.end_in_words(reason))
@@ -29,10 +29,10 @@ impl State {
             Stage::Stopping { again: true, .. } => "being stopped to be started again".to_owned(),
             Stage::Stopping { by, .. } => format!("being stopped by {by}"),
             Stage::Ended { reason, .. } | Stage::Parked { reason, .. } => self.end_in_words(reason),
-            Stage::Running if self.orphan => orphan::WHY.to_owned(),
+            Stage::Running if self.life.orphan => orphan::WHY.to_owned(),
             Stage::Running => match self.phase() {
                 Phase::Waiting => format!("waiting for you: {}", self.open_in_words()),
-                Phase::Working if self.cancelled_by.is_some() => {
+                Phase::Working if self.turns.cancelled_by.is_some() => {
                     "interrupted: the agent has not ended its turn yet".to_owned()
                 }
                 Phase::Working => "working on a turn".to_owned(),
@@ -43,11 +43,11 @@ impl State {
 
     /// What keeps an idle agent from working, if anything does.
     fn idle_in_words(&self) -> String {
-        match (&self.told.capped, self.failed(), &self.failures.last_turn) {
+        match (&self.agent.told.capped, self.failed(), &self.failures.last_turn) {
             (Some(capped), ..) => format!("no new turn begins: {capped}"),
             (None, Some(failed), _) => format!("failed: {}", failed.reason),
             (None, None, Some(error)) => format!("its last turn failed: {error}"),
-            (None, None, None) if !self.spoke => "ready, nothing said yet".to_owned(),
+            (None, None, None) if !self.turns.spoke => "ready, nothing said yet".to_owned(),
             (None, None, None) => "turn over, ready for a prompt".to_owned(),
         }
     }
@@ -58,43 +58,46 @@ impl State {
             1 => Some(format!("1 {what}")),
             n => Some(format!("{n} {what}s")),
         };
-        let words = [count(self.clearances.len(), "clearance"), count(self.questions.len(), "question")];
+        let words = [
+            count(self.requests.clearances.len(), "clearance"),
+            count(self.requests.questions.len(), "question"),
+        ];
         words.into_iter().flatten().collect::<Vec<_>>().join(" and ")
     }
 
     pub fn record(&self) -> SessionRecord {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let (ended_at, end_reason) = match &self.stage {
+        let (ended_at, end_reason) = match &self.life.stage {
             Stage::Ended { reason, at } | Stage::Parked { reason, at } => {
                 (Some(*at), Some(self.failures.exit.as_ref().unwrap_or(reason).clone()))
             }
             _ => (None, None),
         };
         SessionRecord {
-            id: self.about.id,
-            name: self.about.name.clone(),
-            agent: self.about.agent.clone(),
-            protocol: self.about.protocol.clone(),
-            workspace: self.about.workspace.clone(),
+            id: self.spec.id,
+            name: self.spec.name.clone(),
+            agent: self.spec.agent.clone(),
+            protocol: self.spec.protocol.clone(),
+            workspace: self.spec.workspace.clone(),
             phase: self.phase(),
             why: self.why(),
-            pid: self.pid,
-            generation: self.generation,
-            turn: self.turn.clone(),
-            pending_clearances: count(self.clearances.len()),
-            pending_questions: count(self.questions.len()),
-            queue: count(self.queue.len()),
-            stderr_tail: self.stderr_tail.clone(),
-            created_at: self.about.created_at,
-            started_at: self.started_at,
+            pid: self.life.pid,
+            generation: self.life.generation,
+            turn: self.turns.turn.clone(),
+            pending_clearances: count(self.requests.clearances.len()),
+            pending_questions: count(self.requests.questions.len()),
+            queue: count(self.turns.queue.len()),
+            stderr_tail: self.life.stderr_tail.clone(),
+            created_at: self.spec.created_at,
+            started_at: self.life.started_at,
             ended_at,
-            exit: self.exit.clone(),
+            exit: self.life.exit.clone(),
             end_reason,
             failed: self.failed().cloned(),
-            unenforced: self.unenforced.clone(),
-            preset: self.about.preset,
+            unenforced: self.requests.unenforced.clone(),
+            preset: self.spec.preset,
             watched: self.watched_over(),
-            told: self.told.clone(),
+            told: self.agent.told.clone(),
             updated_at: None,
         }
     }

@@ -6,12 +6,14 @@ use crate::domain::event::{
 };
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Effect, Out, Refused, Stage, State};
 use crate::domain::{
     Event, Json, LadderChoice, Resets, Rung, Situation, Standing, StopMode, Time, Watched, span,
 };
 use crate::host::Activity;
-use crate::session::stall::{BUSY, Move, Performed, Setting, Vigil};
+use crate::session::stall::{BUSY, Move, Performed, Setting, Vigil, Watch};
 
 /// Who does what nobody has asked for.
 pub(super) const BY: &str = "intercom";
@@ -24,28 +26,37 @@ const STIR_LAG: Duration = Duration::from_mins(1);
 /// Processes are as old as they were, give or take the system's ticks.
 const SAME_START: Duration = Duration::from_secs(5);
 
+/// The watch over an agent, and what people are shown of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Oversight {
+    pub(super) tracker: Watch,
+    /// Where the agent stands, if that says more than the phase.
+    pub(super) condition: Option<Standing>,
+}
+
 impl State {
     /// The agent gives a sign of life.
     pub(super) fn alive(&mut self, by: &str, out: &mut Out<'_, '_>) {
-        self.watch.heard(out.now());
+        self.oversight.quietly().tracker.heard(out.now());
         self.back_to_life(by, out);
     }
 
     /// Heartbeats are signs of life too, but without progress not for ever.
     pub(super) fn beats(&mut self, mark: u64, out: &mut Out<'_, '_>) {
         let now = out.now();
-        self.watch.beat(mark, now);
-        if self.watch.talk(out.vigil()) == Some(now) {
+        self.oversight.quietly().tracker.beat(mark, now);
+        if self.oversight.tracker.talk(out.vigil()) == Some(now) {
             self.back_to_life("heartbeat", out);
         }
     }
 
     fn back_to_life(&mut self, by: &str, out: &mut Out<'_, '_>) {
         let now = out.now();
-        if self.stage != Stage::Running {
+        if self.life.stage != Stage::Running {
             return; // its last words are not its recovery
         }
-        if let Some(recovered) = self.watch.recover(now) {
+        if let Some(recovered) = self.oversight.quietly().tracker.recover(now) {
+            self.oversight.touch_if(true);
             let after = recovered.after;
             let took = span(now.since(after.at));
             out.record(Event::StallRecovered(StallRecovered {
@@ -55,31 +66,31 @@ impl State {
                 quiet_since: recovered.since,
                 summary: format!("recovered after {}, {took} after, by {by}", after.name()),
             }));
-            self.dirty = true;
         }
-        if self.watch.limit.is_none() && self.standing.take().is_some() {
-            self.dirty = true;
+        if self.oversight.tracker.limit.is_none() && self.oversight.condition.is_some() {
+            self.oversight.condition = None;
         }
-        self.dirty |= self.watch.is_stale(now, TALK_LAG);
+        let is_stale = self.oversight.quietly().tracker.is_stale(now, TALK_LAG);
+        self.oversight.touch_if(is_stale);
     }
 
     /// A person did something.
     pub(super) fn acted(&mut self, by: &str, out: &mut Out<'_, '_>) {
-        if self.watch.reset(out.now()) {
+        if self.oversight.tracker.reset(out.now()) {
             out.record(Event::StallReset(StallReset { by: by.to_owned() }));
         }
-        if self.watch.limit.is_none() {
-            self.standing = None;
+        if self.oversight.tracker.limit.is_none() {
+            self.oversight.condition = None;
         }
     }
 
     pub(super) fn turn_over(&mut self) {
-        self.watch.turn_over(self.cancelled_by.take().is_some());
-        self.interrupts.turn_over();
+        self.oversight.tracker.turn_over(self.turns.cancelled_by.take().is_some());
+        self.turns.interrupts.turn_over();
         // What we say next, or when it is started again, is still about what it was asked.
-        let again = matches!(self.stage, Stage::Stopping { again: true, .. });
-        if !again && !self.queue.front().is_some_and(|next| next.ours) {
-            self.unfinished = None;
+        let again = matches!(self.life.stage, Stage::Stopping { again: true, .. });
+        if !again && !self.turns.queue.front().is_some_and(|next| next.ours) {
+            self.turns.unfinished = None;
         }
     }
 
@@ -90,40 +101,40 @@ impl State {
             Resets::After(wait) => Some(now.plus(wait)),
             Resets::Unknown => None,
         };
-        self.watch.limited(&kind, until, now);
-        if let Some(limit) = &self.watch.limit {
-            let (until, resumes) = (limit.until, self.watch.resumes(limit, vigil));
+        self.oversight.tracker.limited(&kind, until, now);
+        if let Some(limit) = &self.oversight.tracker.limit {
+            let (until, resumes) = (limit.until, self.oversight.tracker.resumes(limit, vigil));
             out.record(Event::LimitReached(LimitReached { limit: kind, until, resumes, params }));
         }
-        self.standing = Some(self.watch.standing(&self.setting(now), vigil));
-        self.dirty = true;
+        self.oversight.condition = Some(self.oversight.tracker.standing(&self.setting(now), vigil));
     }
 
     fn setting(&self, now: Time) -> Setting {
         // Prompts that wait for people are no work of the agent's.
-        let waits = self.told.capped.is_some() || self.failures.awaits_log_in;
+        let waits = self.agent.told.capped.is_some() || self.failures.awaits_log_in;
         Setting {
             now,
-            started: self.started_at.unwrap_or(self.about.created_at),
+            started: self.life.started_at.unwrap_or(self.spec.created_at),
             // What waits in the queue of a running agent is work, too.
             turn: self
+                .turns
                 .turn
                 .as_ref()
                 .map(|turn| turn.started_at)
-                .or(self.started_at.filter(|_| !self.queue.is_empty() && !waits)),
+                .or(self.life.started_at.filter(|_| !self.turns.queue.is_empty() && !waits)),
             open: self.has_open(),
         }
     }
 
     /// When something is due by the clock: a look at the agent, a reminder, a step, an expiry.
     pub fn next_due(&self, now: Time, vigil: &Vigil) -> Option<Time> {
-        match self.stage {
-            Stage::Running if self.orphan => None,
+        match self.life.stage {
+            Stage::Running if self.life.orphan => None,
             Stage::Running => {
-                let watch = self.watch.next(&self.setting(now), vigil);
-                watch.into_iter().chain(self.cancelled_by).min()
+                let watch = self.oversight.tracker.next(&self.setting(now), vigil);
+                watch.into_iter().chain(self.turns.cancelled_by).min()
             }
-            Stage::Starting => self.ready_by,
+            Stage::Starting => self.life.ready_by,
             Stage::Resting { at, .. } => Some(at),
             _ => None,
         }
@@ -131,8 +142,8 @@ impl State {
 
     /// Whoever was not listened to has not been late.
     pub(super) fn deadlines_anew(&mut self, out: &Out<'_, '_>) {
-        self.ready_by = self.ready_by.map(|_| out.ready_by());
-        if self.cancelled_by.is_some() {
+        self.life.ready_by = self.life.ready_by.map(|_| out.ready_by());
+        if self.turns.cancelled_by.is_some() {
             self.await_end(out);
         }
     }
@@ -140,47 +151,50 @@ impl State {
     /// A look at what its processes do, and what follows.
     pub(super) fn watched(&mut self, activity: Option<Activity>, out: &mut Out<'_, '_>) {
         let (now, vigil) = (out.now(), out.vigil());
-        if self.ready_by.is_some_and(|by| by <= now) && self.stage == Stage::Starting {
+        if self.life.ready_by.is_some_and(|by| by <= now) && self.life.stage == Stage::Starting {
             let why = format!("it was not ready within {}", span(out.cx.startup));
             return self.unusable(why, out);
         }
-        if self.stage != Stage::Running {
+        if self.life.stage != Stage::Running {
             return;
         }
         self.end_if_quiet(out);
         self.look_at_purse(out);
-        if let Some(since) = self.watch.reminder(now, vigil) {
+        if let Some(since) = self.oversight.quietly().tracker.reminder(now, vigil) {
+            self.oversight.touch_if(true);
             let waiting_for = self.open_in_words();
             out.record(Event::StallReminder(StallReminder { waiting_for, since }));
-            self.dirty = true;
         }
         if !self.has_open()
-            && let Some((limit, resume)) = self.watch.limit_over(now, vigil)
+            && let Some((limit, resume)) = self.oversight.quietly().tracker.limit_over(now, vigil)
         {
+            self.oversight.touch_if(true);
             out.record(Event::LimitOver(LimitOver { limit: limit.kind, resumed: resume }));
             if resume {
                 self.tell_to_go_on(&vigil.resume_text, out);
             }
-            self.dirty = true;
         }
-        self.watch.look(activity, now, vigil);
-        self.watch.looked(now);
+        self.oversight.quietly().tracker.look(activity, now, vigil);
+        self.oversight.quietly().tracker.looked(now);
         let setting = self.setting(now);
-        let standing = self.watch.standing(&setting, vigil);
+        let standing = self.oversight.tracker.standing(&setting, vigil);
         if standing.state.is_stall() {
-            for taken in self.watch.climb(&standing, now, vigil) {
+            for taken in self.oversight.quietly().tracker.climb(&standing, now, vigil) {
+                self.oversight.touch_if(true);
                 self.take_step(taken, &standing, out);
             }
         } else if standing.state == Situation::Idle {
             self.leave_to_people(STRANDED, out);
-        } else if self.watch.has_stirred() {
+        } else if self.oversight.tracker.has_stirred() {
             self.back_to_life("activity", out);
         }
-        if self.stage == Stage::Running {
-            self.publish(self.watch.standing(&self.setting(now), vigil));
+        if self.life.stage == Stage::Running {
+            self.publish(self.oversight.tracker.standing(&self.setting(now), vigil));
         }
         // Of an agent that does nothing there is nothing new to be kept.
-        self.dirty |= self.watch.stirs(now) && self.watch.is_stale(now, STIR_LAG);
+        let tracker = &mut self.oversight.quietly().tracker;
+        let is_stale = tracker.stirs(now) && tracker.is_stale(now, STIR_LAG);
+        self.oversight.touch_if(is_stale);
     }
 
     /// What people see changes only if there is something new in it.
@@ -190,7 +204,7 @@ impl State {
             Situation::Working => standing.why == BUSY,
             Situation::WaitingForYou | Situation::Idle | Situation::Orphan => false,
         };
-        let before = self.standing.as_ref().and_then(|before| before.running.as_ref());
+        let before = self.oversight.condition.as_ref().and_then(|before| before.running.as_ref());
         if let (Some(before), Some(running)) = (before, &mut standing.running) {
             let apart = running.since.since(before.since).max(before.since.since(running.since));
             if before.name == running.name && apart < SAME_START {
@@ -198,15 +212,13 @@ impl State {
             }
         }
         let standing = says_more.then_some(standing);
-        if standing != self.standing {
-            self.standing = standing;
-            self.dirty = true;
+        if standing != self.oversight.condition {
+            self.oversight.condition = standing;
         }
     }
 
     fn take_step(&mut self, step: Move, standing: &Standing, out: &mut Out<'_, '_>) {
         let now = out.now();
-        self.dirty = true;
         match step {
             Move::Failed(last) => {
                 out.record(Event::StallStepFailed(StallStepFailed {
@@ -244,7 +256,7 @@ impl State {
                 let (how, by) = (StopMode::Stop, BY.to_owned());
                 out.record(Event::SessionStopping(SessionStopping { how, by, again: true, why: None }));
                 out.effects.push(Effect::Stop { how: StopMode::Stop });
-                self.stage =
+                self.life.stage =
                     Stage::Stopping { how: StopMode::Stop, by: BY.to_owned(), again: true, why: None };
             }
         }
@@ -252,7 +264,7 @@ impl State {
 
     /// In a turn it is nudged, otherwise prompted.
     fn tell_to_go_on(&mut self, text: &str, out: &mut Out<'_, '_>) {
-        if self.turn.is_none() {
+        if self.turns.turn.is_none() {
             self.put(text.into(), BY.to_owned(), true, out).ok(); // with a full queue it has enough to do
         } else {
             self.nudge(text.to_owned(), BY, out).ok(); // one that reads nothing is found out
@@ -261,8 +273,8 @@ impl State {
 
     /// After a restart because of a stall: it works on, or people have to tell it what to do.
     pub(super) fn started_again(&mut self, out: &mut Out<'_, '_>) {
-        if self.turn.is_some() || !self.queue.is_empty() {
-            return self.watch.postpone(out.now(), out.vigil());
+        if self.turns.turn.is_some() || !self.turns.queue.is_empty() {
+            return self.oversight.tracker.postpone(out.now(), out.vigil());
         }
         self.leave_to_people("started again, and waits to be told what to do", out);
     }
@@ -270,8 +282,9 @@ impl State {
     /// A stall that has ended without a sign of life, and nobody works on: people have to.
     fn leave_to_people(&mut self, why: &str, out: &mut Out<'_, '_>) {
         let (now, vigil) = (out.now(), out.vigil());
-        let Some(since) = self.watch.episode().map(|episode| episode.since) else { return };
-        if let Some((step, of)) = self.watch.give_up(now, vigil) {
+        let Some(since) = self.oversight.tracker.episode().map(|episode| episode.since) else { return };
+        if let Some((step, of)) = self.oversight.quietly().tracker.give_up(now, vigil) {
+            self.oversight.touch_if(true);
             let standing = Standing { why: why.to_owned(), ..Standing::new(Situation::Idle, since) };
             record_step(&step, (of, of), &standing, out);
         }
@@ -285,7 +298,7 @@ impl State {
     ) -> Result<(), Refused> {
         self.steerable()?;
         out.record(Event::StallSnoozed(StallSnoozed { until, by: by.to_owned() }));
-        self.watch.snooze(until);
+        self.oversight.tracker.snooze(until);
         self.restand(out);
         Ok(())
     }
@@ -298,26 +311,26 @@ impl State {
     ) -> Result<(), Refused> {
         self.steerable()?;
         out.record(Event::LadderChanged(LadderChanged { ladder: choice.to_string(), by: by.to_owned() }));
-        self.watch.choose(choice);
+        self.oversight.tracker.choose(choice);
         self.restand(out);
         Ok(())
     }
 
     /// What people see is up to date at once.
     fn restand(&mut self, out: &Out<'_, '_>) {
-        if self.standing.is_some() {
-            self.publish(self.watch.standing(&self.setting(out.now()), out.vigil()));
+        if self.oversight.condition.is_some() {
+            self.publish(self.oversight.tracker.standing(&self.setting(out.now()), out.vigil()));
         }
     }
 
     pub(super) fn watched_over(&self) -> Watched {
         Watched {
-            standing: self.standing.clone(),
-            ladder: self.watch.choice.clone(),
-            snoozed_until: self.watch.snoozed_until,
-            phase_since: self.phase_since,
-            on_client_left: self.about.on_client_left,
-            left_at: self.left_at,
+            standing: self.oversight.condition.clone(),
+            ladder: self.oversight.tracker.choice.clone(),
+            snoozed_until: self.oversight.tracker.snoozed_until,
+            phase_since: self.life.phase_since,
+            on_client_left: self.spec.on_client_left,
+            left_at: self.life.left_at,
         }
     }
 }

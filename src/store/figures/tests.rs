@@ -102,7 +102,6 @@ async fn play(old: Vec<(usize, i64)>, steps: Vec<Step>) {
                     session: sessions[session],
                     generation: 1,
                     events: times.into_iter().map(event).collect(),
-                    ledger: Vec::new(),
                     outgoing: Vec::new(),
                     snapshot: None,
                     consumed: None,

@@ -12,7 +12,10 @@ use serde_json::value::RawValue;
 use super::answer::AuthMethod;
 use super::{inside, string};
 use crate::domain::Time;
+use crate::text::{cut, quoted};
 
+/// Columns of an agent's own words in a sentence of ours; the event has all of them.
+const MAX_QUOTE: usize = 300;
 const AUTH_REQUIRED: i64 = -32000;
 const NOT_FOUND: i64 = -32002;
 const CANCELLED: i64 = -32800;
@@ -158,9 +161,9 @@ impl Failure {
         Self { code, message: plain(&said, &inner, &data), trouble }
     }
 
-    /// What happened and what to do, as one paragraph.
+    /// What happened and what to do, as one paragraph. The agent's own words are in quotes: no command in them looks like ours.
     pub fn advice(&self, agent: &str, log_in: &LogInAdvice) -> String {
-        let said = self.message.trim_end_matches('.');
+        let said = quoted(&cut(self.message.trim_end_matches('.'), MAX_QUOTE));
         match &self.trouble {
             Trouble::Auth => format!("{}: {said}; {}.", log_in.reason, log_in.how),
             Trouble::Limit(limit) => {
@@ -171,7 +174,9 @@ impl Failure {
                 let until = match &limit.resets {
                     Some(Resets::After(wait)) => format!(" Try again in {} s.", wait.as_secs().max(1)),
                     Some(Resets::At(time)) => format!(" It is lifted at {time}."),
-                    Some(Resets::Said(words)) => format!(" It is lifted: {words}."),
+                    Some(Resets::Said(words)) => {
+                        format!(" It is lifted: {}.", quoted(&cut(words, MAX_QUOTE)))
+                    }
                     None => String::new(),
                 };
                 format!("{agent} {kind}: {said}.{until}")

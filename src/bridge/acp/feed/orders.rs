@@ -9,7 +9,9 @@ use crate::bridge::acp::prompts::{Answered, PROMPT_KINDS, Prompts};
 use crate::bridge::acp::queue::{About, Gone};
 use crate::bridge::acp::refusal::Refusal;
 use crate::config::Busy;
-use crate::domain::{Event, EventKind, Json, LoggedEvent, PromptId, RequestId, Time, TurnId};
+use crate::domain::{
+    Event, EventKind, InterruptRequest, Json, LoggedEvent, NewPrompt, PromptId, RequestId, Time, TurnId,
+};
 use crate::store::Found;
 use crate::wire::acp::method;
 use crate::wire::jsonrpc;
@@ -83,7 +85,13 @@ impl Feed {
         if !seen.is_live() {
             seat.post::<Value>(&format!("/sessions/{id}/resume"), &json!({})).await?;
         }
-        let body = json!({ "id": known, "content": content, "wait": false });
+        let id_known = known.map(str::to_owned);
+        let body = json!(NewPrompt {
+            id: id_known,
+            content: Some(content),
+            wait: Some(false),
+            ..NewPrompt::default()
+        });
         let prompted: Prompted = seat.post(&format!("/sessions/{id}/prompts"), &body).await?;
         self.client.acp().0.figures.prompted();
         Ok(prompted.id)
@@ -142,7 +150,8 @@ impl Feed {
     async fn interrupt(&self, is_it: impl Fn(&str) -> bool) {
         let Ok(seen) = self.client.seat().session(&self.session.to_string()).await else { return };
         if seen.turn.is_some_and(|turn| is_it(&turn.id)) {
-            let body = json!({ "reason": "cancelled by an ACP client", "wait": false });
+            let reason = Some("cancelled by an ACP client".to_owned());
+            let body = json!(InterruptRequest { reason, wait: Some(false) });
             self.client.seat().try_post(&format!("/sessions/{}/interrupt", self.session), &body).await;
         }
     }

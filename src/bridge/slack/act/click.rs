@@ -9,6 +9,9 @@ use crate::bridge::api::inside::quoted;
 use crate::bridge::slack::card;
 use crate::bridge::slack::deed::Click;
 use crate::bridge::slack::kit::Words;
+use crate::domain::{
+    Answer, Decision, InterruptRequest, NudgeRequest, QuestionAnswer, SnoozeRequest, Verdict,
+};
 
 /// How long "Snooze" lasts.
 const SNOOZE: &str = "30m";
@@ -24,15 +27,15 @@ impl Actor {
         let id = quoted(&click.value);
         let session = |verb: &str| format!("/sessions/{id}/{verb}");
         let (path, body) = match click.action.as_str() {
-            "allow" => (format!("/clearances/{id}/decision"), json!({ "decision": "approve" })),
-            "deny" => (format!("/clearances/{id}/decision"), json!({ "decision": "deny" })),
-            "continue" => (format!("/questions/{id}/answer"), json!({ "decision": "continue" })),
-            "stop_question" => (format!("/questions/{id}/answer"), json!({ "decision": "stop" })),
-            "nudge" => (session("nudge"), json!({})),
-            "interrupt" => (session("interrupt"), json!({})),
+            "allow" => (format!("/clearances/{id}/decision"), json!(Decision::from(Verdict::Approve))),
+            "deny" => (format!("/clearances/{id}/decision"), json!(Decision::from(Verdict::Deny))),
+            "continue" => (format!("/questions/{id}/answer"), json!(QuestionAnswer::from(Answer::Continue))),
+            "stop_question" => (format!("/questions/{id}/answer"), json!(QuestionAnswer::from(Answer::Stop))),
+            "nudge" => (session("nudge"), json!(NudgeRequest::default())),
+            "interrupt" => (session("interrupt"), json!(InterruptRequest::default())),
             "kill" => (session("kill"), json!({})),
             "stop" => (session("stop"), json!({})),
-            "snooze" => (session("snooze"), json!({ "for": SNOOZE })),
+            "snooze" => (session("snooze"), json!(SnoozeRequest { r#for: SNOOZE.to_owned() })),
             "restart" => (session("resume"), json!({})),
             "always" | "deny_reason" | "details" | "refine" | "nudge_with" => {
                 self.open_form(who, click, desk).await;
@@ -59,13 +62,13 @@ impl Actor {
             self.say(desk, Words::new("This clearance is not known any more.")).await;
             return Ok(());
         };
-        let Some(option) = clearance.options.as_ref().and_then(|options| options.get(n)) else {
+        let Some(option) = clearance.options.get(n) else {
             self.say(desk, Words::new("The agent does not offer this any more.")).await;
             return Ok(());
         };
-        let rejects = option.kind.as_deref().is_some_and(|kind| kind.starts_with("reject"));
-        let decision = if rejects { "deny" } else { "approve" };
-        let body = json!({ "decision": decision, "option": option.id });
+        let rejects = option.kind.starts_with("reject");
+        let verdict = if rejects { Verdict::Deny } else { Verdict::Approve };
+        let body = json!(Decision::with_option(verdict, &option.id));
         self.post(who, desk, &format!("/clearances/{}/decision", quoted(id)), &body, key).await.map(drop)
     }
 

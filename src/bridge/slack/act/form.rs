@@ -4,12 +4,15 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::{Actor, Again, Desk};
-use crate::answers::Clearance;
 use crate::bridge::api::Person;
 use crate::bridge::api::inside::quoted;
 use crate::bridge::slack::deed::Submit;
 use crate::bridge::slack::kit::Words;
 use crate::domain::hex;
+use crate::domain::{
+    Answer, Clearance, Decision, NewPrompt, NudgeRequest, QuestionAnswer, RememberChoice, RememberedRule,
+    Verdict,
+};
 use crate::policy::{Rule, sentence};
 use crate::redact::redact;
 
@@ -56,18 +59,24 @@ impl Actor {
             }
             "deny_reason" => (
                 format!("/clearances/{at}/decision"),
-                json!({ "decision": "deny", "reason": submit.value("reason") }),
+                json!(Decision { reason: submit.value("reason").map(str::to_owned), ..Verdict::Deny.into() }),
             ),
             "refine" => (
                 format!("/questions/{at}/answer"),
-                json!({ "decision": "refine", "instruction": submit.value("instruction") }),
+                json!(QuestionAnswer {
+                    decision: Answer::Refine,
+                    instruction: submit.value("instruction").map(str::to_owned)
+                }),
             ),
-            "nudge_with" => (format!("/sessions/{at}/nudge"), json!({ "message": submit.value("message") })),
+            "nudge_with" => (
+                format!("/sessions/{at}/nudge"),
+                json!(NudgeRequest { message: submit.value("message").map(str::to_owned) }),
+            ),
             "send" => {
                 let (Some(session), Some(text)) = (submit.value("session"), submit.value("text")) else {
                     return Ok(());
                 };
-                (format!("/sessions/{}/prompts", quoted(session)), json!({ "text": text }))
+                (format!("/sessions/{}/prompts", quoted(session)), json!(NewPrompt::of(text)))
             }
             form => {
                 tracing::debug!(form, "a form that nobody knows here");
@@ -103,7 +112,9 @@ impl Actor {
             self.say(desk, Words::new(words)).await;
             return Ok(());
         }
-        let body = json!({ "decision": "approve", "remember": { "rule": proposal.rule, "for": lasts } });
+        let remember = RememberedRule { rule: proposal.rule, r#for: lasts.map(str::to_owned) };
+        let remember = Some(RememberChoice::Rule(remember));
+        let body = json!(Decision { remember, ..Verdict::Approve.into() });
         if self.post(who, desk, &format!("/clearances/{}/decision", quoted(id)), &body, key).await? {
             let words = Words::new("From now on: ")
                 .and(Words::said(&proposal.sentence).cut(500).code())

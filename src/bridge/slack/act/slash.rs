@@ -4,12 +4,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Actor, Again, Desk};
-use crate::answers::Session;
 use crate::bridge::api::Person;
 use crate::bridge::api::inside::quoted;
 use crate::bridge::slack::card;
 use crate::bridge::slack::kit::Words;
 use crate::bridge::slack::words::{Slash, slash, typed};
+use crate::domain::{NewPrompt, NewSession, NudgeRequest, Session};
 use crate::policy::{Rule, sentence};
 
 /// What one message shows of a list.
@@ -41,12 +41,12 @@ impl Actor {
                 return self.order(who, key, &session, "stop", json!({}), "Stopped", desk).await;
             }
             Slash::Nudge { session, message } => {
-                let body = json!({ "message": message });
+                let body = json!(NudgeRequest { message: message.clone() });
                 return self.order(who, key, &session, "nudge", body, "Nudged", desk).await;
             }
             Slash::Send { session, text } => {
                 return self
-                    .order(who, key, &session, "prompts", json!({ "text": text }), "Sent", desk)
+                    .order(who, key, &session, "prompts", json!(NewPrompt::of(&text)), "Sent", desk)
                     .await;
             }
         };
@@ -98,7 +98,12 @@ impl Actor {
             }
         };
         let prompt = Some(prompt).filter(|prompt| !prompt.is_empty());
-        let body = json!({ "agent": agent, "workspace": workspace, "prompt": prompt });
+        let body = json!(NewSession {
+            agent: Some(agent.to_owned()),
+            workspace: workspace.clone(),
+            prompt: prompt.map(str::to_owned),
+            ..NewSession::default()
+        });
         let answer = self.seat().post(who, "/sessions", &body, key).await;
         if !answer.is_ok() {
             return self.settle(who, desk, answer).await.map(drop);
@@ -133,9 +138,9 @@ impl Actor {
             let id = crate::text::short(&clearance.id);
             let session = clearance.session_label();
             Words::new("• ")
-                .and(Words::said(clearance.risk()))
+                .and(Words::said(&clearance.risk))
                 .and(": ")
-                .and(Words::said(&clearance.line()).cut(200))
+                .and(Words::said(&crate::action::line_of(clearance)).cut(200))
                 .and(" – ")
                 .and(Words::said(&format!("{id} of {session}")).code())
         });
@@ -179,8 +184,8 @@ fn list(sessions: &[Session]) -> Words {
     let each = sessions.iter().take(MANY).map(|session| {
         let name = Words::said(&session.label()).cut(60).code();
         let agent = Words::said(session.agent.as_deref().unwrap_or("an agent")).cut(40);
-        let why = Words::said(session.why.as_deref().unwrap_or_default()).cut(150);
-        let waiting = session.pending_clearances() + session.pending_questions();
+        let why = Words::said(session.why.as_str()).cut(150);
+        let waiting = session.pending.clearances + session.pending.questions;
         let waits = if waiting > 0 {
             Words::new(" – ").and(Words::count(waiting, "thing").bold()).and(" for you")
         } else {

@@ -1,16 +1,18 @@
 //! Replies in a session's thread: a word that is a command, or a prompt for the agent.
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::form::how_to_always;
 use super::{Actor, Again, Desk};
-use crate::answers::{Clearance, Prompt, Question};
 use crate::bridge::api::Person;
 use crate::bridge::slack::card;
 use crate::bridge::slack::deed::Said;
 use crate::bridge::slack::kit::Words;
 use crate::bridge::slack::words::{Waiting, Word, typed, word};
+use crate::domain::{
+    Answer, Clearance, Decision, List, NewPrompt, NudgeRequest, Prompt, PromptState, Question,
+    QuestionAnswer, Verdict,
+};
 use crate::domain::{Role, SessionId, Time};
 
 /// A thread of ours, and the session that it is about.
@@ -110,26 +112,27 @@ impl Actor {
                 Ok(clearance) if which.is_none() && !self.was_seen(&clearance.id, said).await? => {
                     Err(unseen(&clearance.id, "approve"))
                 }
-                found => found.map(|clearance| decision(clearance, &json!({ "decision": "approve" }))),
+                found => found.map(|clearance| decision(clearance, &Verdict::Approve.into())),
             },
             Word::Deny { which, reason } => match the(&clearances, which.as_deref()) {
                 Ok(clearance) if which.is_none() && !self.was_seen(&clearance.id, said).await? => {
                     Err(unseen(&clearance.id, "deny"))
                 }
-                found => found
-                    .map(|clearance| decision(clearance, &json!({ "decision": "deny", "reason": reason }))),
+                found => {
+                    found.map(|clearance| decision(clearance, &Decision { reason, ..Verdict::Deny.into() }))
+                }
             },
             Word::Continue => self
                 .the_seen(&questions, said)
                 .await?
-                .map(|question| answer(question, json!({ "decision": "continue" }))),
+                .map(|question| answer(question, &Answer::Continue.into())),
             Word::Refine(how) => self
                 .the_seen(&questions, said)
                 .await?
-                .map(|question| answer(question, json!({ "decision": "refine", "instruction": how }))),
+                .map(|question| answer(question, &QuestionAnswer::refine(&how))),
             Word::Stop => Ok(session("stop", json!({}))),
             Word::Interrupt => Ok(session("interrupt", json!({}))),
-            Word::Nudge(message) => Ok(session("nudge", json!({ "message": message }))),
+            Word::Nudge(message) => Ok(session("nudge", json!(NudgeRequest { message }))),
         };
         match order {
             Ok(Order { path, body }) => {
@@ -177,7 +180,7 @@ impl Actor {
             return Ok(());
         }
         let path = format!("/sessions/{}/prompts", thread.session);
-        let answer = self.seat().post(who, &path, &json!({ "text": text }), key).await;
+        let answer = self.seat().post(who, &path, &json!(NewPrompt::of(text)), key).await;
         if !answer.is_ok() {
             if self.settle(who, desk, answer).await? {
                 self.taken(said, thread).await?;
@@ -190,9 +193,9 @@ impl Actor {
         self.react(row.clone(), session, said, reaction(answer.body["state"].as_str())).await?;
         if answer.body["state"] == "queued" {
             // It may have arrived before there was anything to show that with.
-            let now = self.prompts(thread.session).await?.into_iter().find(|prompt| prompt.id == id);
-            if let Some(prompt) = now.filter(|prompt| prompt.state != "queued") {
-                self.react(row, session, said, reaction(Some(&prompt.state))).await?;
+            let now = self.prompts(thread.session).await?.into_iter().find(|prompt| *prompt.id == *id);
+            if let Some(prompt) = now.filter(|prompt| prompt.state != PromptState::Queued) {
+                self.react(row, session, said, reaction(Some(prompt.state.as_str()))).await?;
             }
         }
         Ok(())
@@ -203,24 +206,21 @@ impl Actor {
     }
 
     async fn prompts(&self, session: SessionId) -> Result<Vec<Prompt>, Again> {
-        #[derive(Deserialize)]
-        struct Prompts {
-            items: Vec<Prompt>,
-        }
         let answer = self.seat().get(self.seat().viewer(), &format!("/sessions/{session}/prompts")).await;
         if answer.is_fault() {
             return Err(Again);
         }
-        Ok(answer.read::<Prompts>().map(|prompts| prompts.items).unwrap_or_default())
+        Ok(answer.read::<List<Prompt>>().map(|prompts| prompts.items).unwrap_or_default())
     }
 
     async fn queue(&self, session: SessionId, desk: &Desk) -> Result<(), Again> {
         let prompts = self.prompts(session).await?;
-        let queued = prompts.iter().rev().filter(|prompt| prompt.state == "queued").map(|prompt| {
-            let by = prompt.by.as_deref().unwrap_or("somebody");
-            let text = Words::said(prompt.text.as_deref().unwrap_or_default()).cut(200);
-            Words::new("• ").and(text).and(" – ").and(Words::said(by))
-        });
+        let queued =
+            prompts.iter().rev().filter(|prompt| prompt.state == PromptState::Queued).map(|prompt| {
+                let by = &prompt.by;
+                let text = Words::said(&prompt.text).cut(200);
+                Words::new("• ").and(text).and(" – ").and(Words::said(by))
+            });
         let queued = Words::join(queued, "\n");
         let words = if queued.is_blank() { Words::new("Nothing is queued.") } else { queued };
         self.say(desk, words).await;
@@ -238,7 +238,7 @@ fn the<'a>(pending: &'a [Clearance], which: Option<&str>) -> Result<&'a Clearanc
         (Some(_), Some(_)) => {
             let each = pending.iter().map(|clearance| {
                 let id = crate::text::short(&clearance.id);
-                Words::said(&id).code().and(" ").and(Words::said(&clearance.line()).cut(150))
+                Words::said(&id).code().and(" ").and(Words::said(&crate::action::line_of(clearance)).cut(150))
             });
             Err(Words::new("Several wait; say which, as in `approve clr_…`, or use their buttons:\n")
                 .and(Words::join(each, "\n")))
@@ -265,10 +265,10 @@ fn one(pending: &[Question]) -> Result<&Question, Words> {
     }
 }
 
-fn decision(clearance: &Clearance, body: &Value) -> Order {
-    Order { path: format!("/clearances/{}/decision", clearance.id), body: body.clone() }
+fn decision(clearance: &Clearance, decision: &Decision) -> Order {
+    Order { path: format!("/clearances/{}/decision", clearance.id), body: json!(decision) }
 }
 
-fn answer(question: &Question, body: Value) -> Order {
-    Order { path: format!("/questions/{}/answer", question.id), body }
+fn answer(question: &Question, answer: &QuestionAnswer) -> Order {
+    Order { path: format!("/questions/{}/answer", question.id), body: json!(answer) }
 }

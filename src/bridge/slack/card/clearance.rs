@@ -2,7 +2,7 @@
 
 use super::super::kit::{Blocks, Button, Confirm, Message, Plain, Style, Words, cut_lines};
 use super::{People, decided, field, id, options, title, who};
-use crate::answers::{Choice, Clearance, Session};
+use crate::domain::{Choice, Clearance, ClearanceStatus, Risk, Session};
 
 /// How much of a change a card shows; the rest is a file below it. With these the whole card fits into what Slack takes,
 /// unless an agent has many long options of its own: then the kit cuts once more, and only `…` tells of it.
@@ -18,7 +18,7 @@ pub(in crate::bridge::slack) fn clearance(
     people: &People,
     ping: &[String],
 ) -> Message {
-    let open = clearance.status == "pending";
+    let open = clearance.status == ClearanceStatus::Pending;
     let told = if open { people.asked(ping) } else { decided::decided(clearance, people) };
     let text = Words::said(&super::project(session)).cut(60).and(": ").and(if open {
         Words::new("clearance wanted, ").and(risk_words(clearance)).and(": ")
@@ -37,7 +37,9 @@ pub(in crate::bridge::slack) fn clearance(
     let blocks = change(blocks, clearance);
     let blocks = blocks.section(approvals(clearance, people));
     let blocks = if open { blocks.actions(buttons(clearance)) } else { blocks };
-    blocks.context(below(clearance, open)).message(text.and(Words::said(&clearance.line()).cut(300)))
+    blocks
+        .context(below(clearance, open))
+        .message(text.and(Words::said(&crate::action::line_of(clearance)).cut(300)))
 }
 
 /// Whether the card shows only a part of the diff, so that the whole has to be uploaded.
@@ -69,7 +71,7 @@ fn change(blocks: Blocks, clearance: &Clearance) -> Blocks {
 }
 
 pub(super) fn badge(clearance: &Clearance) -> &'static str {
-    match clearance.risk() {
+    match &*clearance.risk {
         "low" => "🟢",
         "medium" => "🟡",
         "high" => "🟠",
@@ -80,7 +82,7 @@ pub(super) fn badge(clearance: &Clearance) -> &'static str {
 
 /// Anything that we do not know counts as much as what we know to be high.
 pub(super) fn is_grave(clearance: &Clearance) -> bool {
-    !matches!(clearance.risk(), "low" | "medium")
+    !matches!(clearance.risk.known(), Some(Risk::Low | Risk::Medium))
 }
 
 fn what(clearance: &Clearance) -> Plain {
@@ -89,23 +91,23 @@ fn what(clearance: &Clearance) -> Plain {
 }
 
 pub(super) fn risk_words(clearance: &Clearance) -> Words {
-    Words::said(clearance.risk()).cut(30).and(" risk")
+    Words::said(&clearance.risk).cut(30).and(" risk")
 }
 
 /// `high (the agent says low): it deletes`.
 pub(super) fn risk(clearance: &Clearance) -> Words {
     let said = |text: &str| Words::said(text).cut(80);
-    let differs = |risk: &Option<String>, what: &'static str| {
-        let other = risk.as_deref().filter(|other| *other != clearance.risk());
+    let differs = |risk: Option<&str>, what: &'static str| {
+        let other = risk.filter(|other| *other != &*clearance.risk);
         other.map(|other| Words::new(what).and(said(other))).unwrap_or_default()
     };
-    let seen = differs(&clearance.computed_risk, "we see ");
-    let claimed = differs(&clearance.claimed_risk, "the agent says ");
+    let seen = differs(Some(&clearance.computed_risk), "we see ");
+    let claimed = differs(clearance.claimed_risk.as_deref(), "the agent says ");
     let about = Words::join([seen, claimed], ", ");
     let about = if about.is_blank() { about } else { Words::new(" (").and(about).and(")") };
     let why = Words::join(clearance.risk_why.iter().map(|why| said(why)), ", ");
     let why = if why.is_blank() { why } else { Words::new(": ").and(why) };
-    said(clearance.risk()).and(about).and(why)
+    said(&clearance.risk).and(about).and(why)
 }
 
 pub(super) fn fields(clearance: &Clearance, session: &Session) -> Vec<Words> {
@@ -129,12 +131,15 @@ pub(super) fn fields(clearance: &Clearance, session: &Session) -> Vec<Words> {
 
 /// `1 of 2 approvals (ana)`, where one is not enough.
 fn approvals(clearance: &Clearance, people: &People) -> Words {
-    let Some(needed) = clearance.needed.filter(|needed| *needed > 1) else { return Words::default() };
+    let needed = clearance.needed;
+    if needed <= 1 {
+        return Words::default();
+    }
     let by = Words::join(clearance.approvals.iter().take(10).map(|name| people.show(name)), ", ");
     let by = if by.is_blank() { by } else { Words::new(" (").and(by).and(")") };
     Words::number(clearance.approvals.len() as u64)
         .and(" of ")
-        .and(Words::number(needed as u64))
+        .and(Words::number(needed.into()))
         .and(" approvals")
         .and(by)
 }
@@ -173,9 +178,9 @@ pub(super) fn details(clearance: &Clearance) -> Button {
 fn own_button(clearance: &Clearance, n: usize, option: &Choice) -> Button {
     let text = Plain::said(options::name(option));
     let button = Button::new(&format!("option.{n}"), text, &clearance.id);
-    if options::is_allow(option.kind.as_deref().unwrap_or_default()) {
+    if options::is_allow(&option.kind) {
         button.style(Style::Primary).confirm(confirm(clearance))
-    } else if option.kind.as_deref().is_some_and(|kind| kind.starts_with("reject")) {
+    } else if option.kind.starts_with("reject") {
         button.style(Style::Danger)
     } else {
         // We do not know what it does, so it may well allow.
@@ -186,21 +191,23 @@ fn own_button(clearance: &Clearance, n: usize, option: &Choice) -> Button {
 /// What is dangerous is asked once more.
 fn confirm(clearance: &Clearance) -> Option<Confirm> {
     is_grave(clearance).then(|| Confirm {
-        title: Plain::new("Allow something of ").and(Plain::said(clearance.risk()).cut(20)).and(" risk?"),
-        text: risk_words(clearance).bold().and(": ").and(Words::said(&clearance.line()).cut(200)),
+        title: Plain::new("Allow something of ").and(Plain::said(&clearance.risk).cut(20)).and(" risk?"),
+        text: risk_words(clearance)
+            .bold()
+            .and(": ")
+            .and(Words::said(&crate::action::line_of(clearance)).cut(200)),
         yes: "Allow it".into(),
         danger: true,
     })
 }
 
 fn below(clearance: &Clearance, open: bool) -> Vec<Words> {
-    let deadline = clearance.expires_at.as_deref().filter(|_| open);
-    let asked = clearance.requested_at.as_deref();
+    let deadline = clearance.expires_at.filter(|_| open);
     let over = options::own(clearance).len().saturating_sub(options::MOST);
     let hidden = Words::join(clearance.hidden.iter().take(5).map(|sort| Words::said(sort).cut(60)), ", ");
     vec![
         deadline.map(|at| Words::new("expires at ").and(Words::date(at))).unwrap_or_default(),
-        asked.map(|at| Words::new("asked at ").and(Words::date(at))).unwrap_or_default(),
+        Words::new("asked at ").and(Words::date(clearance.requested_at)),
         if open && over > 0 {
             Words::count(over, "more option").and(": see Details")
         } else {

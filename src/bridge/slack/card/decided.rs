@@ -2,12 +2,12 @@
 
 use super::super::kit::Words;
 use super::{People, at, delivery, options};
-use crate::answers::{Clearance, Delivery};
+use crate::domain::{Clearance, Delivery};
 
 /// `✅ Allowed by ana at … · delivered · ran`.
 pub(super) fn decided(clearance: &Clearance, people: &People) -> Words {
     let by = by(clearance, people);
-    let when = at(clearance.decided_at.as_deref());
+    let when = at(clearance.decided_at);
     let reason = reason(clearance);
     let head = match clearance.status.as_str() {
         "approved" => Words::new("✅ Allowed").and(by).and(when).and(option(clearance)).and(reason),
@@ -17,13 +17,10 @@ pub(super) fn decided(clearance: &Clearance, people: &People) -> Words {
         "expired" => Words::new("⌛ Expired").and(when).and(reason),
         other => Words::new("⚪ ").and(Words::said(other).cut(40)).and(by).and(when).and(reason),
     };
-    let arrived = clearance.delivery();
+    let arrived = &clearance.delivery;
     let answered = matches!(clearance.status.as_str(), "approved" | "denied");
-    let arrived = if answered || matches!(arrived, Delivery::Failed(_)) {
-        delivery(&arrived)
-    } else {
-        Words::default()
-    };
+    let arrived =
+        if answered || matches!(arrived, Delivery::Failed(_)) { delivery(arrived) } else { Words::default() };
     let outcome =
         clearance.outcome.as_deref().map(|outcome| Words::said(outcome).cut(200)).unwrap_or_default();
     Words::join([head, arrived, outcome], " · ")

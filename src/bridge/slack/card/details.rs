@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::super::kit::{Blocks, Message, View, Words, cut};
 use super::clearance::fields;
 use super::{at, id, options};
-use crate::answers::{Clearance, Session};
+use crate::domain::{Choice, Clearance, Session};
 
 const MOST_RULES: usize = 40;
 const RULES_TOGETHER: usize = 8;
@@ -28,13 +28,12 @@ pub(in crate::bridge::slack) fn clearance_details_told(
     session: &Session,
     explanation: &Value,
 ) -> Message {
-    let title = Words::new("Details: ").and(Words::said(&clearance.line()).cut(300));
+    let title = Words::new("Details: ").and(Words::said(&crate::action::line_of(clearance)).cut(300));
     details(clearance, session, explanation).message(title)
 }
 
 fn details(clearance: &Clearance, session: &Session, explanation: &Value) -> Blocks {
-    let asked = clearance.requested_at.as_deref();
-    let asked = asked.map(|time| Words::new("asked").and(at(Some(time)))).unwrap_or_default();
+    let asked = Words::new("asked").and(at(Some(clearance.requested_at)));
     let paths = paths(clearance);
     let blocks = Blocks::keyless()
         .section(Words::said(&clearance.title).cut(2_000).bold())
@@ -118,8 +117,8 @@ fn choices(clearance: &Clearance) -> Words {
     if own.is_empty() {
         return Words::default();
     }
-    let line = |option: &crate::answers::Choice| {
-        let kind = Words::said(option.kind.as_deref().unwrap_or("?")).cut(40);
+    let line = |option: &Choice| {
+        let kind = Words::said(&option.kind).cut(40);
         Words::new("• ").and(Words::said(options::name(option)).cut(100)).and(" (").and(kind).and(")")
     };
     let lines = own.iter().take(25).map(line);

@@ -4,7 +4,7 @@ use super::super::kit::{Blocks, Choice, Entry, Plain, View, Words};
 use super::clearance::{is_grave, risk_words};
 use super::standing::State;
 use super::{agent, is_live, project};
-use crate::answers::{Clearance, Question, Session};
+use crate::domain::{Clearance, Question, Session};
 
 /// How long a rule may last: what people read, and what the API takes. Without an end, nothing is sent.
 const LASTS: &[(&str, &str)] = &[
@@ -40,11 +40,9 @@ pub(in crate::bridge::slack) fn always(clearance: &Clearance, sentence: &str, di
 }
 
 pub(in crate::bridge::slack) fn deny_reason(clearance: &Clearance) -> View {
-    let blocks = Blocks::keyless().section(Words::said(&clearance.line()).cut(300).bold()).input(
-        "reason",
-        "Why not? The agent reads it.",
-        lines("what it should do instead"),
-    );
+    let blocks = Blocks::keyless()
+        .section(Words::said(&crate::action::line_of(clearance)).cut(300).bold())
+        .input("reason", "Why not? The agent reads it.", lines("what it should do instead"));
     View::modal("deny_reason", "Deny with reason", blocks).submit("Deny").metadata(&clearance.id)
 }
 
@@ -81,7 +79,7 @@ pub(in crate::bridge::slack) fn send_to_agent(sessions: &[Session], text: &str) 
     let option = |session: &&Session| {
         let text =
             Plain::said(&project(session)).cut(25).and(" · ").and(Plain::said(&session.label()).cut(25));
-        Choice::new(text.and(" · ").and(Plain::said(agent(session)).cut(15)), session.id.clone())
+        Choice::new(text.and(" · ").and(Plain::said(agent(session)).cut(15)), session.id.to_string())
     };
     let more = match live.len().saturating_sub(MOST_SESSIONS) {
         0 => Words::default(),

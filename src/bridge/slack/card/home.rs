@@ -1,11 +1,13 @@
 //! The home of the app: what waits for you, then everything else.
 
+use std::cmp::Reverse;
+
 use super::super::kit::{Blocks, View, Words};
 use super::clearance::{allow, badge, deny, details, is_grave, risk_words};
 use super::standing::{State, why};
 use super::status::pending;
 use super::{agent, at, id, options, project, question};
-use crate::answers::{Clearance, Question, Session};
+use crate::domain::{Clearance, ClearanceStatus, Question, QuestionStatus, Session, SessionId, Time};
 
 // Together with what stands around them, fewer than the hundred blocks that a view may have.
 const MOST_CLEARANCES: usize = 16;
@@ -66,16 +68,18 @@ fn waiting(
     questions: &[Question],
     may: May,
 ) -> Blocks {
-    let mut clearances: Vec<&Clearance> = clearances.iter().filter(|one| one.status == "pending").collect();
+    let mut clearances: Vec<&Clearance> =
+        clearances.iter().filter(|one| one.status == ClearanceStatus::Pending).collect();
     clearances.sort_by(|one, other| Clearance::order(one, other));
-    let mut questions: Vec<&Question> = questions.iter().filter(|one| one.status == "pending").collect();
+    let mut questions: Vec<&Question> =
+        questions.iter().filter(|one| one.status == QuestionStatus::Pending).collect();
     questions.sort_by(|one, other| Question::order(one, other));
     let blocks = blocks.header("Waiting for you");
     if clearances.is_empty() && questions.is_empty() {
         return blocks.section("Nothing. 🎉");
     }
-    let whose = |session: &str| {
-        let found = sessions.iter().find(|one| one.id == session);
+    let whose = |session: &SessionId| {
+        let found = sessions.iter().find(|one| *one.id == **session);
         found.map_or_else(
             || id(session),
             |found| Words::said(&project(found)).cut(60).and(" · ").and(Words::said(&found.label()).cut(60)),
@@ -88,9 +92,10 @@ fn waiting(
             _ => Words::default(),
         };
         let what = Words::join([code(&one.command), code(&one.file_path)], "\n");
-        let head = Words::new(badge(one)).and(" ").and(Words::said(&one.line()).cut(LINE_CHARS).bold());
-        let about =
-            Words::join([whose(&one.session), risk_words(one), asked(one.requested_at.as_deref())], " · ");
+        let head = Words::new(badge(one))
+            .and(" ")
+            .and(Words::said(&crate::action::line_of(one)).cut(LINE_CHARS).bold());
+        let about = Words::join([whose(&one.session), risk_words(one), asked(one.requested_at)], " · ");
         let complete = is_shown_whole(one);
         let rest = if complete { "" } else { "Not shown in full: open Details, and decide in the thread." };
         let buttons = if may.decide && complete && !is_grave(one) && options::own(one).is_empty() {
@@ -103,7 +108,7 @@ fn waiting(
     let blocks = blocks.section(more(clearances.len(), MOST_CLEARANCES, "more clearance"));
     let blocks = questions.iter().take(MOST_QUESTIONS).fold(blocks, |blocks, one| {
         let head = Words::new("❓ ").and(Words::said(&one.text).cut(400));
-        let about = Words::join([whose(&one.session), asked(one.asked_at.as_deref())], " · ");
+        let about = Words::join([whose(&one.session), asked(one.asked_at)], " · ");
         let buttons = if may.answer { question::buttons(one) } else { Vec::new() };
         blocks.section(Words::join([head, about], "\n")).actions(buttons)
     });
@@ -124,8 +129,8 @@ fn is_shown_whole(clearance: &Clearance) -> bool {
         && told
 }
 
-fn asked(time: Option<&str>) -> Words {
-    time.map(|time| Words::new("asked").and(at(Some(time)))).unwrap_or_default()
+fn asked(time: Time) -> Words {
+    Words::new("asked").and(at(Some(time)))
 }
 
 fn more(all: usize, most: usize, noun: &'static str) -> Words {
@@ -139,7 +144,7 @@ fn running(blocks: Blocks, sessions: &[Session]) -> Blocks {
     let (mut ended, mut live): (Vec<&Session>, Vec<&Session>) =
         sessions.iter().partition(|session| State::of(session) == State::Ended);
     live.sort_by_key(|session| State::of(session));
-    ended.sort_by(|one, other| other.ended_at.cmp(&one.ended_at));
+    ended.sort_by_key(|session| Reverse(session.ended_at));
     let blocks = blocks.header("Sessions");
     let blocks = if sessions.is_empty() { blocks.section("None.") } else { blocks };
     let add = |blocks: Blocks, session: &&Session| blocks.section(one(session));
@@ -160,7 +165,7 @@ fn one(session: &Session) -> Words {
     let name = name.and(" · ").and(Words::said(&session.label()).cut(60));
     // Who waits for you says so already.
     let pending = if state == State::WaitingForYou { Words::default() } else { pending(session) };
-    let ended = session.ended_at.as_deref().filter(|_| state == State::Ended);
+    let ended = session.ended_at.filter(|_| state == State::Ended);
     let ended = ended.map(Words::date).unwrap_or_default();
     let unenforced = if session.unenforced.is_some() { "⚠ unenforced" } else { "" };
     let below =

@@ -1,6 +1,6 @@
 //! The answers that an agent offers itself.
 
-use crate::answers::{Choice, Clearance};
+use crate::domain::{Choice, Clearance};
 
 /// More would hide our own buttons on a phone, and each may come with words to confirm it.
 pub(super) const MOST: usize = 10;
@@ -15,8 +15,8 @@ const PLAIN: &[(&str, &[&str])] = &[
 
 /// The options of an agent where they say more than allow and deny; nothing where our own buttons say it all.
 pub(super) fn own(clearance: &Clearance) -> &[Choice] {
-    let options = clearance.options.as_deref().unwrap_or_default();
-    let kinds: Vec<&str> = options.iter().map(|option| option.kind.as_deref().unwrap_or_default()).collect();
+    let options = clearance.options.as_slice();
+    let kinds: Vec<&str> = options.iter().map(|option| option.kind.as_str()).collect();
     let twice = kinds.iter().enumerate().any(|(at, kind)| kinds[..at].contains(kind));
     let cannot_allow = !kinds.iter().any(|kind| is_allow(kind));
     if twice || cannot_allow || !options.iter().all(is_plain) { options } else { &[] }
@@ -27,12 +27,12 @@ pub(super) fn is_allow(kind: &str) -> bool {
 }
 
 fn is_plain(option: &Choice) -> bool {
-    let kind = option.kind.as_deref().unwrap_or_default();
+    let kind = option.kind.as_str();
     let name = name(option).trim().to_lowercase().replace('_', " ");
     PLAIN.iter().any(|(known, names)| *known == kind && names.contains(&name.as_str()))
 }
 
 /// What it is called: its id if it has no name.
 pub(super) fn name(option: &Choice) -> &str {
-    option.name.as_deref().filter(|name| !name.trim().is_empty()).unwrap_or(&option.id)
+    if option.name.trim().is_empty() { &option.id } else { &option.name }
 }

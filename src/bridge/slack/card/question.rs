@@ -2,7 +2,7 @@
 
 use super::super::kit::{Blocks, Button, Confirm, Message, Style, Words, cut};
 use super::{People, at, delivery, id, project, title, who};
-use crate::answers::{Delivery, Question, Session};
+use crate::domain::{Delivery, Question, QuestionStatus, Session};
 
 const TEXT_CHARS: usize = 6_000;
 
@@ -13,7 +13,7 @@ pub(in crate::bridge::slack) fn question(
     people: &People,
     ping: &[String],
 ) -> Message {
-    let open = question.status == "pending";
+    let open = question.status == QuestionStatus::Pending;
     let told = if open { people.asked(ping) } else { answered(question, people) };
     let text = Words::said(&project(session)).cut(60);
     let text = if open { text.and(" asks: ") } else { text.and(": ").and(told.clone().cut(200)).and(": ") };
@@ -22,8 +22,7 @@ pub(in crate::bridge::slack) fn question(
         .section(told)
         .prose(&cut(question.text.trim(), TEXT_CHARS));
     let blocks = if open { blocks.actions(buttons(question)) } else { blocks };
-    let asked = question.asked_at.as_deref();
-    let asked = asked.map(|time| Words::new("asked").and(at(Some(time)))).unwrap_or_default();
+    let asked = Words::new("asked").and(at(Some(question.asked_at)));
     let sort = question.sort.as_deref().map(|sort| Words::said(sort).cut(60)).unwrap_or_default();
     blocks
         .context(vec![who(session), sort, asked, id(&question.id)])
@@ -60,8 +59,8 @@ fn answered(question: &Question, people: &People) -> Words {
     let by = by.map(|by| Words::new(" by ").and(people.show(by))).unwrap_or_default();
     let with = question.instruction.as_deref().filter(|text| !text.trim().is_empty());
     let with = with.map(|text| Words::new(": ").and(Words::said(text).cut(1_000))).unwrap_or_default();
-    let arrived = question.delivery();
-    let told = question.status == "answered" || matches!(arrived, Delivery::Failed(_));
-    let arrived = if told { delivery(&arrived) } else { Words::default() };
-    Words::join([what.and(by).and(at(question.answered_at.as_deref())).and(with), arrived], " · ")
+    let arrived = &question.delivery;
+    let told = question.status == QuestionStatus::Answered || matches!(arrived, Delivery::Failed(_));
+    let arrived = if told { delivery(arrived) } else { Words::default() };
+    Words::join([what.and(by).and(at(question.answered_at)).and(with), arrived], " · ")
 }

@@ -3,7 +3,7 @@
 use super::super::kit::{Blocks, Button, Confirm, Message, Style, Words};
 use super::standing::{State, stuck_for, timeless};
 use super::{People, id, project, title, who};
-use crate::answers::Session;
+use crate::domain::{Session, Time};
 
 /// The last ones are what matters.
 const STEPS: usize = 10;
@@ -44,15 +44,15 @@ pub(in crate::bridge::slack) fn stall(
 /// written; the date beside it stays true.
 fn stalled(session: &Session) -> Words {
     let standing = session.standing.as_ref();
-    let dated = |what: &'static str, at: Option<&str>, end: &'static str| {
+    let dated = |what: &'static str, at: Option<Time>, end: &'static str| {
         at.map(|at| Words::new(what).and(Words::date(at)).and(end)).unwrap_or_default()
     };
     let state = if State::of(session) == State::Gone { "Gone" } else { "Stalled" };
     let long = stuck_for(session).map(|long| Words::new(" ").and(long)).unwrap_or_default();
-    let since = standing.and_then(|standing| standing.since.as_deref());
+    let since = standing.and_then(|standing| standing.since);
     let head = Words::new(state).and(long).bold().and(dated(" (since ", since, ")"));
 
-    let why = timeless(session.why.as_deref().unwrap_or_default());
+    let why = timeless(session.why.as_str());
     let why = why.strip_prefix("stuck").or_else(|| why.strip_prefix("gone")).unwrap_or(&why);
     let (why, off) = why.strip_suffix(LADDER_OFF).map_or((why, ""), |why| (why, "its ladder is off"));
     // What was done about it is in the list of steps.
@@ -60,7 +60,7 @@ fn stalled(session: &Session) -> Words {
     let why =
         done.and_then(|done| why.strip_suffix(&done)).unwrap_or(why).trim_start_matches([':', ';', ' ']);
     let last = if why.trim().is_empty() { Words::new("nothing is known") } else { Words::said(why).cut(400) };
-    let running = standing.and_then(|standing| standing.running.as_ref()?.since.as_deref());
+    let running = standing.and_then(|standing| Some(standing.running.as_ref()?.since));
     let last = Words::new("last: ").and(last).and(dated(" (it runs since ", running, ")"));
     let snoozed = dated("snoozed until ", session.snoozed_until(), "");
     Words::join([head, last, Words::new(off), snoozed], "; ")

@@ -1,7 +1,7 @@
 //! How a session stands, in words that stay true.
 
 use super::super::kit::Words;
-use crate::answers::Session;
+use crate::domain::{Session, Time};
 
 /// What a session is doing, by its phase and how its agent stands. In the order of who needs somebody most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,14 +84,14 @@ impl State {
 
 /// Why, and since when and until when where that is known.
 pub(super) fn why(session: &Session, state: State) -> Words {
-    let why = timeless(session.why.as_deref().unwrap_or_default());
+    let why = timeless(session.why.as_str());
     let why = Words::said(without_state(&why)).cut(600);
     let standing = session.standing.as_ref();
-    let since = standing.and_then(|standing| standing.since.as_deref());
+    let since = standing.and_then(|standing| standing.since);
     let since = since.filter(|_| matches!(state, State::Quiet | State::Stuck | State::Gone));
-    let running = standing.and_then(|standing| standing.running.as_ref()?.since.as_deref());
-    let until = standing.and_then(|standing| standing.until.as_deref());
-    let dated = |what: &'static str, at: Option<&str>| {
+    let running = standing.and_then(|standing| Some(standing.running.as_ref()?.since));
+    let until = standing.and_then(|standing| standing.until);
+    let dated = |what: &'static str, at: Option<Time>| {
         at.map(|at| Words::new(what).and(Words::date(at))).unwrap_or_default()
     };
     let hint = session.failure().and_then(|failed| failed.hint.as_deref());
@@ -167,7 +167,7 @@ fn is_span(word: &str) -> bool {
 
 /// How long it has been stuck, as the daemon said it when this was asked for: `7 min`.
 pub(super) fn stuck_for(session: &Session) -> Option<Words> {
-    let mut words = session.why.as_deref()?.split(' ');
+    let mut words = session.why.split(' ');
     let state = words.next()?;
     let span = words.next()?.trim_end_matches([',', ';', ':']);
     let length = crate::domain::parse_duration(span).filter(|_| matches!(state, "stuck" | "gone"))?.as_secs();

@@ -3,7 +3,7 @@
 use super::super::kit::{Blocks, Button, Confirm, Message, Plain, Style, Words};
 use super::standing::{State, why};
 use super::{agent, at, field, id, is_live, project};
-use crate::answers::{Session, Spent, Step};
+use crate::domain::{Session, Step, Time, Usage};
 
 /// Steps shown of a long plan, and how many of them come before the one that is being done.
 const STEPS: usize = 8;
@@ -29,15 +29,15 @@ pub(in crate::bridge::slack) fn status(key: &str, session: &Session) -> Message 
     } else {
         blocks
     };
-    let moment = |what: &'static str, time: Option<&str>| {
+    let moment = |what: &'static str, time: Option<Time>| {
         time.map(|time| Words::new(what).and(at(Some(time)))).unwrap_or_default()
     };
     blocks
         .context(vec![
             id(&session.id),
-            Words::said(session.workspace.as_deref().unwrap_or_default()).cut(200),
-            moment("started", session.started_at.as_deref()),
-            moment("ended", session.ended_at.as_deref()),
+            Words::said(session.workspace.as_str()).cut(200),
+            moment("started", session.started_at),
+            moment("ended", session.ended_at),
         ])
         .message(text)
 }
@@ -54,16 +54,12 @@ fn stop(session: &Session) -> Button {
 /// `2 clearances, 1 question`.
 pub(super) fn pending(session: &Session) -> Words {
     let count = |number, noun| if number > 0 { Words::count(number, noun) } else { Words::default() };
-    let (clearances, questions) = (session.pending_clearances(), session.pending_questions());
+    let (clearances, questions) = (session.pending.clearances, session.pending.questions);
     Words::join([count(clearances, "clearance"), count(questions, "question")], ", ")
 }
 
 fn queue(session: &Session) -> Words {
-    if session.queued() > 0 {
-        Words::count(session.queued(), "prompt").and(" queued")
-    } else {
-        Words::default()
-    }
+    if session.queue > 0 { Words::count(session.queue, "prompt").and(" queued") } else { Words::default() }
 }
 
 fn unenforced(session: &Session) -> Words {
@@ -71,7 +67,7 @@ fn unenforced(session: &Session) -> Words {
     why.map(|why| Words::new("⚠ unenforced: ").and(Words::said(why).cut(300))).unwrap_or_default()
 }
 
-fn spent(spent: &Spent) -> Words {
+fn spent(spent: &Usage) -> Words {
     let tokens = if spent.total_tokens > 0 {
         Words::number(spent.total_tokens).and(" tokens")
     } else {

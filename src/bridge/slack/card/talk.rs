@@ -2,7 +2,7 @@
 
 use super::super::kit::{Blocks, Message, Words, cut};
 use super::project;
-use crate::answers::Session;
+use crate::domain::Session;
 
 const TURN_CHARS: usize = 2_500;
 

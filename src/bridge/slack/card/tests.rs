@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::limits::{calls, limits};
 use super::*;
-use crate::answers::{Clearance, Question};
+use crate::domain::{Clearance, Question};
 
 mod clearances;
 mod property;

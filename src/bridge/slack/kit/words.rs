@@ -77,12 +77,12 @@ impl Words {
         good.then(|| Self(vec![Piece::token(format!("<@{user}>"))]))
     }
 
-    /// A time of day with its date, as the reader's own clock shows it. What is no time is shown as it is.
-    pub(in crate::bridge::slack) fn date(at: &str) -> Self {
-        let Some(seconds) = Time::parse(at).map(|time| time.millis().div_euclid(1000)).filter(|at| *at >= 0)
-        else {
-            return Self::said(at);
-        };
+    /// A time of day with its date, as the reader's own clock shows it.
+    pub(in crate::bridge::slack) fn date(at: Time) -> Self {
+        let seconds = at.millis().div_euclid(1000);
+        if seconds < 0 {
+            return Self::said(&at.to_string());
+        }
         let utc = Time::from_millis(seconds.saturating_mul(1000)).to_string();
         let utc = utc.get(..16).unwrap_or(&utc).replace('T', " ");
         // The date as well: by tomorrow, "at 14:02" would say something else.

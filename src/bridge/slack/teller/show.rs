@@ -5,13 +5,13 @@ use serde_json::json;
 
 use super::turn::Turn;
 use super::{Mind, News, Note, StallChange, Teller};
-use crate::answers::{Clearance, Session};
 use crate::bridge::slack::act;
 use crate::bridge::slack::calls::{self, Waits};
 use crate::bridge::slack::card::{self, Did};
 use crate::bridge::slack::kit::{Message, Words};
 use crate::bridge::slack::sender::Wanted;
 use crate::config::{SlackHere, Verbosity};
+use crate::domain::{Clearance, ClearanceStatus, Phase, QuestionStatus, Risk, Session};
 use crate::domain::{Event, Role, Rung, SessionId, Time};
 use crate::redact::redact;
 use crate::store::{SlackMessage, SlackWant, SlackWish, StoreError};
@@ -31,7 +31,7 @@ const MAX_WAITING_TALK: usize = 5;
 impl Scene {
     fn root(&self) -> SlackWant {
         let key = self.id.to_string();
-        let open = self.session.phase != "ended";
+        let open = self.session.phase != Phase::Ended;
         self.want(&key, &card::status(&key, &self.session), open, String::new())
     }
 
@@ -56,7 +56,7 @@ impl Teller {
     /// `None` if it has gone, or Slack is off for it.
     pub(super) async fn scene(&self, id: SessionId) -> Result<Option<Scene>, StoreError> {
         let Some(session) = self.seat.session(&id.to_string()).await? else { return Ok(None) };
-        let workspace = session.workspace.clone().unwrap_or_default();
+        let workspace = session.workspace.clone();
         let Some(mut here) = self.seat.config().slack_here(workspace.as_ref()) else { return Ok(None) };
         // A thread stays where it began, whatever is configured since.
         if let Some(root) = self.store.slack_message(id.to_string()).await? {
@@ -212,8 +212,8 @@ impl Teller {
 
     async fn clearance(&self, id: &str, scene: &Scene) -> Result<Vec<SlackWant>, StoreError> {
         let Some(clearance) = self.seat.clearance(id).await? else { return Ok(Vec::new()) };
-        let known = self.store.slack_message(clearance.id.clone()).await?;
-        let open = clearance.status == "pending";
+        let known = self.store.slack_message(clearance.id.to_string()).await?;
+        let open = clearance.status == ClearanceStatus::Pending;
         // What is over before anybody was asked needs no card: the turn's summary counts it.
         let (new, memo) = match known {
             None if !open => return Ok(Vec::new()),
@@ -228,7 +228,7 @@ impl Teller {
         let mut wants = vec![SlackWant { wish, ..scene.want(&clearance.id, &card, open, memo.text()) }];
         if new && (card::diff_is_cut(&clearance) || card::command_is_cut(&clearance)) {
             let key = format!("diff {}", clearance.id);
-            let wanted = Wanted::Diff { clearance: clearance.id.clone() }.text();
+            let wanted = Wanted::Diff { clearance: clearance.id.to_string() }.text();
             wants.push(SlackWant { wanted, ..scene.want(&key, &card, false, String::new()) });
         }
         Ok(wants)
@@ -251,8 +251,8 @@ impl Teller {
 
     async fn question(&self, id: &str, scene: &Scene) -> Result<Vec<SlackWant>, StoreError> {
         let Some(question) = self.seat.question(id).await? else { return Ok(Vec::new()) };
-        let known = self.store.slack_message(question.id.clone()).await?;
-        let open = question.status == "pending";
+        let known = self.store.slack_message(question.id.to_string()).await?;
+        let open = question.status == QuestionStatus::Pending;
         let memo = match known {
             None if !open => return Ok(Vec::new()),
             None => Memo { ping: self.steering(&scene.here.ping), ..Memo::default() },
@@ -352,18 +352,17 @@ impl Teller {
     }
 
     fn ended(&self, scene: &Scene) -> SlackWant {
-        let key = format!("exit {} {}", scene.id, scene.session.generation.unwrap_or(0));
-        let failed = scene.session.exit.as_ref().is_none_or(|exit| exit.code != Some(0));
+        let key = format!("exit {} {}", scene.id, scene.session.generation);
+        let failed = scene.session.exit.as_ref().is_none_or(|exit| exit.status.code != Some(0));
         let ping = if failed { scene.here.ping.as_slice() } else { &[] };
         let ping = self.steering(ping);
         let card = card::exit(&key, &scene.session, None, &act::people(&self.seat), &ping);
         // It cannot be made again once the session runs again.
         let s = &scene.session;
-        let exit = s.exit.as_ref();
         let memo = json!({
             "id": s.id, "name": s.name, "agent": s.agent, "workspace": s.workspace, "phase": s.phase,
-            "ended_at": s.ended_at, "stderr_tail": s.stderr_tail,
-            "exit": exit.map(|exit| json!({ "code": exit.code, "signal": exit.signal, "reason": exit.reason })),
+            "ended_at": s.ended_at.map(|at| at.to_string()), "stderr_tail": s.stderr_tail,
+            "exit": s.exit,
         });
         scene.want(&key, &card, true, memo.to_string())
     }
@@ -487,8 +486,8 @@ fn utc(time: Time) -> String {
 }
 
 pub(super) fn waits_for(clearance: &Clearance) -> Waits<'_> {
-    let since = clearance.requested_at.as_deref().and_then(Time::parse).unwrap_or_else(Time::now);
-    let grave = !matches!(clearance.risk(), "low" | "medium");
+    let since = clearance.requested_at;
+    let grave = !matches!(clearance.risk.known(), Some(Risk::Low | Risk::Medium));
     let whom = clearance.ruling.as_ref().map(|ruling| ruling.whom.as_slice()).unwrap_or_default();
     Waits { since, grave, least: Role::Approver, whom }
 }

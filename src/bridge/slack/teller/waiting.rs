@@ -2,12 +2,12 @@
 
 use super::show::waits_for;
 use super::{Mind, Teller};
-use crate::answers::Question;
 use crate::bridge::slack::act;
 use crate::bridge::slack::calls::{self, Waits};
 use crate::bridge::slack::card;
 use crate::bridge::slack::kit::Words;
 use crate::bridge::slack::sender::Wanted;
+use crate::domain::{Question, SessionId};
 use crate::domain::{Role, Time};
 use crate::store::{SlackWant, SlackWish, StoreError};
 
@@ -23,13 +23,13 @@ impl Teller {
         if config.slack.escalate_after().is_some() {
             for clearance in self.seat.pending_clearances(None).await.unwrap_or_default() {
                 let called = calls::escalated(&config, &waits_for(&clearance), now);
-                let line = clearance.line();
-                let about = (clearance.id.as_str(), clearance.session.as_str(), line.as_str());
+                let line = crate::action::line_of(&clearance);
+                let about = (&*clearance.id, clearance.session, line.as_str());
                 wants.extend(self.escalate(about, &called, mind).await);
             }
             for question in self.seat.pending_questions(None).await.unwrap_or_default() {
                 let called = calls::escalated(&config, &waits(&question), now);
-                let about = (question.id.as_str(), question.session.as_str(), question.text.as_str());
+                let about = (&*question.id, question.session, question.text.as_str());
                 wants.extend(self.escalate(about, &called, mind).await);
             }
         }
@@ -40,7 +40,12 @@ impl Teller {
     }
 
     /// Each call is a message of its own, because nobody is told of an edit.
-    async fn escalate(&self, about: (&str, &str, &str), called: &[String], mind: &Mind) -> Vec<SlackWant> {
+    async fn escalate(
+        &self,
+        about: (&str, SessionId, &str),
+        called: &[String],
+        mind: &Mind,
+    ) -> Vec<SlackWant> {
         let ((id, session, title), mut wants) = (about, Vec::new());
         let people = act::people(&self.seat);
         for (name, n) in called.iter().zip(1..) {
@@ -49,7 +54,7 @@ impl Teller {
             if !matches!(self.store.slack_message(key.clone()).await, Ok(None)) {
                 continue;
             }
-            let Some((ping, session)) = people.ping(name).zip(session.parse().ok()) else { continue };
+            let Some(ping) = people.ping(name) else { continue };
             let Ok(Some(scene)) = self.scene(session).await else { continue };
             let words = ping
                 .and(" this still waits for somebody: ")
@@ -72,7 +77,8 @@ impl Teller {
         self.store.set_cursor(DIGEST, today).await?;
         let (clearances, questions) =
             (self.seat.pending_clearances(None).await?, self.seat.pending_questions(None).await?);
-        let waiting = clearances.iter().map(|clearance| (clearance.session_label(), clearance.line()));
+        let waiting =
+            clearances.iter().map(|clearance| (clearance.session_label(), crate::action::line_of(clearance)));
         let asked = questions.iter().map(|question| (question.session_label(), question.text.clone()));
         let waiting: Vec<(String, String)> = waiting.chain(asked).collect();
         if waiting.is_empty() {
@@ -113,6 +119,6 @@ impl Teller {
 }
 
 fn waits(question: &Question) -> Waits<'static> {
-    let since = question.asked_at.as_deref().and_then(Time::parse).unwrap_or_else(Time::now);
+    let since = question.asked_at;
     Waits { since, grave: false, least: Role::Operator, whom: &[] }
 }

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
+use super::trace;
+
 pub(super) const CANARY: &str = "the-content-of-a-file-outside";
 
 /// A directory with the workspace `ws`, which holds links to `beside` and `evil`, a program that leaves a file there.
@@ -51,9 +53,18 @@ impl Stage {
         // Commands that make names of a directory and another word meet these.
         symlink("../../beside/secret", ws.join("src/a.txt")).unwrap();
         symlink("../../beside/secret.json", ws.join("src/link")).unwrap();
+        // So do these, which lead to files that run later.
+        for name in ["src/.envrc", "src/config"] {
+            std::fs::write(ws.join(name), "x").unwrap();
+        }
+        std::fs::create_dir(ws.join("src/hooks")).unwrap();
+        symlink(".git", ws.join("git")).unwrap();
+        symlink(".git/hooks", ws.join("hooks")).unwrap();
+        symlink(".envrc", ws.join("rc")).unwrap();
         stage.run(&["git", "init", "-q"]);
+        stage.run(&["git", "config", "user.name", "a"]);
         stage.run(&["git", "add", "-A"]);
-        stage.run(&["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]);
+        stage.run(&["git", "commit", "-qm", "x"]);
         // An archive that writes through the link.
         std::fs::create_dir_all(stage.root.join("made/out")).unwrap();
         std::fs::write(stage.root.join("made/out/new"), "x").unwrap();
@@ -70,14 +81,33 @@ impl Stage {
 
     /// Runs a command without a network, a home or anybody's settings, and returns its output. No process outlives it.
     pub(super) fn run(&self, words: &[&str]) -> String {
+        self.run_by(&[], words)
+    }
+
+    /// Runs a command of `programs`, and returns its output with what it did beyond them and the workspace.
+    pub(super) fn run_traced(&self, programs: &[&str], words: &[&str]) -> (String, Vec<String>) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        let calls = format!("trace={}", trace::CALLS);
+        let tracer = ["strace", "-f", "-qq", "-y", "-s", "4096", "-e", &calls, "-o", path, "--"];
+        let said = self.run_by(&tracer, words);
+        let trace = String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
+        assert!(trace.contains("execve("), "nothing was traced: is strace installed, and allowed? {said}");
+        (said, trace::reaches(&trace, &self.workspace, programs))
+    }
+
+    fn run_by(&self, runner: &[&str], words: &[&str]) -> String {
         let output = Command::new("timeout")
             .args(["-s", "KILL", "10", "unshare", "-rnp", "--fork", "--kill-child", "--"])
+            .args(runner)
             .args(words)
             .current_dir(&self.workspace)
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("HOME", self.root.join("home"))
             .env("GIT_CONFIG_NOSYSTEM", "1")
+            // Without it git asks the name service who it is.
+            .env("EMAIL", "a@b")
             .stdin(Stdio::null())
             .output()
             .unwrap();

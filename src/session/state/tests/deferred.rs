@@ -25,7 +25,7 @@ impl World {
 
 /// Another one, of the same session.
 pub(super) fn agent(name: &str) -> Input {
-    let about = About { agent: Some(name.to_owned()), strict: true, ..World::new().state.about };
+    let about = About { agent: Some(name.to_owned()), strict: true, ..World::new().state.spec().clone() };
     Input::Agent { about: Box::new(about), command: name.to_owned(), by: "ana".into() }
 }
 
@@ -95,7 +95,9 @@ fn a_stop_or_a_kill_ends_it_at_once() {
 fn if_it_cannot_be_started_what_was_to_start_it_has_failed() {
     let failed = |effects: &[Effect]| {
         let states = effects.iter().filter_map(|effect| match effect {
-            Effect::Ledger(Entry::PromptChanged { state, .. }) => state.cause().map(str::to_owned),
+            Effect::Record(NewEvent { event: Event::PromptUndelivered(failed), .. }) => {
+                Some(failed.cause.clone())
+            }
             _ => None,
         });
         states.collect::<Vec<String>>()
@@ -133,7 +135,7 @@ fn what_was_to_be_started_and_was_not_is_started_in_the_next_generation() {
 fn another_agent_can_be_chosen_until_there_is_one() {
     let mut world = World::deferred();
     assert_eq!(world.kinds(agent("other")), ["session.agent"]);
-    assert_eq!((world.state.record().agent.as_deref(), world.state.about.strict), (Some("other"), true));
+    assert_eq!((world.state.record().agent.as_deref(), world.state.spec.strict), (Some("other"), true));
     world.go(prompt("first"));
     assert_eq!(world.try_go(agent("third")), Err(Refused::Started));
     assert_eq!(world.state.record().agent.as_deref(), Some("other"));

@@ -62,7 +62,7 @@ fn decide(clearance: ClearanceId, verdict: Verdict) -> Input {
 impl World {
     fn wants(&mut self, request: &str, job: Job) -> ClearanceId {
         assert_eq!(orders(&self.go(errand(request, job, true))), [], "people come first");
-        *self.state.clearances.iter().find(|(_, open)| open.as_json() == request).unwrap().0
+        *self.state.requests.clearances.iter().find(|(_, open)| open.request.as_json() == request).unwrap().0
     }
 
     /// One that runs.

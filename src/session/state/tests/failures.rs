@@ -50,6 +50,14 @@ fn a_turn_that_ends_with_an_error_fails_the_session_until_one_succeeds() {
 }
 
 #[test]
+fn the_words_of_an_agent_without_a_handshake_are_quoted() {
+    let mut world = World::new();
+    world.go(prompt("one"));
+    world.say(error_end("error: no model."));
+    assert_eq!(failed(&world), Some((FailureKind::Turn, "“no model”".to_owned())));
+}
+
+#[test]
 fn an_error_that_answers_a_cancel_is_no_failure() {
     for stop_reason in ["error: claude failed: aborted.", "cancelled"] {
         let mut world = strict();
@@ -88,7 +96,7 @@ fn an_agent_that_wants_a_log_in_has_failed_at_its_start_and_in_its_turn() {
 #[test]
 fn a_prompt_that_could_not_be_begun_for_want_of_a_log_in_is_sent_to_the_next_process_once() {
     let texts = |world: &World| -> Vec<String> {
-        world.state.queue.iter().map(|queued| queued.text.clone()).collect()
+        world.state.turns.queue.iter().map(|queued| queued.text.clone()).collect()
     };
     let mut world = strict();
     world.go(prompt("one"));
@@ -102,12 +110,12 @@ fn a_prompt_that_could_not_be_begun_for_want_of_a_log_in_is_sent_to_the_next_pro
     // An agent whose queue waits for people is watched as one without a queue: it is not stuck.
     let (vigil, now) = (crate::session::stall::tests::vigil(), Time::from_millis(world.time));
     let mut without = world.state.clone();
-    without.queue.clear();
+    without.turns.queue.clear();
     assert_eq!(world.state.next_due(now, &vigil), without.next_due(now, &vigil));
-    without.queue.clone_from(&world.state.queue);
+    without.turns.queue.clone_from(&world.state.turns.queue);
     without.failures.awaits_log_in = false;
     assert_ne!(world.state.next_due(now, &vigil), without.next_due(now, &vigil), "others are");
-    world.go(Input::Delivered { n: world.state.next_n - 1 });
+    world.go(Input::Delivered { n: world.state.outbox.next_n - 1 });
     world.go(exited(0, "", None));
     world.go(Input::Resume { by: "ana".into() });
     world.go(Input::Spawned { pid: 43 });

@@ -29,7 +29,7 @@ pub(super) fn end_in(input: &Input) -> Option<End> {
 /// What a `turn/end` may do to a session in this state; 1 if it named no turn and ended none although one runs.
 pub(super) fn check_end(End(named): End, before: &State, effects: &[Effect]) -> u32 {
     let ended = effects.iter().filter_map(kind).any(|kind| kind == "turn.ended");
-    let running = before.turn.as_ref().map(|turn| turn.id);
+    let running = before.turns.turn.as_ref().map(|turn| turn.id);
     match named {
         Some(named) => {
             assert_eq!(ended, running == Some(named), "it ends the turn that it names, and no other");
@@ -45,7 +45,7 @@ fn interrupt() -> Input {
 
 impl World {
     fn turn(&self) -> Option<TurnId> {
-        self.state.turn.as_ref().map(|turn| turn.id)
+        self.state.turns.turn.as_ref().map(|turn| turn.id)
     }
 
     /// So long that an interrupted turn is over.

@@ -5,7 +5,7 @@ use crate::domain::StopMode;
 
 /// What these presets forbid, as it is found out under the preset of this session.
 pub(super) fn forbidden(state: &State, by: &[Preset]) -> Assessed {
-    let outcome = if by.contains(&state.about.preset) { Outcome::Deny } else { Outcome::Ask };
+    let outcome = if by.contains(&state.spec.preset) { Outcome::Deny } else { Outcome::Ask };
     Assessed { forbidden_by: by.to_vec(), ..decisions::ruled(outcome) }
 }
 
@@ -30,7 +30,9 @@ fn what_waits_and_is_forbidden_from_now_on_is_denied_and_the_rest_waits_on() {
     };
     assert_eq!(request.as_json(), "1");
     let decided = effects.iter().find_map(|effect| match effect {
-        Effect::Ledger(Entry::ClearanceDecided { by, via, .. }) => Some((by.as_str(), via.as_str())),
+        Effect::Record(NewEvent { event: Event::ClearanceDecided(decided), .. }) => {
+            Some((decided.by.as_str(), decided.via.as_str()))
+        }
         _ => None,
     });
     assert_eq!(decided, Some(("preset read-only", "policy")));

@@ -76,7 +76,7 @@ impl Sim {
                 // What is sent arrives, and what is to be stopped goes.
                 Effect::Send { n, .. } => self.go(Input::Delivered { n }),
                 Effect::Stop { .. } => self.die(Exit { code: None, signal: Some(15) }),
-                Effect::Ledger(_) | Effect::Spawn | Effect::Do { .. } => {}
+                Effect::Spawn | Effect::Do { .. } => {}
             }
         }
         Ok(())
@@ -87,7 +87,7 @@ impl Sim {
     }
 
     fn say(&mut self, said: Said) {
-        if self.world.state.stage == Stage::Running {
+        if self.world.state.life.stage == Stage::Running {
             self.go(Input::Said(Box::new(said)));
         }
     }
@@ -231,7 +231,10 @@ fn peace_is_peace() {
     sim.told.clear();
     sim.pass(Duration::from_hours(5));
     assert!(sim.steps().is_empty(), "{:?}", sim.steps());
-    assert_eq!(sim.world.state.standing.as_ref().map(|standing| standing.state.as_str()), Some("stuck"));
+    assert_eq!(
+        sim.world.state.oversight.condition.as_ref().map(|standing| standing.state.as_str()),
+        Some("stuck")
+    );
     sim.go(Input::Ladder { choice: LadderChoice::Own(vec![Rung::Escalate]), by: "ana".into() });
     sim.told.clear();
     sim.pass(Duration::from_mins(5));
@@ -286,7 +289,7 @@ fn what_was_asked_to_end_ends() {
         assert_eq!(sim.world.state.phase(), Phase::Ended);
         // And when a restart was under way.
         let mut sim = Sim::new(vigil());
-        sim.world.state.stage =
+        sim.world.state.life.stage =
             Stage::Stopping { how: StopMode::Stop, by: "intercom".into(), again: true, why: None };
         sim.world.go(stop);
         sim.die(exit);
@@ -377,9 +380,9 @@ fn a_restart_of_the_ladder_is_not_lost_with_the_daemon() {
 fn the_last_words_of_a_stuck_agent_are_not_its_recovery() {
     let mut sim = Sim::new(Vigil { ladder: vec![Rung::Restart, Rung::Escalate], ..vigil() });
     sim.pass(Duration::from_mins(4));
-    sim.world.state.watch.heard(Time::from_millis(1_000_000_000));
+    sim.world.state.oversight.tracker.heard(Time::from_millis(1_000_000_000));
     // As `Sim` lets it go at once, the step is taken by hand.
-    while sim.world.state.stage == Stage::Running {
+    while sim.world.state.life.stage == Stage::Running {
         sim.world.time += 15_000;
         let seen = sim.activity();
         sim.world.go(Input::Watch(Some(Box::new(seen))));
@@ -517,7 +520,7 @@ fn judge(sim: &Sim, truth: &mut Truth, number: &mut u64) {
 fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
     let now = sim.now();
     let by = || "ana".to_owned();
-    let speaks = sim.world.state.stage == Stage::Running;
+    let speaks = sim.world.state.life.stage == Stage::Running;
     match act {
         Act::Output | Act::Beat | Act::Tool(_) | Act::Ask | Act::TurnEnd | Act::Limit(_) | Act::Die(_)
             if !speaks =>
@@ -545,7 +548,7 @@ fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
         }
         Act::Ask => sim.say(clearance(&format!("\"{now}\""))),
         Act::Decide => {
-            let open: Vec<ClearanceId> = sim.world.state.clearances.keys().copied().collect();
+            let open: Vec<ClearanceId> = sim.world.state.requests.clearances.keys().copied().collect();
             if open.is_empty() {
                 return;
             }
@@ -569,7 +572,7 @@ fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
         }
         Act::Limit(length) => {
             let resets = Resets::After(Duration::from_mins(*length));
-            if sim.world.state.stage == Stage::Running {
+            if sim.world.state.life.stage == Stage::Running {
                 truth.limited = now + i64::try_from(length * 60_000).unwrap();
             }
             sim.say(Said::Limited { kind: "rate".into(), resets, params: Json::trusted("{}") });
@@ -584,7 +587,7 @@ fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
             return;
         }
         Act::Die(well) => {
-            if sim.world.state.stage == Stage::Running {
+            if sim.world.state.life.stage == Stage::Running {
                 sim.die(Exit { code: Some(i32::from(!well)), signal: None });
             }
         }
@@ -632,12 +635,12 @@ fn live(acts: &[(Act, u64)], cut: usize) {
     sim.activity();
     sim.busy = false;
     sim.restart_daemon();
-    let forgotten = sim.world.state.stage == Stage::Running
-        && sim.world.state.turn.is_some()
+    let forgotten = sim.world.state.life.stage == Stage::Running
+        && sim.world.state.turns.turn.is_some()
         && !sim.world.state.has_open()
-        && sim.world.state.watch.limit.is_none()
-        && !sim.world.state.watch.is_snoozed(Time::from_millis(sim.now()));
-    let told_before = sim.world.state.watch.episode().is_some();
+        && sim.world.state.oversight.tracker.limit.is_none()
+        && !sim.world.state.oversight.tracker.is_snoozed(Time::from_millis(sim.now()));
+    let told_before = sim.world.state.oversight.tracker.episode().is_some();
     sim.pass(Duration::from_mins(10 + 6 * 2 + 3));
     let reached = sim.told.iter().any(|(_, kind, data)| {
         kind == "session.parked" || data["step"] == "escalate" || data["step"] == "alert"

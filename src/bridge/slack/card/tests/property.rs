@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::super::super::kit::tests::hostile;
 use super::*;
+use crate::domain::{ClearanceId, ClearanceStatus, QuestionId, SessionId};
 
 /// Texts to fill fields with, one after the other.
 struct Pool {
@@ -28,8 +29,9 @@ impl Pool {
         known.get(at).map_or(text, |known| (*known).to_owned())
     }
 
-    fn time(&self) -> String {
-        self.of(&["2026-03-04T11:58:00.000Z", "9999-01-01T00:00:00Z", "-009999-01-01T00:00:00Z"])
+    fn time(&self) -> &'static str {
+        let known = ["2026-03-04T11:58:00.000Z", "9999-01-01T00:00:00Z", "-009999-02-01T00:00:00Z"];
+        known[self.text().len() % known.len()]
     }
 
     fn session(&self) -> Session {
@@ -39,11 +41,11 @@ impl Pool {
             .map(|text| json!({"text": text, "status": self.of(&["completed", "in_progress"])}))
             .collect();
         serde_json::from_value(json!({
-            "id": self.text(), "name": self.text(), "agent": self.text(), "workspace": self.text(),
+            "id": SessionId::mint(), "name": self.text(), "agent": self.text(), "workspace": self.text(),
             "phase": self.of(&["idle", "working", "waiting", "ended", "parked"]), "why": self.of(&["stuck 7m: x running 6m"]),
             "pending": {"clearances": 3, "questions": 99}, "queue": 2, "stderr_tail": self.text(),
             "created_at": self.time(), "started_at": self.time(), "ended_at": self.time(),
-            "exit": {"code": null, "signal": self.text(), "reason": self.text()}, "unenforced": self.text(),
+            "exit": {"code": null, "signal": 9, "reason": self.text()}, "unenforced": self.text(),
             "standing": {"state": self.of(&["stuck", "gone", "quiet"]), "since": self.time(), "until": self.time(),
                 "running": {"name": self.text(), "since": self.time()}, "snoozed_until": self.time()},
             "spent": {"turns": 1, "total_tokens": u64::MAX, "cost": 1e300, "currency": self.text()}, "progress": steps,
@@ -57,7 +59,7 @@ impl Pool {
         let options: Vec<Value> =
             (0..count).map(|_| json!({"id": self.text(), "name": self.text(), "kind": kind()})).collect();
         serde_json::from_value(json!({
-            "id": self.text(), "session": self.text(), "title": self.text(), "description": self.text(),
+            "id": ClearanceId::mint(), "session": SessionId::mint(), "title": self.text(), "description": self.text(),
             "diff": self.text(), "file_path": self.text(), "tool": self.text(), "more_paths": self.texts(30),
             "risk": self.of(&["low", "high", "critical"]), "claimed_risk": self.text(), "options": options,
             "status": self.of(&["pending", "pending", "approved", "denied"]), "delivery": self.of(&["failed"]),
@@ -72,7 +74,7 @@ impl Pool {
 
     fn question(&self) -> Question {
         serde_json::from_value(json!({
-            "id": self.text(), "session": self.text(), "text": self.text(), "type": self.text(),
+            "id": QuestionId::mint(), "session": SessionId::mint(), "text": self.text(), "type": self.text(),
             "status": self.of(&["pending", "answered"]), "decision": self.of(&["refine"]), "instruction": self.text(),
             "asked_at": self.time(), "answered_by": self.text(), "answered_at": self.time(),
             "delivery": self.of(&["failed"]), "delivery_cause": self.text(),
@@ -127,15 +129,15 @@ proptest! {
         let people = People::new([("ana".to_owned(), "U1".to_owned()), ("eve".to_owned(), pool.text())].into());
         let (s, c, q, key) = (pool.session(), pool.clearance(), pool.question(), pool.text());
         let ping: Vec<String> = pool.texts(12).into_iter().chain(["ana".to_owned(), "eve".to_owned()]).rev().collect();
-        let decided = Clearance { status: "approved".to_owned(), ..c.clone() };
-        let whom: &[&str] = if c.status == "pending" { &["U1"] } else { &[] };
+        let decided = Clearance { status: ClearanceStatus::Approved.into(), ..c.clone() };
+        let whom: &[&str] = if &*c.status == "pending" { &["U1"] } else { &[] };
         good(&clearance(&key, &c, &s, &people, &ping), whom);
         good(&clearance(&key, &decided, &s, &people, &ping), &[]);
         good(&clearance_details(&c, &s, &pool.explanation()), &[]);
         good(&clearance_details_told(&c, &s, &pool.explanation()), &[]);
         good(&always(&c, &pool.text(), &pool.text()), &[]);
         good(&deny_reason(&c), &[]);
-        let whom: &[&str] = if q.status == "pending" { &["U1"] } else { &[] };
+        let whom: &[&str] = if &*q.status == "pending" { &["U1"] } else { &[] };
         good(&question(&key, &q, &s, &people, &ping), whom);
         good(&refine(&q), &[]);
         good(&stall(&key, &s, &pool.texts(20), None, &people, &ping), &["U1"]);

@@ -120,19 +120,19 @@ fn forms_say_what_will_happen() {
 fn the_home_shows_first_what_waits_for_you() {
     let sessions = [
         session(
-            json!({"id": "ses_1", "name": "one", "phase": "idle", "why": "turn over, ready for a prompt"}),
+            json!({"id": "ses_1111111111111111", "name": "one", "phase": "idle", "why": "turn over, ready for a prompt"}),
         ),
         session(
             json!({"phase": "waiting", "why": "waiting for you: 2 clearances", "pending": {"clearances": 2}}),
         ),
         session(
-            json!({"id": "ses_2", "name": "two", "phase": "ended", "why": "stopped by ana", "ended_at": "2026-03-04T11:00:00Z"}),
+            json!({"id": "ses_2222222222222222", "name": "two", "phase": "ended", "why": "stopped by ana", "ended_at": "2026-03-04T11:00:00Z"}),
         ),
     ];
     let clearances = [
         a_clearance(json!({})),
-        a_clearance(json!({"id": "clr_2", "risk": "high", "title": "Deploy"})),
-        a_clearance(json!({"id": "clr_3", "status": "denied"})),
+        a_clearance(json!({"id": "clr_2222222222222222", "risk": "high", "title": "Deploy"})),
+        a_clearance(json!({"id": "clr_3333333333333333", "status": "denied"})),
     ];
     let home_of = |role| home(&sessions, &clearances, &[a_question(json!({}))], Some(("ana", role)));
     let actions =
@@ -172,11 +172,14 @@ fn the_home_shows_first_what_waits_for_you() {
 #[test]
 fn what_does_not_fit_into_the_home_is_counted() {
     let sessions: Vec<Session> = (0..90)
-        .map(|n| session(json!({"id": format!("ses_{n}"), "phase": if n < 30 { "ended" } else { "idle" }})))
+        .map(|n| {
+            session(json!({"id": format!("ses_{n:016}"), "phase": if n < 30 { "ended" } else { "idle" }}))
+        })
         .collect();
     let clearances: Vec<Clearance> =
-        (0..40).map(|n| a_clearance(json!({"id": format!("clr_{n}")}))).collect();
-    let questions: Vec<Question> = (0..40).map(|n| a_question(json!({"id": format!("qst_{n}")}))).collect();
+        (0..40).map(|n| a_clearance(json!({"id": format!("clr_{n:016}")}))).collect();
+    let questions: Vec<Question> =
+        (0..40).map(|n| a_question(json!({"id": format!("qst_{n:016}")}))).collect();
     let home = shown(&home(&sessions, &clearances, &questions, Some(("ana", "admin"))));
     for more in
         ["24 more clearances", "32 more questions", "25 more sessions", "25 more sessions that ended before"]

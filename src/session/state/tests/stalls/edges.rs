@@ -6,8 +6,8 @@ use super::*;
 fn a_prompt_that_waits_for_a_heartbeat_is_work_and_a_full_queue_no_excuse() {
     for on_heartbeat in [true, false] {
         let mut sim = Sim::new(vigil());
-        sim.world.state.about.prompts_on_heartbeat = on_heartbeat;
-        sim.world.state.about.max_queued_prompts = 0;
+        sim.world.state.spec.prompts_on_heartbeat = on_heartbeat;
+        sim.world.state.spec.max_queued_prompts = 0;
         sim.say(status());
         sim.pass(Duration::from_hours(20));
         let steps = sim.steps();
@@ -37,7 +37,7 @@ fn limits_end_whatever_is_said_of_them() {
     let limited = |resets| Said::Limited { kind: "x".repeat(5000), resets, params: Json::trusted("{}") };
     let mut sim = Sim::new(vigil());
     sim.say(limited(Resets::After(Duration::from_secs(u64::MAX))));
-    assert!(sim.world.state.standing.as_ref().unwrap().why.len() < 100);
+    assert!(sim.world.state.oversight.condition.as_ref().unwrap().why.len() < 100);
     sim.pass(Duration::from_hours(24 * 20));
     assert!(sim.steps().contains(&"stall.step escalate".to_owned()), "{:?}", sim.steps());
     // One that is over already, of a session that nobody watches.
@@ -54,7 +54,7 @@ fn limits_end_whatever_is_said_of_them() {
     sim.pass(Duration::from_mins(5));
     sim.say(limited(Resets::At(Time::from_millis(sim.now() - 3_600_000))));
     sim.pass(Duration::from_mins(5));
-    assert!(sim.world.state.standing.is_none(), "{:?}", sim.world.state.standing);
+    assert!(sim.world.state.oversight.condition.is_none(), "{:?}", sim.world.state.oversight.condition);
 }
 
 #[test]

@@ -1,0 +1,183 @@
+//! Requests of operators about a session beside its prompts, and their answers.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Delivery, Json, OpenEnum, Phase, SessionId, Setting};
+
+/// A session to be started: exactly one of `agent` and `command`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewSession {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    pub workspace: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// What is done when it is stuck: `on` (as configured), `off`, or its own steps with commas between them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ladder: Option<String>,
+    /// A session of an ACP agent's own to go on with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume: Option<String>,
+    /// Without a process until its first prompt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub defer: bool,
+    /// MCP servers for an ACP agent to connect to, as the Agent Client Protocol has them: passed on as they came, also to
+    /// its later processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<serde_json::Map<String, serde_json::Value>>>")]
+    pub mcp_servers: Option<Json>,
+    /// For a session that an ACP client starts: `close` ends it a while after that client has left, unless somebody else uses it; `keep` does
+    /// not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_client_left: Option<String>,
+    /// The limit of its permissions: `full` if nothing is said, `read-only`, `safe` or `sandbox`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preset: Option<String>,
+}
+
+/// The notice that an operator has seen a failure.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FailureSeen {
+    /// The `failed.at` that was shown: a failure that came later stays. Without it, whichever there is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentChange {
+    pub agent: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PresetChange {
+    /// `full`, `read-only`, `safe` or `sandbox`.
+    pub preset: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SnoozeRequest {
+    /// A time such as `30m`; `off` ends it.
+    pub r#for: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LadderChange {
+    /// `on` (as configured), `off`, or steps with commas between them: `alert,nudge,escalate`.
+    pub ladder: String,
+}
+
+/// Exactly one of `mode`, `model`, and `option` with its `value`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SettingChange {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub option: Option<String>,
+    /// Of an option that is on or off, a boolean will do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Setting>,
+    /// Waits for the agent's answer, instead of for its delivery.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<SettingWait>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SettingWait {
+    Agent,
+}
+
+/// A setting on its way to the agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct SettingSent {
+    pub session: SessionId,
+    /// Its number, by which the agent's answer is found in the log.
+    pub set: Option<u64>,
+    #[serde(flatten)]
+    pub delivery: Delivery,
+}
+
+/// A setting to which the agent has agreed.
+// Written as it is: by way of a `Value`, what an agent said would not stay as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct SettingAgreed {
+    pub session: SessionId,
+    pub set: u64,
+    /// The agent's answer, as it came.
+    pub answer: Json,
+}
+
+/// The end of a session's processes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct StopResult {
+    pub session: SessionId,
+    pub phase: OpenEnum<Phase>,
+    /// The steps that it took.
+    #[serde(default)]
+    pub steps: Vec<String>,
+    /// The number of processes that had to be killed.
+    #[serde(default)]
+    pub killed: u32,
+    /// False if the database could not be written so far.
+    #[serde(default = "recorded")]
+    pub recorded: bool,
+}
+
+const fn recorded() -> bool {
+    true
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NudgeRequest {
+    /// The configured `nudge_text` of its agent if nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct NudgeAnswer {
+    pub session: SessionId,
+    pub message: String,
+    #[serde(flatten)]
+    pub delivery: Delivery,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InterruptRequest {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether to wait a moment for its delivery; it is waited for unless this is `false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct InterruptAnswer {
+    pub session: SessionId,
+    pub reason: String,
+    #[serde(flatten)]
+    pub delivery: Delivery,
+}

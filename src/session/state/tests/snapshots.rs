@@ -1,0 +1,90 @@
+//! Snapshots that the release before the parts stored (`flat/`), made by its binary from real agents.
+
+use super::*;
+
+const SHOP: &str = include_str!("flat/shop.json");
+const CHAT: &str = include_str!("flat/chat.json");
+const GONE: &str = include_str!("flat/gone.json");
+
+fn read(snapshot: &str) -> State {
+    let mut read: State = serde_json::from_str(snapshot).unwrap();
+    assert!(read.take_dirty() && !read.take_dirty(), "it is stored in parts with the next event");
+    let parts = serde_json::to_string(&read).unwrap();
+    assert_eq!(serde_json::from_str::<State>(&parts).unwrap(), read);
+    read
+}
+
+#[test]
+fn what_was_open_is_open_with_its_terms_choices_and_subject() {
+    let shop = read(SHOP);
+    assert_eq!(
+        (shop.phase(), shop.why().as_str()),
+        (Phase::Waiting, "waiting for you: 1 clearance and 1 question")
+    );
+    let open = shop.requests.clearances.values().next().unwrap();
+    assert_eq!((open.request.as_json(), open.terms.needed), (r#""c1""#, 2));
+    assert_eq!(
+        (open.terms.approvals.as_slice(), open.terms.on_expiry),
+        (&["root".to_owned()][..], Verdict::Deny)
+    );
+    assert_eq!(
+        (open.subject.action.as_deref(), open.subject.title.as_str()),
+        (Some("rm -rf build"), "Delete it")
+    );
+    assert!(open.choices.is_empty() && shop.requests.asked);
+    assert!(shop.requests.decided_as(&id(r#""c2""#)).is_some(), "its agent may still say what came of it");
+    assert_eq!(shop.next_message(), 4);
+
+    let chat = read(CHAT);
+    let open = chat.requests.clearances.values().next().unwrap();
+    let kinds: Vec<&str> = open.choices.iter().map(|choice| choice.kind.as_str()).collect();
+    assert_eq!(kinds, ["allow_once", "allow_always", "reject_once"]);
+    let queued: Vec<&str> = chat.turns.queue.iter().map(|queued| queued.text.as_str()).collect();
+    assert_eq!(queued, ["say:second", "say:third"]);
+    assert!(chat.agent.driver.is_some() && chat.turns.turn.is_some() && chat.spec.strict);
+    assert_eq!(chat.told().controls.modes.len(), 3);
+}
+
+#[test]
+fn an_end_is_an_end_and_its_failure_is_still_unseen() {
+    let gone = read(GONE);
+    assert!(gone.is_ended() && gone.pid().is_none());
+    assert_eq!(gone.failed().unwrap().reason, "exited with code 3 during a turn: “oh no”");
+    assert_eq!(gone.record().exit.unwrap().code, Some(3));
+}
+
+#[test]
+fn the_two_that_wait_go_on_where_they_were() {
+    let mut world = World::new();
+    world.state = read(SHOP);
+    let clearance = *world.state.requests.clearances.keys().next().unwrap();
+    let effects = world.go(decide_as("ana", clearance, Verdict::Approve));
+    assert_eq!(effects.iter().filter_map(kind).collect::<Vec<_>>(), ["clearance.decided"]);
+    assert!(matches!(sent(&effects)[..], [(4, Outbound::Decision { approved: true, .. })]), "{effects:?}");
+}
+
+#[test]
+fn a_snapshot_of_the_first_version_is_read() {
+    let mut snapshot: serde_json::Value = serde_json::from_str(SHOP).unwrap();
+    let fields = snapshot.as_object_mut().unwrap();
+    for new in
+        ["terms", "choices", "subjects", "decided", "asked", "unenforced", "watch", "errands", "failures"]
+    {
+        fields.remove(new);
+    }
+    let read: State = serde_json::from_str(&snapshot.to_string()).unwrap();
+    let open = read.requests.clearances.values().next().unwrap();
+    assert_eq!((open.request.as_json(), &open.terms), (r#""c1""#, &DecisionTerms::default()));
+}
+
+#[test]
+fn what_is_no_snapshot_says_what_it_lacks() {
+    for (snapshot, missing) in [("{}", "spec"), (r#"{"turns":null}"#, "spec")] {
+        let error = serde_json::from_str::<State>(snapshot).unwrap_err().to_string();
+        assert_eq!(error, format!("the snapshot has no `{missing}`"));
+    }
+    let mut flat: serde_json::Value = serde_json::from_str(GONE).unwrap();
+    flat.as_object_mut().unwrap().remove("stage");
+    let error = serde_json::from_str::<State>(&flat.to_string()).unwrap_err().to_string();
+    assert_eq!(error, "the snapshot has no `stage`");
+}
