@@ -169,8 +169,6 @@ fn exec(host: &Host, agent: &str, prompt: &str) -> Vec<Value> {
     ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Seed 002, 9.4: `test_acpx_exec_basic_prompt`, `…_produces_session_update_events`, `…_ends_with_end_turn`,
-/// `test_acpx_sessions_list_after_exec`.
 #[test]
 fn acpx_prompts_an_agent_that_we_host_and_finds_its_session_in_the_list() {
     let host = Host::with("fixture");

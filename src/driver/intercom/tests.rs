@@ -1,4 +1,4 @@
-//! The seed's test contract at the codec level, and the wire messages in both directions.
+//! The protocol's test contract at the codec level, and the wire messages in both directions.
 
 use bytes::BytesMut;
 

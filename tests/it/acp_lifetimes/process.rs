@@ -1,4 +1,4 @@
-//! The process contract of seed 004: spawn, kill, and what is left.
+//! The agent's process: spawned, killed, and nothing left of it.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Sections 9.2 and 9.3 of seed 002: the port, and the profile without connections.
+//! ACP over HTTP: the port, and the profile without connections.
 
 use serde_json::{Value, json};
 
@@ -48,7 +48,6 @@ fn begun(place: &Place, daemon: &Daemon) -> String {
     told["sessionId"].as_str().unwrap().to_owned()
 }
 
-/// 9.2: `test_register_configured_channels_acp_enabled_alone_registers_nothing`.
 #[test]
 fn where_clients_are_not_wanted_there_is_no_door() {
     let daemon = Daemon::quick("[seats]\nenabled = false\n");
@@ -65,7 +64,6 @@ fn where_clients_are_not_wanted_there_is_no_door() {
     seat.until_hung_up(std::time::Duration::from_secs(10));
 }
 
-/// 9.2: `test_register_configured_channels_registers_acp_http`: it is on the one port that there is.
 #[test]
 fn the_door_is_on_the_daemons_one_port() {
     let mut daemon = Daemon::quick(&format!("{}[seats]\nagent = 'fixture'\n{PORT}", fixture(&[])));
@@ -77,7 +75,7 @@ fn the_door_is_on_the_daemons_one_port() {
     }
 }
 
-/// `test_constant_time_eq_*`: what is nearly the token is no token.
+/// A value that is nearly the token is no token.
 #[test]
 fn only_the_token_opens() {
     let mut daemon = Daemon::quick(&format!("[seats]\nconnectionless = true\n{PORT}"));
@@ -111,7 +109,7 @@ fn without_a_connection_there_is_nothing_unless_it_is_configured() {
     assert!(sessions(&daemon).is_empty());
 }
 
-/// 9.4 again, on a connection over HTTP: what is no message is a 400 of its own request, and the connection goes on.
+/// On a connection over HTTP, an invalid message is a 400 of its own request, and the connection goes on.
 #[test]
 fn what_is_no_message_is_a_bad_request() {
     let daemon = Daemon::quick(&fixture(&[]));
@@ -132,8 +130,6 @@ fn what_is_no_message_is_a_bad_request() {
     crate::seats::refusal(&seat.answer_to(&json!("odd")), -32600);
 }
 
-/// `test_initialize_returns_spec_fields`, `test_initialize_to_session_new_round_trip`,
-/// `…_to_session_list_round_trip`, `test_session_list_no_sessions`, `test_http_200_content_length`.
 #[test]
 fn answers_come_at_once_and_have_a_length() {
     let (daemon, place) = connectionless("");
@@ -152,7 +148,6 @@ fn answers_come_at_once_and_have_a_length() {
     assert_eq!(listed["sessions"][0]["cwd"], json!(daemon.workspace()), "{listed}");
 }
 
-/// `test_send_delivers_via_oneshot`, `test_sse_event_format`.
 #[test]
 fn a_prompt_streams_on_its_own_request() {
     let (daemon, place) = connectionless("");
@@ -174,7 +169,6 @@ fn a_prompt_streams_on_its_own_request() {
     assert_eq!(crate::seats::words(&updates), ["one", "two"]);
 }
 
-/// `test_send_marks_cancelled`, `test_session_cancel_*`, `test_session_list_shows_sessions_with_pending_flag`.
 #[test]
 fn a_running_prompt_is_listed_as_pending_and_can_be_cancelled() {
     let (daemon, place) = connectionless("");
@@ -198,8 +192,7 @@ fn a_running_prompt_is_listed_as_pending_and_can_be_cancelled() {
     assert_eq!(result(&place, "session/cancel", &json!({ "sessionId": "ses_unknown00000" })), json!({}));
 }
 
-/// `test_session_new_rejects_missing_cwd`, `test_session_new_rejects_relative_cwd`,
-/// `test_session_new_stores_absolute_cwd`.
+/// A missing or a relative one is refused.
 #[test]
 fn a_session_needs_an_absolute_directory() {
     let (daemon, place) = connectionless("");
@@ -223,9 +216,9 @@ fn a_session_needs_an_absolute_directory() {
     assert_eq!(daemon.show(&session)["workspace"], json!(daemon.workspace()));
 }
 
-/// `test_register_prompt_blocked_without_client_id`: unknown here is the seed's -32000; and the other errors.
+/// An unknown session is -32000 here, not -32002; the other codes are those of JSON-RPC.
 #[test]
-fn errors_without_a_connection_are_those_of_the_seed() {
+fn errors_without_a_connection_have_their_codes() {
     let (daemon, place) = connectionless("");
     assert_eq!(code(&place, "session/prompt", &prompt("acph_unknown", "say:x")), -32000);
     assert_eq!(code(&place, "session/fly", &json!({})), -32601);

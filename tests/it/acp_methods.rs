@@ -1,8 +1,7 @@
-//! The tables of tests of seed 002 (its sections 9.1 to 9.4), at the surface of the real binary. Each test names its rows.
+//! The ACP server's methods, on every transport: each one's answer, its errors, and the fate of a prompt.
 //!
-//! What the standard says today counts where it differs from the seed: an unknown session is -32002 with its id, but for
-//! clients without a connection ([`http`]), who get the seed's -32000. What was a matter of insides there is looked at from
-//! outside here.
+//! An unknown session is -32002 with its id, as the standard has it, except for clients without a connection ([`http`]), which
+//! get -32000.
 
 mod http;
 
@@ -37,11 +36,9 @@ fn ids(listed: &[Value]) -> Vec<&str> {
     listed.iter().map(|info| info["sessionId"].as_str().unwrap()).collect()
 }
 
-// 9.4: the wire protocol.
+// The wire protocol.
 
-/// `test_initialize_protocol_version_is_integer_one`, `…_advertises_session_list_capability`,
-/// `…_agent_info_fields_are_strings`, `…_mcp_capabilities_field_name`, `…_auth_methods_defaults_to_empty_array`; of 9.1
-/// `test_initialize_sets_initialized_flag`, of 9.3 `test_initialize_returns_spec_fields`.
+/// The version is the integer 1, the agent's name and version are strings, and `authMethods` is an empty array.
 #[test]
 fn initialize_tells_what_we_are() {
     let daemon = daemon("");
@@ -66,8 +63,6 @@ fn initialize_tells_what_we_are() {
     }
 }
 
-/// `test_session_new_before_initialize_returns_error`, `test_session_prompt_before_…`, `test_session_list_before_…`; of
-/// 9.1 `test_session_new_requires_initialize`, `test_session_prompt_requires_…`, `test_session_list_requires_…`.
 #[test]
 fn nothing_comes_before_initialize() {
     let daemon = daemon("");
@@ -85,7 +80,6 @@ fn nothing_comes_before_initialize() {
     assert!(of_kind(&daemon.so_far(&there), "prompt.queued").is_empty());
 }
 
-/// `test_unknown_method_returns_method_not_found`.
 #[test]
 fn an_unknown_method_is_not_found() {
     let daemon = daemon("");
@@ -96,8 +90,7 @@ fn an_unknown_method_is_not_found() {
     }
 }
 
-/// `test_malformed_json_returns_parse_error`; of 4.7, what is no request is -32600. Over HTTP both are a 400 of the request
-/// itself ([`http`]).
+/// Malformed JSON is -32700, an invalid request -32600. Over HTTP both are a 400 of the request itself ([`http`]).
 #[test]
 fn what_is_no_json_is_a_parse_error_and_what_is_no_request_is_invalid() {
     let daemon = daemon("");
@@ -119,7 +112,6 @@ fn what_is_no_json_is_a_parse_error_and_what_is_no_request_is_invalid() {
     }
 }
 
-/// `test_session_new_returns_session_id`, `test_session_new_returns_unique_ids`.
 #[test]
 fn every_new_session_has_an_id_of_its_own() {
     let daemon = daemon("");
@@ -132,8 +124,6 @@ fn every_new_session_has_an_id_of_its_own() {
     assert!(seen.iter().all(|id| id.starts_with("ses_")), "{seen:?}");
 }
 
-/// `test_session_list_contains_created_sessions`, `…_cwd_filter`, `…_session_info_has_cwd`; of 9.1
-/// `test_session_list_returns_all_sessions`, of 9.3 `test_session_new_stores_absolute_cwd`, `test_session_list_empty`.
 #[test]
 fn the_list_has_every_session_by_its_directory() {
     let daemon = daemon("");
@@ -158,7 +148,7 @@ fn the_list_has_every_session_by_its_directory() {
     }
 }
 
-/// Of 4.5: cursors are real here, an invented one is not a page, and updatedAt and title are told.
+/// Cursors are real, an invented one is not a page, and each session has `updatedAt` and `title`.
 #[test]
 fn the_list_comes_in_pages() {
     let daemon = daemon("[limits]\nmax_sessions = 200\n");
@@ -181,7 +171,6 @@ fn the_list_comes_in_pages() {
     seat.refused("session/list", json!({ "cursor": "no such page" }), -32602);
 }
 
-/// `test_session_prompt_unknown_session_returns_error`.
 #[test]
 fn an_unknown_session_is_not_found_and_named() {
     let daemon = daemon("");
@@ -198,8 +187,7 @@ fn an_unknown_session_is_not_found_and_named() {
     }
 }
 
-/// `test_session_cancel_sends_no_response`; of 9.3 `test_session_cancel_*`: as a request it is answered, also for a
-/// session that is not there.
+/// As a notification it has no answer; as a request it is answered, also for an unknown session.
 #[test]
 fn a_cancel_is_answered_only_if_it_asks_for_it() {
     let daemon = daemon("");
@@ -221,7 +209,6 @@ fn a_cancel_is_answered_only_if_it_asks_for_it() {
     }
 }
 
-/// `test_double_initialize_is_idempotent`.
 #[test]
 fn to_initialize_twice_is_no_mistake() {
     let daemon = daemon("");
@@ -234,7 +221,6 @@ fn to_initialize_twice_is_no_mistake() {
     }
 }
 
-/// `test_session_prompt_accepts_resource_link_content`; of 9.1 `test_acp_prompt_blocks_to_text`.
 #[test]
 fn text_and_links_reach_the_agent() {
     // One that takes texts only, and one that takes blocks.
@@ -261,10 +247,9 @@ fn text_and_links_reach_the_agent() {
     assert!(said.contains("resource_link") && said.contains("file:///tmp/notes.md"), "{said}");
 }
 
-// 9.1: what was inside, seen from outside.
+// Prompts and sessions.
 
-/// `test_acp_prompt_blocks_to_text_skips_non_text`: what an agent cannot take is refused instead, so that nothing is lost
-/// unseen; a prompt with nothing in it is refused as well.
+/// Skipping them would lose something unseen. A prompt with nothing in it is refused as well.
 #[test]
 fn blocks_that_the_agent_cannot_take_are_refused() {
     let daemon = Daemon::quick(&format!("{}[seats]\nagent = 'fixture'\n", fixture(&["caps:load"])));
@@ -290,7 +275,6 @@ fn blocks_that_the_agent_cannot_take_are_refused() {
     }
 }
 
-/// `test_send_ignores_wrong_channel`, `test_send_skips_unknown_session`.
 #[test]
 fn a_client_hears_nothing_of_sessions_that_it_has_nothing_to_do_with() {
     let daemon = daemon("");
@@ -310,7 +294,7 @@ fn a_client_hears_nothing_of_sessions_that_it_has_nothing_to_do_with() {
     }
 }
 
-/// `test_deny_by_default_blocks_session_new` (and of 9.3): here it is the role that decides, and -32001 that says so.
+/// The role decides, and -32001 says so.
 #[test]
 fn whoever_may_only_look_begins_nothing() {
     let config = format!("{}[seats]\nagent = 'fixture'\n{}", fixture(&[]), crate::seats::PORT);
@@ -328,7 +312,6 @@ fn whoever_may_only_look_begins_nothing() {
     assert!(of_kind(&daemon.so_far(&there), "prompt.queued").is_empty());
 }
 
-/// `test_prompt_size_limit_does_not_insert_pending`.
 #[test]
 fn a_prompt_that_is_too_long_leaves_nothing_behind() {
     let daemon = daemon("");
@@ -346,7 +329,6 @@ fn a_prompt_that_is_too_long_leaves_nothing_behind() {
     }
 }
 
-/// `test_in_flight_prompt_guard_preserves_first_request_id`.
 #[test]
 fn a_second_prompt_is_refused_where_that_is_configured_and_the_first_keeps_its_answer() {
     let daemon = daemon("busy = 'refuse'\n");
@@ -363,7 +345,7 @@ fn a_second_prompt_is_refused_where_that_is_configured_and_the_first_keeps_its_a
     }
 }
 
-/// Of 8.4: several prompts of one session wait for their turns, and each has its own answer.
+/// Several prompts of one session wait for their turns, and each has its own answer.
 #[test]
 fn a_second_prompt_waits_and_is_answered_when_its_own_turn_ends() {
     let daemon = daemon("");
@@ -409,7 +391,6 @@ fn a_cancel_ends_the_turn_and_what_the_client_has_in_the_queue() {
     }
 }
 
-/// `test_session_cancel_unknown_does_not_affect_known_pending`.
 #[test]
 fn to_cancel_what_is_not_there_touches_nobody_else() {
     let daemon = daemon("");
@@ -429,7 +410,6 @@ fn to_cancel_what_is_not_there_touches_nobody_else() {
     }
 }
 
-/// `test_send_proactive_known_session_does_not_remove_session`.
 #[test]
 fn what_an_agent_says_without_a_prompt_is_told_and_answers_nothing() {
     let daemon = daemon("");
@@ -444,7 +424,7 @@ fn what_an_agent_says_without_a_prompt_is_told_and_answers_nothing() {
     }
 }
 
-/// `test_session_cap_does_not_insert_beyond_limit`: -32603, since -32000 means something else today.
+/// Beyond it a session is refused with -32603, since -32000 has another meaning.
 #[test]
 fn there_is_a_limit_of_sessions() {
     let daemon = daemon("[limits]\nmax_sessions = 3\n");
@@ -463,7 +443,7 @@ fn there_is_a_limit_of_sessions() {
     seat.begun(&daemon);
 }
 
-// 6.1 and 6.2: what becomes of a prompt.
+// The end of a prompt.
 
 /// Each prompt is answered once, also if its agent dies, and a client that waits is not left alone at shutdown.
 #[test]
@@ -488,7 +468,7 @@ fn a_prompt_is_answered_also_when_its_agent_dies() {
     }
 }
 
-/// Of 6.1: "clients are not left waiting indefinitely": a daemon that takes its agents along answers first.
+/// Nobody waits for ever: a daemon that takes its agents along answers first.
 #[test]
 fn a_daemon_that_stops_leaves_nobody_waiting() {
     let daemon = daemon("");

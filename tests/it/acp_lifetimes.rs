@@ -1,4 +1,4 @@
-//! The contracts of seed 004, at the surface of the real binary. Each test names its contract.
+//! The lives of sessions, agents and the daemon as an ACP client sees them: begun, prompted, closed, in time, nothing left.
 
 mod process;
 
@@ -18,7 +18,7 @@ fn phase(daemon: &Daemon, session: &str) -> String {
     daemon.show(session)["phase"].as_str().unwrap().to_owned()
 }
 
-// Agent trait.
+// Agents.
 
 /// `initialize`: the version is the integer 1 whatever is asked for, prompts are among the capabilities, no way to log in,
 /// and it does not fail.
