@@ -140,7 +140,8 @@ pub(super) fn listed(seen: &Session) -> Value {
         "sessionId": seen.id.to_string(),
         "cwd": seen.workspace,
         "title": seen.title,
-        "updatedAt": seen.updated_at,
+        // By itself it would be a number of milliseconds, and the standard has a string.
+        "updatedAt": seen.updated_at.map(|time| time.to_string()),
         "_meta": {
             "pending": seen.is_busy(),
             "intercom": {
