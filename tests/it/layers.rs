@@ -50,11 +50,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "session",
         &["driver", "policy", "host", "store", "wire", "domain", "failpoint", "redact", "action", "text"],
     ),
-    ("driver", &["wire", "domain"]),
+    ("driver", &["wire", "domain", "text"]),
     ("policy", &["domain"]),
     ("host", &["wire", "domain", "failpoint", "socket"]),
     ("store", &["wire", "bus", "domain", "failpoint"]),
-    ("wire", &["domain"]),
+    ("wire", &["domain", "text"]),
     ("domain", &[]),
     // Of tests only.
     ("published", &[]),
