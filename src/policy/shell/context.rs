@@ -35,6 +35,7 @@ pub(in crate::policy) enum Value {
 }
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each by its name")]
 pub(super) struct Context {
     script: Script,
     texts: usize,

@@ -27,7 +27,6 @@ impl Reader<'_> {
             };
             let applies = program == "git" && view[1..].iter().any(|word| word.is("apply") || word.is("am"));
             match content {
-                Content::Nothing => continue,
                 Content::Given if applies && (is_given || is_own()) => self.context.files.unpack(),
                 Content::Given => {}
                 Content::Unpacked if is_given || is_own() => {
@@ -37,7 +36,7 @@ impl Reader<'_> {
                 Content::Made if is_given || is_own() => {
                     self.context.files.write(&Word::default(), "a.out");
                 }
-                Content::Unpacked | Content::Made => continue,
+                Content::Unpacked | Content::Made | Content::Nothing => continue,
             }
             let arguments: Vec<&str> = view[1..].iter().map(|word| word.text.as_str()).collect();
             let files = written_among(&program, &arguments);
