@@ -29,8 +29,8 @@ const ASIDES: &[&str] = &["plan", "plan_update"];
 /// What an event means to a streamed message.
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
-    /// One piece of a message of this kind.
-    Piece { kind: String, text: String },
+    /// One piece of a message of this kind, with the id of the message where the agent gives it.
+    Piece { kind: String, id: Option<String>, text: String },
     /// Neither a part nor the end of it.
     Aside,
     /// The end of it.
@@ -41,6 +41,7 @@ enum Part {
 #[derive(Debug, Default)]
 struct Message {
     kind: String,
+    id: Option<String>,
     pieces: PieceRedactor,
     held: VecDeque<(LoggedEvent, bool)>,
 }
@@ -63,15 +64,16 @@ impl ViewerLog {
         out: &mut Vec<LoggedEvent>,
     ) -> Result<(), StoreError> {
         let part = part(&event);
-        if let Part::Piece { kind, .. } = &part
+        if let Part::Piece { kind, id, .. } = &part
             && !self.messages.contains_key(&event.session)
         {
-            let earlier = beginning(store, &event, kind).await?;
+            let earlier = beginning(store, &event, kind, id.as_deref()).await?;
             if self.messages.len() >= MAX_KNOWN {
                 self.messages.retain(|_, message| !message.held.is_empty());
             }
             let message = self.messages.entry(event.session).or_default();
             message.kind.clone_from(kind);
+            message.id.clone_from(id);
             // Nobody waits for these: they were before.
             for text in earlier {
                 message.pieces.push(&text);
@@ -90,11 +92,13 @@ impl ViewerLog {
         let before = out.len();
         let message = self.messages.entry(event.session).or_default();
         match part {
-            Part::Piece { kind, text } => {
-                if message.kind != kind {
+            Part::Piece { kind, id, text } => {
+                // What follows a secret in the next message must not make it look like something else.
+                if message.kind != kind || differ(message.id.as_deref(), id.as_deref()) {
                     message.finish(out);
                     message.kind = kind;
                 }
+                message.id = id.or_else(|| message.id.take());
                 self.held.insert(event.seq);
                 message.held.push_back((event, true));
                 let texts = message.pieces.push(&text);
@@ -171,6 +175,7 @@ impl Message {
         let texts = self.pieces.finish();
         self.give_out(texts, out);
         self.kind.clear();
+        self.id = None;
     }
 
     /// Events whose pieces have these texts, and what stands between them.
@@ -190,14 +195,31 @@ impl Message {
 }
 
 /// The texts of a message before this event, oldest first.
-async fn beginning(store: &Store, event: &LoggedEvent, kind: &str) -> Result<Vec<String>, StoreError> {
+async fn beginning(
+    store: &Store,
+    event: &LoggedEvent,
+    kind: &str,
+    id: Option<&str>,
+) -> Result<Vec<String>, StoreError> {
     let (mut texts, mut before) = (Vec::new(), event.seq);
+    // Pieces without an id belong to the message before them.
+    let (mut id, mut own) = (id.map(str::to_owned), 0);
     for _ in 0..MAX_AROUND / BATCH {
         let earlier = store.events_before(before, event.session, BATCH).await?;
         let Some(first) = earlier.first().map(|event| event.seq) else { break };
         for event in earlier.iter().rev() {
             match part(event) {
-                Part::Piece { kind: of, text } if of == kind => texts.push(text),
+                Part::Piece { kind: of, id: given, text } if of == kind => {
+                    if differ(id.as_deref(), given.as_deref()) {
+                        texts.truncate(own);
+                        texts.reverse();
+                        return Ok(texts);
+                    }
+                    texts.push(text);
+                    if given.is_some() {
+                        (id, own) = (given, texts.len());
+                    }
+                }
                 Part::Aside => {}
                 Part::Piece { .. } | Part::Other => {
                     texts.reverse();
@@ -209,6 +231,11 @@ async fn beginning(store: &Store, event: &LoggedEvent, kind: &str) -> Result<Vec
     }
     texts.reverse();
     Ok(texts)
+}
+
+/// Tells whether two pieces are of different messages by the ids that the agent gives.
+fn differ(id: Option<&str>, other: Option<&str>) -> bool {
+    id.zip(other).is_some_and(|(id, other)| id != other)
 }
 
 #[derive(Deserialize)]
@@ -247,10 +274,11 @@ fn part(event: &LoggedEvent) -> Part {
     if ASIDES.contains(&&*kind) {
         return Part::Aside;
     }
-    let text = content.filter(|_| matches!(fold, Fold::Chunk(_))).and_then(text_of);
-    match text.and_then(|raw| serde_json::from_str(raw.get()).ok()) {
-        Some(text) => Part::Piece { kind: kind.into_owned(), text },
-        None => Part::Other,
+    let Fold::Chunk(chunk) = fold else { return Part::Other };
+    match content.and_then(text_of).and_then(|raw| serde_json::from_str(raw.get()).ok()) {
+        Some(text) => Part::Piece { kind: kind.into_owned(), id: chunk.message, text },
+        // An image, or nothing at all, between two words.
+        None => Part::Aside,
     }
 }
 

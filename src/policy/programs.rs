@@ -60,6 +60,7 @@ pub(super) struct Grammar {
     pub(super) settings: Vec<String>,
     pub(super) running_settings: Vec<String>,
     pub(super) harmless_settings: Vec<String>,
+    pub(super) alias_settings: Vec<String>,
     pub(super) leading_settings: bool,
     pub(super) valued: Vec<String>,
     pub(super) placeholders: Vec<String>,
@@ -72,6 +73,8 @@ pub(super) struct Grammar {
     pub(super) bare_cluster: bool,
     pub(super) escapes: Vec<String>,
     pub(super) input: Option<Input>,
+    pub(super) own_files: Vec<String>,
+    pub(super) expands_variables: bool,
 }
 
 /// Options and operands behind a subcommand.
@@ -93,6 +96,9 @@ pub(super) enum Operands {
     Script,
     Awk,
     Sed,
+    Scripts,
+    Settings,
+    Aliases,
     Unreadable,
 }
 
@@ -110,6 +116,7 @@ pub(super) enum Input {
 pub(super) enum VariableUse {
     Command,
     Code,
+    Options,
 }
 
 /// The row of a program, by its [`base`] name.
@@ -117,13 +124,19 @@ pub(super) fn program(base: &str) -> Option<&'static Program> {
     TABLE.programs.get(base).map(|row| &TABLE.rows[*row])
 }
 
-/// The meaning of the values of a variable that makes programs run something.
-pub(super) fn variable(name: &str) -> Option<VariableUse> {
-    let is = |pattern: &String| match pattern.split_once('*') {
-        Some((beginning, end)) => name.starts_with(beginning) && name.ends_with(end),
-        None => name == pattern,
-    };
-    TABLE.variables.iter().find(|row| row.names.iter().any(is)).map(|row| row.meaning)
+/// The row of a variable that makes programs run something.
+pub(super) fn variable(name: &str) -> Option<&'static VariableRow> {
+    TABLE.variables.iter().find(|row| row.names.iter().any(|pattern| is_named(pattern, name)))
+}
+
+/// Tells whether a name fits a pattern with at most two `*`.
+pub(super) fn is_named(pattern: &str, name: &str) -> bool {
+    let Some((beginning, rest)) = pattern.split_once('*') else { return name == pattern };
+    let Some(name) = name.strip_prefix(beginning) else { return false };
+    match rest.split_once('*') {
+        None => name.ends_with(rest),
+        Some((middle, end)) => name.find(middle).is_some_and(|at| name[at + middle.len()..].ends_with(end)),
+    }
 }
 
 struct Table {
@@ -153,12 +166,16 @@ struct ProgramRow {
     grammar: Grammar,
 }
 
-#[derive(Deserialize)]
+/// Variables whose values mean the same.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct VariableRow {
+pub(super) struct VariableRow {
     names: Vec<String>,
     #[serde(rename = "use")]
-    meaning: VariableUse,
+    pub(super) meaning: VariableUse,
+    /// The program whose options the value holds.
+    #[serde(default)]
+    pub(super) program: String,
 }
 
 #[derive(Clone, Copy, Deserialize)]

@@ -17,6 +17,7 @@ mod awk;
 mod conditional;
 mod context;
 mod expansion;
+mod file_uses;
 mod here;
 mod inside;
 mod options;

@@ -141,15 +141,35 @@ impl Scan<'_> {
             let redacted = redact(text);
             (redacted.text, redacted.hidden)
         };
+        let paired = class_of(text).filter(|_| self.begins_pair(start, end));
         if let Some(open) = self.open.last_mut() {
             if open.half == Some(Half::Name) {
                 open.pair = class_of(text);
             }
             if open.array {
                 open.follow(text);
+                if paired.is_some() {
+                    open.name = paired;
+                }
             }
         }
         self.put(start, end, new, hidden);
+    }
+
+    /// Tells whether the string is the first of two in a list, of which the second looks like a value and no name:
+    /// `["password", "hunter2hunter2"]`, but not `["password", "username"]`.
+    fn begins_pair(&self, start: usize, end: usize) -> bool {
+        let second = || {
+            let rest = self.json[end + 1..].trim_start().strip_prefix(',')?.trim_start().strip_prefix('"')?;
+            let (second, rest) = rest.split_once('"')?;
+            rest.trim_start().starts_with(']').then_some(second)
+        };
+        let is_value = |text: &str| {
+            text.len() >= 8
+                && text.contains(|c: char| c.is_ascii_digit())
+                && text.contains(|c: char| c.is_ascii_alphabetic())
+        };
+        self.json[..start].trim_end().ends_with('[') && second().is_some_and(is_value)
     }
 
     /// Puts another text in the place of a string, if something is hidden in it.

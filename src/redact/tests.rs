@@ -119,6 +119,11 @@ fn json_stays_as_it_is_but_for_the_secrets() {
         r#"["deploy","--token","a8f3k2m9","--to","production1"]"#,
         r#"["deploy","--token","[hidden: token]","--to","production1"]"#,
     );
+    check(r#"[["password","hunter2hunter2"],["x",1]]"#, r#"[["password","[hidden: password]"],["x",1]]"#);
+    check(
+        r#"[["password","username"],["token","a1b2c3d4e5",1]]"#,
+        r#"[["password","username"],["token","a1b2c3d4e5",1]]"#,
+    );
     check(r#"{"Authorization":"Bearer a8f3k2m9"}"#, r#"{"Authorization":"[hidden: authorization]"}"#);
     check(r#"{"headers":{"Cookie":"sid=a8f3k2m9"}}"#, r#"{"headers":{"Cookie":"[hidden: cookie]"}}"#);
     check(
@@ -306,12 +311,13 @@ proptest! {
         redact_json(&text);
     }
 
+    // About hiding too much; that nothing is hidden too little is asserted below, for all texts. Of these characters only a flag
+    // whose name is known (`--dsn x`) or `bearer` would make a secret, and chance does not spell those.
     #[test]
     fn text_without_a_trigger_is_borrowed(text in "[a-z \n.,;é🦀+(){}-]{0,200}") {
-        prop_assume!(!text.contains("--") && !text.contains("bearer"));
         let redacted = redact(&text);
+        prop_assert!(redacted.hidden.is_empty(), "{:?} became {:?}", text, redacted.text);
         prop_assert!(matches!(redacted.text, Cow::Borrowed(same) if same == text));
-        prop_assert!(redacted.hidden.is_empty());
     }
 
     #[test]

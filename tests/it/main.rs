@@ -57,6 +57,7 @@ mod quarantine;
 mod seats;
 mod serve;
 mod sessions;
+mod shapes;
 mod shim_peers;
 #[path = "../fixtures/slack.rs"]
 mod slack;

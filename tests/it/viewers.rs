@@ -11,6 +11,7 @@ use crate::harness::{Daemon, Events, QUICK, http};
 use crate::seats::{self, Place, Seat, fixture};
 
 const SECRET: &str = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+const CLOUD: &str = "AKIA2E0A8F3B244C9986";
 const KEY: &str = "-----BEGIN RSA PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj\nAgEAAoIBAQC7VJTUt9Us8cKj\n-----END RSA PRIVATE KEY-----";
 
 /// A daemon, the header of a viewer, and a socket that leads to the daemon's port: on its own socket everybody is who they are.
@@ -42,7 +43,7 @@ fn words(events: &[Value]) -> String {
 
 /// A fragment of a secret that would reveal it.
 fn leaks(text: &str) -> bool {
-    let parts = [SECRET, KEY.lines().nth(1).unwrap(), KEY.lines().nth(2).unwrap(), "hunter2hunter2"];
+    let parts = [SECRET, CLOUD, KEY.lines().nth(1).unwrap(), KEY.lines().nth(2).unwrap(), "hunter2hunter2"];
     parts.iter().any(|secret| {
         secret.as_bytes().windows(8).any(|part| text.contains(std::str::from_utf8(part).unwrap()))
     })
@@ -230,4 +231,111 @@ fn a_secret_that_is_streamed_in_pieces_reaches_no_viewer_over_acp() {
     operator.load(&daemon, &session);
     operator.settle();
     assert!(leaks(&operator.words(&session).concat()), "operators read it");
+}
+
+/// Ways to say a secret that are no plain text of one message.
+fn told_otherwise() -> Vec<Vec<String>> {
+    let (first, second) = SECRET.split_at(20);
+    let update = |value: Value| format!("update:{value}");
+    let chunk = |kind: &str, id: &str, text: &str| {
+        update(json!({ "sessionUpdate": kind, "messageId": id, "content": { "type": "text", "text": text } }))
+    };
+    let say = |id: &str, text: &str| chunk("agent_message_chunk", id, text);
+    let think = |text: &str| chunk("agent_thought_chunk", "t", text);
+    let call = |value: Value| {
+        let mut call =
+            json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "kind": "execute" });
+        call.as_object_mut().unwrap().extend(value.as_object().unwrap().clone());
+        update(call)
+    };
+    let each = SECRET.chars().map(|c| think(&c.to_string()));
+    vec![
+        vec![think(&format!("It is {first}")), think(second)],
+        each.collect(),
+        // The next message begins where a secret ends.
+        vec![say("a", &format!("so {CLOUD}")), say("b", "Done")],
+        vec![say("a", &format!("so {SECRET}")), say("b", "Done"), say("a", CLOUD), think("Done")],
+        vec![say("a", CLOUD), "tool:c1:run:ls".to_owned(), say("a", "Done")],
+        vec![say("a", first), "title:so".to_owned(), say("a", second)],
+        vec![say("a", first), "mode:code".to_owned(), say("a", second)],
+        vec![say("a", first), say("a", ""), say("a", second)],
+        vec![
+            say("a", first),
+            update(json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text" } })),
+            say("a", second),
+        ],
+        vec![chunk("user_message_chunk", "u", first), chunk("user_message_chunk", "u", second)],
+        vec![
+            update(json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "resource",
+                           "resource": { "uri": "file:///x", "text": format!("k {SECRET}") } } })),
+            update(json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "resource_link",
+                           "uri": format!("https://ana:hunter2hunter2@x/{SECRET}"), "name": SECRET } })),
+        ],
+        vec![
+            call(json!({ "title": format!("curl -u ana:hunter2hunter2 {SECRET}") })),
+            call(json!({ "rawInput": { SECRET: 1, "argv": ["curl", "-u", "ana:hunter2hunter2"] } })),
+            call(json!({ "rawInput": { "command": ["curl", "--user", "ana:hunter2hunter2", "x"] } })),
+            call(
+                json!({ "rawInput": { "headers": [{ "name": "Authorization", "value": "hunter2hunter2" }] } }),
+            ),
+            call(json!({ "rawInput": [["password", "hunter2hunter2"]] })),
+            call(json!({ "rawInput": format!("{{\"password\":\"hunter2hunter2\",\"{SECRET}\":1}}") })),
+            call(
+                json!({ "rawOutput": { "env": "PASSWORD=hunter2hunter2\n", "deep": { "a": [SECRET, KEY] } } }),
+            ),
+            call(json!({ "content": [{ "type": "content", "content": { "type": "text", "text": KEY } },
+                         { "type": "diff", "path": ".env", "oldText": null, "newText": format!("T={SECRET}\n") }] })),
+            call(json!({ "locations": [{ "path": format!("/x/{SECRET}") }] })),
+            call(json!({ "_meta": { "token": "hunter2hunter2", SECRET: {} } })),
+        ],
+        vec![
+            format!("plan:{SECRET}=pending"),
+            format!("title:{SECRET}"),
+            format!("commands:{SECRET}"),
+            format!("stderr:{SECRET}"),
+            format!("stderr:PASSWORD=hunter2hunter2 glued{SECRET}"),
+            update(json!({ "sessionUpdate": "_own", SECRET: { "password": "hunter2hunter2" } })),
+            format!("notify:_x/y:{}", json!({ "k": SECRET, SECRET: "k" })),
+            format!("raw:junk {SECRET} junk"),
+            format!("raw:{}", json!({ "jsonrpc": "2.0", "method": format!("_x/{SECRET}") })),
+            format!("fail:-32603:it was {SECRET}"),
+        ],
+        vec![format!("say:{SECRET}"), format!("exec:echo {SECRET}; printf 'PASSWORD=hunter2hunter2'")],
+    ]
+}
+
+#[test]
+fn no_kind_of_message_shows_a_secret_to_a_viewer() {
+    let (daemon, viewer, port) = with_viewer();
+    let headers = [("authorization", viewer.as_str()), ("accept", "application/json")];
+    for steps in told_otherwise() {
+        let session = daemon.run_acp(&[&format!("script:{}", json!(steps))]);
+        daemon.prompt(&session, "go");
+        daemon.wait_for(&session, "the end", |event| {
+            event["kind"] == "turn.ended" || event["kind"] == "turn.failed"
+        });
+        let seen = page(&port, &viewer, &format!("after=0&limit=1000&session={session}"));
+        // Whoever joins all that each kind of message says.
+        for kind in ["agent_message_chunk", "agent_thought_chunk", "user_message_chunk"] {
+            let of_kind = |event: &&Value| event["data"]["update"]["sessionUpdate"] == kind;
+            let parts: Vec<Value> = seen.iter().filter(of_kind).cloned().collect();
+            assert!(!leaks(&words(&parts)), "{kind}: {steps:#?}: {}", words(&parts));
+        }
+        for path in ["", "/log", "/diff"] {
+            let text = http(&port, "GET", &format!("/api/v1/sessions/{session}{path}"), None, &headers).1;
+            assert!(!leaks(&text), "{path}: {steps:#?}: {text}");
+        }
+        let mut events =
+            Events::open(&port, &format!("/api/v1/events?after=0&session={session}"), &headers[..1]);
+        while let Some(block) = events.next_block() {
+            assert!(!leaks(&block), "{block}");
+            if block.contains("turn.ended") || block.contains("turn.failed") {
+                break;
+            }
+        }
+    }
+    for path in ["/api/v1/sessions", "/api/v1/clearances", "/api/v1/questions"] {
+        let text = http(&port, "GET", path, None, &headers).1;
+        assert!(!leaks(&text), "{path}: {text}");
+    }
 }

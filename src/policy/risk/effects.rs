@@ -38,6 +38,21 @@ const TARS: &[&str] = &["tar", "bsdtar", "gtar"];
 /// Letters of tar that take a value.
 const TAR_VALUES: &str = "fCbTXgIVNLFHK";
 
+/// The origin of what a program writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::policy) enum Content {
+    /// Whatever it is given: a copy, another name, or text.
+    #[default]
+    Given,
+    /// Made from what it is given: a program from its source.
+    Made,
+    /// Unpacked from what it is given, under names that are no words of the command.
+    Unpacked,
+    /// Nothing, or nothing that anybody chose.
+    Nothing,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Program {
@@ -45,6 +60,8 @@ struct Program {
     effect: Effect,
     #[serde(default)]
     writes: Written,
+    #[serde(default)]
+    content: Content,
     #[serde(default)]
     options: Vec<String>,
     #[serde(default)]
@@ -67,6 +84,11 @@ static PROGRAMS: LazyLock<Vec<Program>> = LazyLock::new(|| {
 /// Tells whether the program is known to change nothing unless it is told to write a file.
 pub(in crate::policy) fn only_reads(program: &str) -> bool {
     row(program).is_some_and(|row| row.effect == Effect::Reads)
+}
+
+/// The origin of what a program writes; `None` for a program that is not in the table.
+pub(in crate::policy) fn content(program: &str) -> Option<Content> {
+    if program == "git" { Some(Content::Given) } else { row(program).map(|row| row.content) }
 }
 
 fn row(program: &str) -> Option<&'static Program> {

@@ -1,7 +1,8 @@
 //! The state of one reading that all texts within the text share.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
+use super::file_uses::FileUses;
 use super::{Script, Simple};
 use crate::policy::programs::{Runs, base, runs};
 
@@ -34,6 +35,7 @@ pub(in crate::policy) enum Value {
 }
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each by its name")]
 pub(super) struct Context {
     script: Script,
     texts: usize,
@@ -44,13 +46,14 @@ pub(super) struct Context {
     assigned: HashMap<String, Value>,
     /// Variables that stand where only some values are harmless.
     needed: HashMap<String, Value>,
-    /// Files that the text writes by redirections.
-    written: HashSet<String>,
-    /// Files that the text runs.
-    run: HashSet<String>,
+    pub(super) files: FileUses,
     /// Texts that commands print, until a shell takes them.
     printed: Vec<String>,
     prints: bool,
+    /// Some variable gets a text that would be a command, were it expanded within one.
+    assigns_command: bool,
+    /// A program is run that expands variables of the environment in its commands.
+    pub(super) expands_variables: bool,
     /// A construct of bash is being read as dash would read it.
     is_other_shell: bool,
 }
@@ -135,12 +138,15 @@ impl Context {
         }
     }
 
-    pub(super) fn assign(&mut self, name: &str, value: Value) {
+    /// Records that a variable gets a value; `text` is the value, with `*` for what is expanded.
+    pub(super) fn assign(&mut self, name: &str, value: Value, text: &str) {
         if self.assigned.len() >= MAX_VARIABLES {
             return self.unreadable("too many variables");
         }
         let known = self.assigned.entry(name.to_owned()).or_default();
         *known = value.max(*known);
+        self.files.assign(name, text);
+        self.assigns_command |= text.contains(['$', '`', ';', '|', '&', '<', '>', '\n']);
     }
 
     /// Records that `name` stands where only values up to `value` are harmless. A variable that the text does not
@@ -154,15 +160,6 @@ impl Context {
         }
         let known = self.needed.entry(name.to_owned()).or_insert(value);
         *known = value.min(*known);
-    }
-
-    pub(super) fn write(&mut self, file: &str) {
-        self.written.insert(file.trim_start_matches("./").to_owned());
-    }
-
-    /// Records a file that is run: a script, or a program with a path.
-    pub(super) fn run(&mut self, file: &str) {
-        self.run.insert(file.trim_start_matches("./").to_owned());
     }
 
     /// Takes the texts that were printed so far, which a shell at the end of a pipe may run.
@@ -193,8 +190,14 @@ impl Context {
         if self.needed.iter().any(is_unsafe) {
             self.unreadable("a variable that the text assigns builds a word");
         }
-        if !self.written.is_disjoint(&self.run) {
+        if self.assigns_command && self.expands_variables {
+            self.unreadable("a variable that a program expands in its commands");
+        }
+        if self.files.runs_own() {
             self.unreadable("runs a file that it writes");
+        }
+        if self.files.writes_commands() {
+            self.unreadable("writes a file from which a program takes commands");
         }
         self.script
     }

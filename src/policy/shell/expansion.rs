@@ -158,7 +158,7 @@ impl Reader<'_> {
             (Some(':'), Some('-' | '+' | '?' | '=')) | (Some('-' | '+' | '?' | '='), _) => {
                 let assigns = self.peek_at(0) == Some('=') || self.peek_at(1) == Some('=');
                 if assigns && is_name(name) {
-                    self.context.assign(name, Value::Anything);
+                    self.context.assign(name, Value::Anything, "*");
                 }
                 word.output = Value::Anything;
             }

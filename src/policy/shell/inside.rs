@@ -5,9 +5,12 @@ use super::options::{self, Role};
 use super::reader::Reader;
 use super::word::Word;
 use super::{Simple, awk, is_assignment, read_into, sed};
-use crate::policy::programs::{Grammar, Input, Operands, Runs, VariableUse, base, program, runs, variable};
+use crate::policy::programs::{
+    Grammar, Input, Operands, Runs, VariableUse, base, is_named, program, runs, variable,
+};
 
 mod builtins;
+mod placed;
 
 /// Programs that run programs within each other, at most.
 const MAX_LAUNCHES: usize = 12;
@@ -39,6 +42,7 @@ impl Reader<'_> {
         if self.context.is_other_shell() && words.first().is_some_and(|word| word.expanded) {
             return;
         }
+        self.placed(simple, has_document);
         let input = simple.input.clone().filter(|_| !words.is_empty());
         let piped_shell = simple.piped && Context::has_shell(simple);
         let index = self.context.commands().len();
@@ -91,11 +95,23 @@ impl Reader<'_> {
         let Some(at) = word.text.find('=') else { return };
         let name = word.text[..at].trim_end_matches('+');
         let value = word.value(at + 1);
-        self.context.assign(name, value);
-        match variable(name) {
-            Some(VariableUse::Command) => self.handed_on(word, &word.text[at + 1..], &Launch::default()),
-            Some(VariableUse::Code) => self.unreadable("a variable that makes programs load code"),
-            None => {}
+        let text = &word.text[at + 1..];
+        self.context.assign(name, value, text);
+        let Some(row) = variable(name) else { return };
+        match row.meaning {
+            VariableUse::Command => self.handed_on(word, text, &Launch::default()),
+            VariableUse::Code => self.unreadable("a variable that makes programs load code"),
+            VariableUse::Options => {
+                // What it was before has been looked at, or comes from the environment.
+                let mut word = word.clone();
+                word.variables.retain(|variable| variable != name);
+                self.need(&word, Value::Listing);
+                let given =
+                    text.split_whitespace().map(|text| Word { text: text.to_owned(), ..word.clone() });
+                let program = Word { text: row.program.clone(), ..Word::default() };
+                let words: Vec<Word> = std::iter::once(program).chain(given).collect();
+                self.launched(&words, false, &mut Launch::default());
+            }
         }
     }
 
@@ -110,10 +126,12 @@ impl Reader<'_> {
         if self.builtin(&name, words, launch) {
             return;
         }
+        let Some(program) = program(&name) else { return };
+        self.context.files.take_from(&program.grammar.own_files);
+        self.context.expands_variables |= program.grammar.expands_variables;
         if runs(&name) == Some(Runs::Shell) {
             return self.shell_program(words, has_input, launch);
         }
-        let Some(program) = program(&name) else { return };
         self.check_arguments(words, launch);
         if words.len() > super::MAX_VIEWS {
             return self.unreadable("too many words");
@@ -128,6 +146,7 @@ impl Reader<'_> {
             cluster.text.insert(0, '-');
         }
         let words = words.as_slice();
+        let before = launch.program.replace(name.clone());
         let is_complete = self.apply(&program.grammar, words, launch);
         if let Some(Runs::Code(safe)) = runs(&name)
             && !matches!(program.grammar.operands, Operands::Awk | Operands::Sed)
@@ -148,6 +167,7 @@ impl Reader<'_> {
                 self.apply(&subcommand.grammar, &words[at + 1..], launch);
             }
         }
+        launch.program = before;
     }
 
     /// Arguments that look like command lines, of a program whose operands are not followed.
@@ -169,7 +189,9 @@ impl Reader<'_> {
                 self.need(word, Value::Name);
             }
             if word.text.contains('/') {
-                self.context.run(&word.text);
+                self.context.files.run(&word.text);
+            } else {
+                self.context.files.look_up(&word.text);
             }
         } else if self.context.is_other_shell() {
             // To bash this is no command but an operand.
@@ -303,17 +325,47 @@ impl Reader<'_> {
 
     /// `NAME=VALUE` or `NAME VALUE`.
     fn setting(&mut self, grammar: &Grammar, word: &Word, text: &str, launch: &Launch) {
-        let name = text.split(['=', ' ']).next().unwrap_or_default().to_ascii_lowercase();
+        let name = text.split(['=', ' ']).next().unwrap_or_default();
         let value = text.get(name.len() + 1..).unwrap_or_default();
-        let is = |pattern: &String| match pattern.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning),
-            None => name == *pattern,
-        };
-        if grammar.running_settings.iter().any(is) {
-            self.handed_on(word, value.trim_start_matches('!'), launch);
+        self.named_setting(grammar, name, (word, value), launch);
+    }
+
+    fn named_setting(&mut self, grammar: &Grammar, name: &str, value: (&Word, &str), launch: &Launch) {
+        let name = name.to_ascii_lowercase();
+        let (word, text) = value;
+        let is = |pattern: &String| is_named(pattern, &name);
+        if grammar.alias_settings.iter().any(is) {
+            self.alias(word, text, launch);
+        } else if grammar.running_settings.iter().any(is) {
+            self.handed_on(word, text.trim_start_matches('!'), launch);
         } else if !grammar.harmless_settings.is_empty() && !grammar.harmless_settings.iter().any(is) {
-            self.handed_on(word, value.trim_start_matches('!'), launch);
+            self.handed_on(word, text.trim_start_matches('!'), launch);
             self.unreadable("a setting that may name a program");
+        }
+    }
+
+    /// A text that the program runs later: behind `!` by a shell, otherwise as its own arguments.
+    fn alias(&mut self, word: &Word, text: &str, launch: &Launch) {
+        self.handed_on(word, text.trim_start_matches('!'), launch);
+        if let Some(program) = &launch.program {
+            read_into(&format!("{program} {text}"), self.depth + 1, self.context);
+        }
+    }
+
+    /// Operands of which each may be the name of a setting, with its value in the next.
+    fn paired_settings(&mut self, grammar: &Grammar, words: &[Word], operands: &[usize], launch: &Launch) {
+        for pair in operands.windows(2) {
+            let [name, value] = [&words[pair[0]], &words[pair[1]]];
+            let is_plain = name.literal().is_some_and(|name| name.contains('.'));
+            let is_known = [&grammar.alias_settings, &grammar.running_settings]
+                .into_iter()
+                .flatten()
+                .any(|known| is_named(known, &name.text));
+            if is_plain || is_known {
+                self.named_setting(grammar, &name.text, (value, &value.text), launch);
+            } else if name.literal().is_none() {
+                self.unreadable("a setting whose name is built when it runs");
+            }
         }
     }
 
@@ -348,6 +400,25 @@ impl Reader<'_> {
             Operands::Awk | Operands::Sed => {
                 if !has_program && let Some(at) = rest.first() {
                     self.program_text(grammar, &words[*at], &words[*at].text);
+                }
+                true
+            }
+            Operands::Scripts => {
+                for at in rest {
+                    if words[*at].text == "-" {
+                        self.unreadable("code in another language");
+                    }
+                    self.script_file(&words[*at]);
+                }
+                true
+            }
+            Operands::Settings => {
+                self.paired_settings(grammar, words, rest, launch);
+                true
+            }
+            Operands::Aliases => {
+                for at in rest {
+                    self.alias(&words[*at], &words[*at].text.clone(), launch);
                 }
                 true
             }
@@ -392,7 +463,7 @@ impl Reader<'_> {
             self.unreadable("a script that is no file");
         }
         self.need(word, Value::Name);
-        self.context.run(&word.text);
+        self.context.files.run(&word.text);
     }
 
     /// A word that a shell reads again.
@@ -470,6 +541,8 @@ impl Reader<'_> {
 struct Launch {
     level: usize,
     piped: bool,
+    /// The program whose options and operands are looked at.
+    program: Option<String>,
     /// Arguments are appended from input.
     appends: bool,
     /// Strings that are replaced by input.

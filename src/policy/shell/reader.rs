@@ -290,7 +290,7 @@ impl<'a> Reader<'a> {
         self.skip_lines();
         if !self.keyword("in") {
             // Over the positional parameters.
-            return self.context.assign(&name.text, Value::Anything);
+            return self.context.assign(&name.text, Value::Anything, "*");
         }
         loop {
             self.skip_blanks();
@@ -310,7 +310,7 @@ impl<'a> Reader<'a> {
                         () if is_glob => Value::Listing,
                         () => word.value(0),
                     };
-                    self.context.assign(&name.text, value);
+                    self.context.assign(&name.text, value, &word.text);
                 }
             }
         }

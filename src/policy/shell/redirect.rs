@@ -42,12 +42,12 @@ impl Reader<'_> {
             "<&" | ">&" if is_descriptor() => {}
             "<" | "<&" => simple.reads.push(word.text),
             "<>" => {
-                self.context.write(&word.text);
+                self.context.files.write(&word, &word.text);
                 simple.reads.push(word.text.clone());
                 simple.writes.push(word.text);
             }
             _ => {
-                self.context.write(&word.text);
+                self.context.files.write(&word, &word.text);
                 simple.writes.push(word.text);
             }
         }

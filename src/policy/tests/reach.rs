@@ -410,7 +410,7 @@ fn with_more_words(rule: &str, command: &str, more: &[&'static str], keep: usize
 #[expect(clippy::print_stdout, reason = "the number of commands that were run is a result")]
 fn no_word_behind_an_allowed_command_leaves_the_workspace() {
     let judged = Stage::fresh();
-    let (cases, run) = (number("INTERCOM_REACH_CASES", 400), Cell::new(0));
+    let (cases, run) = (number("INTERCOM_REACH_CASES", 150), Cell::new(0));
     let cases = u32::try_from(cases).unwrap();
     let strategy = (select(ALLOWED), prop::collection::vec(select(WORDS), 1..4), 0usize..3);
     let mut runner =
@@ -454,7 +454,7 @@ const REAL: &[(&str, &str)] = &[
 #[expect(clippy::print_stdout, reason = "the number of texts that were run is a result")]
 fn no_generated_text_that_is_allowed_leaves_the_workspace() {
     let judged = Stage::fresh();
-    let count = number("INTERCOM_REACH_TEXTS", 600);
+    let count = number("INTERCOM_REACH_TEXTS", 200);
     let mut generator = Generator::new(number("INTERCOM_SHELL_SEED", 1) as u64);
     let words: Vec<String> = REAL[..9].iter().map(|(_, program)| format!("[\"{program}\"]")).collect();
     let rule = one(&format!("allow: command = [{}]; risk = 'critical'", words.join(", ")));

@@ -33,6 +33,9 @@ const COMMANDS: &[&str] = &[
     "bashcommand",
     "rawcommand",
 ];
+/// Keys whose texts are run as well, or sent to what is run, beside a command.
+const BESIDE_COMMANDS: &[&str] =
+    &["stdin", "input", "exec", "execute", "executable", "program", "binary", "interpreter", "code"];
 const ARGUMENTS: &[&str] = &["args", "argv"];
 const FOLDERS: &[&str] = &[
     "cwd",
@@ -174,6 +177,9 @@ impl InputFacts {
                 }
             } else if is(COMMANDS) {
                 has_command |= self.command(value, &arguments);
+            } else if (key == "run" || (names_command && is(BESIDE_COMMANDS))) && is_texts(value) {
+                self.command(value, &[]);
+                self.value(value, depth + 1);
             } else if is(FOLDERS) {
                 self.strings(value, depth, |facts, text| add(&mut facts.folders, text));
             } else if is(FILES) || (is(MAYBE_FILES) && (!names_command || value.get().contains('/'))) {
@@ -267,6 +273,14 @@ impl InputFacts {
         // A name that is none is quoted, and read as a word.
         let (name, value) = (quoted(name, !plain), quoted(value, false));
         add(&mut self.variables, &format!("{name}={value}"));
+    }
+}
+
+/// Tells whether a value is a text or a list of texts, and no JSON inside of a text.
+fn is_texts(raw: &RawValue) -> bool {
+    match string(Some(raw)) {
+        Some(text) => serde_json::from_str::<&RawValue>(&text).is_err(),
+        None => words(Some(raw)).is_some(),
     }
 }
 

@@ -25,7 +25,7 @@ impl Reader<'_> {
                 [option, rest @ ..] if option.text.starts_with("-v") => {
                     let name = if option.text == "-v" { rest.first() } else { None };
                     match name.and_then(Word::literal).filter(|name| is_name(name)) {
-                        Some(name) => self.context.assign(name, Value::Anything),
+                        Some(name) => self.context.assign(name, Value::Anything, "*"),
                         None => self.unreadable("a variable's name that is expanded"),
                     }
                 }
@@ -91,7 +91,7 @@ impl Reader<'_> {
             let is_value = before.starts_with('-') && before.ends_with(['p', 't', 'n', 'N', 'd', 'u', 'i']);
             match word.literal() {
                 _ if is_value => {}
-                Some(text) if is_name(text) => self.context.assign(text, Value::Anything),
+                Some(text) if is_name(text) => self.context.assign(text, Value::Anything, "*"),
                 Some(text) if text.contains('[') => self.unreadable("a subscript that is expanded"),
                 Some(_) => {}
                 None => self.unreadable("a variable's name that is expanded"),
@@ -109,7 +109,7 @@ impl Reader<'_> {
                 self.unreadable("a variable's name that is expanded");
             }
             if let Some(name) = word.literal().filter(|_| is_name) {
-                self.context.assign(name, Value::Anything);
+                self.context.assign(name, Value::Anything, "*");
             }
             is_name = word.text.starts_with('-') && word.text.ends_with('p');
         }
