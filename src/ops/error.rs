@@ -18,7 +18,7 @@ pub struct OpError {
     pub code: Cow<'static, str>,
     pub message: String,
     pub hint: Option<String>,
-    pub attached: Option<Attachment>,
+    pub attached: Option<Box<Attachment>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,14 +114,15 @@ impl OpError {
     }
 
     /// The same with the session's own name where its hint says `SES`.
-    pub fn naming(mut self, session: &SessionRecord) -> Self {
+    #[must_use]
+    pub(super) fn naming(mut self, session: &SessionRecord) -> Self {
         let label = session.name.clone().unwrap_or_else(|| short(&session.id.to_string()));
         self.hint = self.hint.map(|hint| hint.replace(" SES", &format!(" {label}")));
         self
     }
 
     pub(super) fn with(mut self, attached: Attachment) -> Self {
-        self.attached = Some(attached);
+        self.attached = Some(Box::new(attached));
         self
     }
 }

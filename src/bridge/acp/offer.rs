@@ -163,7 +163,7 @@ pub(super) fn listed(seen: &Session) -> Value {
         "sessionId": seen.id.to_string(),
         "cwd": seen.workspace,
         "title": seen.title,
-        "updatedAt": seen.updated_at,
+        "updatedAt": seen.updated_at.map(|at| at.to_string()),
         "_meta": {
             "pending": seen.is_busy(),
             "intercom": {

@@ -78,7 +78,7 @@ impl Refusal {
 
 impl From<OpError> for Refusal {
     fn from(error: OpError) -> Self {
-        if let Some(Attachment::AgentError(theirs)) = &error.attached
+        if let Some(Attachment::AgentError(theirs)) = error.attached.as_deref()
             && theirs.is_object()
         {
             return Self::of_agent(&Json::of(theirs));

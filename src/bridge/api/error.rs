@@ -17,7 +17,7 @@ pub struct ApiError {
     message: String,
     hint: Option<String>,
     /// Beside `error` in the body.
-    attached: Option<Attachment>,
+    attached: Option<Box<Attachment>>,
 }
 
 impl ApiError {
@@ -52,7 +52,7 @@ impl ApiError {
     }
 
     pub(super) fn with(mut self, attached: Attachment) -> Self {
-        self.attached = Some(attached);
+        self.attached = Some(Box::new(attached));
         self
     }
 

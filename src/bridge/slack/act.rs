@@ -474,7 +474,7 @@ fn not_opened(instead: Words) -> Message {
 
 /// Who was first, and when.
 fn already(error: &OpError) -> Words {
-    let (status, by, at) = match &error.attached {
+    let (status, by, at) = match error.attached.as_deref() {
         Some(Attachment::Clearance(clearance)) => {
             (clearance.status.as_str(), clearance.decided_by.as_deref(), clearance.decided_at)
         }

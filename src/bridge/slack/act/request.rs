@@ -40,7 +40,9 @@ impl SlackRequest {
         key: &str,
     ) -> Result<RequestResult, OpError> {
         let (theirs, caller, request) = (ops.clone(), who.clone(), self.clone());
-        ops.perform(who, key, &self, async move { request.run(&theirs, &caller).await }).await
+        // Boxed: the futures of all operations together are large.
+        let work = Box::pin(async move { request.run(&theirs, &caller).await });
+        ops.perform(who, key, &self, work).await
     }
 
     async fn run(self, ops: &Operations, who: &Caller) -> Result<RequestResult, OpError> {
