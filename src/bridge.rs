@@ -1,5 +1,5 @@
-//! Ways in and out for operators. A bridge shows what is in the log and passes commands to the supervisor; it never
-//! touches a driver.
+//! Ways in and out for operators. A bridge shows the log and the read model, and passes requests to operations; it
+//! never touches a driver.
 
 pub mod acp;
 pub mod api;

@@ -1,7 +1,7 @@
 //! intercom hosts headless coding agents and connects them to the people who run them.
 //!
 //! The layers, from the top; dependencies point down only:
-//! `cli, bridge → supervisor → session → driver, policy, host, store → wire → domain`.
+//! `cli, bridge → ops → supervisor → session → driver, policy, host, store → wire → domain`.
 //! `docs/ARCHITECTURE.md` is the map.
 
 pub mod action;
@@ -18,6 +18,7 @@ pub mod fold;
 pub mod fuzzing;
 pub mod host;
 pub mod lifecycle;
+pub mod ops;
 pub mod policy;
 #[cfg(test)]
 mod published;

@@ -24,7 +24,6 @@ mod demo;
 mod port;
 
 use crate::bridge::acp::Acp;
-pub use crate::bridge::api::ReadConfig;
 use crate::bridge::api::{Api, NoConsole, serve};
 use crate::bridge::condition::Conditions;
 use crate::bridge::slack::Slack;
@@ -33,6 +32,8 @@ use crate::bus::Bell;
 use crate::config::{Config, OnStop, Paths};
 use crate::domain::{LedgerRebuild, RebuildMode, RebuildProgress, Time};
 use crate::host;
+use crate::ops::Operations;
+pub use crate::ops::ReadConfig;
 use crate::socket;
 use crate::store::{self, Store, StoreError, inspect_audit};
 use crate::supervisor::{Recovered, Supervisor};
@@ -101,10 +102,9 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
 
     let closing = CancellationToken::new();
     let conditions = Conditions::default();
-    let api =
-        Api::open(supervisor.clone(), bell.clone(), read_config, conditions.clone(), token, closing.clone())
-            .await?;
-    let start_recorded = api.record_start().await;
+    let ops = Operations::new(supervisor.clone(), bell.clone(), read_config);
+    let api = Api::open(ops.clone(), conditions.clone(), token, closing.clone()).await?;
+    let start_recorded = ops.record_start().await;
     let port = port::open(&supervisor.config().api, taken_port, &api).await?;
     let webhook = Webhook::open(&supervisor.config(), supervisor.store().clone(), bell.clone())?;
     // Before we can be reached: what an earlier daemon left there is not true any more.
@@ -117,8 +117,7 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
         // Who may do what is decided by the kernel's word about the caller, not by the file's mode.
         std::fs::set_permissions(&paths.socket, std::fs::Permissions::from_mode(0o666))?;
     }
-    let inside = api.clone().inside();
-    let acp = Acp::new(supervisor.clone(), inside.clone(), bell.clone(), closing.clone());
+    let acp = Acp::new(ops.clone(), closing.clone());
     let router = api.clone().router(acp.router(&conditions));
     let servers = TaskTracker::new();
     let missing = match port {
@@ -135,11 +134,11 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
             None
         }
     };
-    let slack = Slack::new(supervisor.clone(), inside, bell.clone(), conditions);
+    let slack = Slack::new(ops.clone(), conditions);
     servers.spawn(slack.run(closing.clone()));
     servers.spawn(serve::unix(listener, router, closing.clone()));
     servers.spawn(acp.keep_house());
-    let late = LateWork { recovery, start_recorded, api: api.clone(), store: supervisor.store().clone() };
+    let late = LateWork { recovery, start_recorded, ops: ops.clone() };
     late.spawn(&servers, &closing);
     if let Some(webhook) = webhook {
         servers.spawn(webhook.run(closing.clone()));
@@ -159,7 +158,7 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
             _ = interrupt.recv() => break ("SIGINT", if terminal { OnStop::Drain } else { on_stop }),
             _ = terminate.recv() => break ("SIGTERM", on_stop),
             // A terminal that goes takes us along; everybody else means the configuration.
-            _ = hangup.recv() => if terminal { break ("SIGHUP", on_stop) } else { api.reload_on_signal().await },
+            _ = hangup.recv() => if terminal { break ("SIGHUP", on_stop) } else { ops.reload_on_signal().await },
         }
     };
     if let Some(guide) = guide {
@@ -193,13 +192,12 @@ async fn run(options: ServeOptions) -> anyhow::Result<()> {
 struct LateWork {
     recovery: Option<Recovery>,
     start_recorded: bool,
-    api: Api,
-    store: Store,
+    ops: Operations,
 }
 
 impl LateWork {
     fn spawn(self, servers: &TaskTracker, closing: &CancellationToken) {
-        let Self { recovery, start_recorded, api, store } = self;
+        let Self { recovery, start_recorded, ops } = self;
         if let Some(recovery) = recovery {
             servers.spawn(closing.clone().run_until_cancelled_owned(finish_recovery(recovery)));
         }
@@ -207,9 +205,9 @@ impl LateWork {
             let mut recorded = start_recorded;
             while !recorded {
                 tokio::time::sleep(RECORD_AGAIN).await;
-                recorded = api.record_start().await;
+                recorded = ops.record_start().await;
             }
-            store.count_old_events().await;
+            ops.store().count_old_events().await;
         }));
     }
 }

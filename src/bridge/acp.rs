@@ -1,10 +1,10 @@
-//! ACP clients as seats: an editor, a tool or a script attaches to sessions that we host, beside everybody else.
+//! ACP clients: an editor, a tool or a script attaches to sessions that we host, beside everybody else.
 //!
 //! ```text
-//!   client ─► transport ─► Inlet ─► connection ─► API, as the person the client belongs to
+//!   client ─► transport ─► Inlet ─► connection ─► operations, as the person the client belongs to
 //!   client ◄─ transport ◄─ Outlet ◄─ feeds, one per attached session ◄─ log
 //! ```
-//! What a client does goes through the API, with its person's role; what it sees comes from the log, at its own pace. So all
+//! A client acts through operations, with its person's role; what it sees comes from the log, at its own pace. So all
 //! clients of a session see the same in the same order, and one that does not read holds up nobody.
 
 use std::collections::{HashMap, HashSet};
@@ -27,7 +27,6 @@ mod offer;
 mod prompts;
 mod queue;
 mod refusal;
-mod seat;
 mod speak;
 #[cfg(test)]
 mod tests;
@@ -35,11 +34,8 @@ mod tests;
 use figures::Figures;
 pub use queue::{Gone, Inlet, Outlet, Told};
 
-use super::api::Caller;
-use super::api::inside::Inside;
-use crate::bus::Bell;
 use crate::domain::{OnClientLeft, SessionId};
-use crate::supervisor::Supervisor;
+use crate::ops::{Caller, Operations};
 
 /// The whole of the bridge.
 #[derive(Debug, Clone)]
@@ -47,9 +43,7 @@ pub struct Acp(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    supervisor: Supervisor,
-    inside: Inside,
-    bell: Bell,
+    ops: Operations,
     closing: CancellationToken,
     figures: Arc<Figures>,
     /// How many clients each session has, if any; held for the moment of a look.
@@ -79,11 +73,9 @@ pub struct Manner {
 }
 
 impl Acp {
-    pub fn new(supervisor: Supervisor, inside: Inside, bell: Bell, closing: CancellationToken) -> Self {
+    pub fn new(ops: Operations, closing: CancellationToken) -> Self {
         Self(Arc::new(Inner {
-            supervisor,
-            inside,
-            bell,
+            ops,
             closing,
             figures: Arc::default(),
             attached: Mutex::default(),

@@ -8,57 +8,41 @@ use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::get;
 
 mod access;
-mod agents;
 mod audit;
 mod backup;
-mod clearances;
 mod error;
 mod events;
 mod extract;
 mod figures;
 mod guard;
+mod handlers;
 mod health;
 mod idempotency;
-pub mod inside;
-mod kept;
-mod policy;
-mod prompts;
-mod questions;
 mod routes;
 pub mod serve;
-mod sessions;
-mod set;
 mod tokens;
 mod view;
-mod watch;
 mod web;
 
-pub use access::Person;
-pub(in crate::bridge) use access::{ACP_CLIENT, Caller};
-pub use agents::agents_of;
 pub(in crate::bridge) use error::ApiError;
 pub(super) use error::{no_such_method, no_such_path};
 pub(in crate::bridge) use guard::own_address;
-pub use policy::ReadConfig;
 pub use web::NoConsole;
 
 use super::condition::Conditions;
 use crate::bus::Bell;
 use crate::domain::{Role, SessionId, Time};
+use crate::ops::{Least, Operations};
 use crate::store::{Store, StoreError};
 use crate::supervisor::Supervisor;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 /// What every handler may use.
 #[derive(Debug, Clone)]
 pub struct Api(Arc<Inner>);
 
 struct Inner {
-    supervisor: Supervisor,
-    bell: Bell,
-    read_config: ReadConfig,
-    idempotency: idempotency::Keys,
+    ops: Operations,
     backup: backup::RunningBackup,
     tokens: tokens::Tokens,
     web: web::Web,
@@ -68,38 +52,32 @@ struct Inner {
     lookups: access::Lookups,
     /// How the others are.
     conditions: Conditions,
-    /// Requests that go on after their caller has hung up.
-    tasks: TaskTracker,
     /// Streams end when the daemon does.
     closing: CancellationToken,
 }
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inner").field("supervisor", &self.supervisor).finish_non_exhaustive()
+        f.debug_struct("Inner").field("ops", &self.ops).finish_non_exhaustive()
     }
 }
 
 impl Api {
     /// `token` lets somebody in besides those that were made here.
     pub async fn open(
-        supervisor: Supervisor,
-        bell: Bell,
-        read_config: ReadConfig,
+        ops: Operations,
         conditions: Conditions,
         token: Option<String>,
         closing: CancellationToken,
     ) -> Result<Self, StoreError> {
+        let supervisor = ops.supervisor().clone();
         let tokens = tokens::Tokens::load(supervisor.store().tokens().await?);
         let tokens = tokens.with_given(token.as_deref(), Role::Admin);
         let web = web::Web::load(supervisor.store().web_sessions().await?, &tokens);
         supervisor.look_around().await;
-        let lookups = access::Lookups::start(supervisor.clone());
+        let lookups = access::Lookups::start(supervisor);
         Ok(Self(Arc::new(Inner {
-            supervisor,
-            bell,
-            read_config,
-            idempotency: idempotency::Keys::default(),
+            ops,
             backup: backup::RunningBackup::default(),
             tokens,
             web,
@@ -108,38 +86,32 @@ impl Api {
             users_refused: guard::Noted::default(),
             lookups,
             conditions,
-            tasks: TaskTracker::new(),
             closing,
         })))
     }
 
+    fn ops(&self) -> &Operations {
+        &self.0.ops
+    }
+
     fn supervisor(&self) -> &Supervisor {
-        &self.0.supervisor
+        self.ops().supervisor()
     }
 
     fn store(&self) -> &Store {
-        self.0.supervisor.store()
+        self.ops().store()
     }
 
     fn bell(&self) -> &Bell {
-        &self.0.bell
+        self.ops().bell()
     }
 
     /// Everything, as one service. Its connections carry a [`serve::Peer`]; `others` is behind the same door, and sees a
-    /// [`Caller`] with each request of somebody whom it knows.
+    /// [`Caller`](crate::ops::Caller) with each request of somebody whom it knows.
     pub fn router(self, others: Router<Self>) -> Router {
-        let most = self.supervisor().config().limits.max_body_bytes;
-        self.routes(others, DefaultBodyLimit::max(most))
-    }
-
-    /// For other bridges, which look at what they take themselves.
-    pub fn inside(self) -> inside::Inside {
-        inside::Inside::new(self.routes(Router::new(), DefaultBodyLimit::disable()))
-    }
-
-    fn routes(self, others: Router<Self>, limit: DefaultBodyLimit) -> Router {
+        let limit = DefaultBodyLimit::max(self.supervisor().config().limits.max_body_bytes);
         let metrics = get(health::metrics)
-            .layer(from_fn_with_state((self.clone(), access::Least::Role(Role::Viewer)), access::require));
+            .layer(from_fn_with_state((self.clone(), Least::Role(Role::Viewer)), access::require));
         Router::new()
             .nest("/api/v1", routes::router(&self))
             .route("/metrics", metrics)

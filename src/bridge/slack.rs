@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   log ─► teller ─► slack_messages ─► sender ─► Slack         how each message should be; sent until it is
-//!   Slack ─► socket ─► slack_inbox ─► inbox ─► act ─► API      written down, acknowledged, then done, once
+//!   Slack ─► socket ─► slack_inbox ─► inbox ─► act ─► ops      written down, acknowledged, then done, once
 //! ```
 //! The daemon needs none of it: without tokens, without Slack, everything else works, and what should be seen is sent
-//! when it can be. What people do goes through the API as the operator they are. `kit` knows Block Kit and its limits,
+//! when it can be. What people do goes through operations as the operator they are. `kit` knows Block Kit and its limits,
 //! `card` what we say with it; both are pure, and so are `outbox` (who is next), `calls` (who is called) and `words`.
 
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+mod access;
 mod act;
 mod calls;
 mod card;
@@ -28,7 +29,6 @@ mod limits;
 mod link;
 pub mod manifest;
 mod outbox;
-mod seat;
 mod sender;
 mod socket;
 mod teller;
@@ -37,27 +37,23 @@ mod words;
 
 pub use web::SCOPES;
 
+use self::access::SlackAccess;
 use self::act::Actor;
 use self::inbox::Inbox;
 use self::link::Link;
-use self::seat::Seat;
 use self::sender::Sender;
 use self::socket::Socket;
 use self::teller::Teller;
 use self::web::{Tokens, Web};
-use crate::bridge::api::inside::Inside;
 use crate::bridge::condition::{Condition, Conditions};
-use crate::bus::Bell;
-use crate::supervisor::Supervisor;
+use crate::ops::Operations;
 
 /// Between two looks at who we are, while that fails.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// All of the bridge.
 pub struct Slack {
-    supervisor: Supervisor,
-    inside: Inside,
-    bell: Bell,
+    ops: Operations,
     conditions: Conditions,
 }
 
@@ -68,13 +64,13 @@ impl std::fmt::Debug for Slack {
 }
 
 impl Slack {
-    pub fn new(supervisor: Supervisor, inside: Inside, bell: Bell, conditions: Conditions) -> Self {
-        Self { supervisor, inside, bell, conditions }
+    pub fn new(ops: Operations, conditions: Conditions) -> Self {
+        Self { ops, conditions }
     }
 
     /// Until `closing`. Comes back at once if Slack is off.
     pub async fn run(self, closing: CancellationToken) {
-        let config = self.supervisor.config();
+        let config = self.ops.supervisor().config();
         if config.slack.channel.is_none() {
             return;
         }
@@ -90,12 +86,12 @@ impl Slack {
                 return;
             }
         };
-        let store = self.supervisor.store().clone();
-        let (link, seat) = (Link::new(&self.conditions), Seat::new(self.inside, self.supervisor));
+        let (store, bell) = (self.ops.store().clone(), self.ops.bell().clone());
+        let (link, access) = (Link::new(&self.conditions), SlackAccess::new(self.ops));
         let (outgoing, incoming) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let tasks = TaskTracker::new();
         let actor = Actor::new(
-            seat.clone(),
+            access.clone(),
             store.clone(),
             Arc::clone(&web),
             Arc::clone(&outgoing),
@@ -111,9 +107,9 @@ impl Slack {
             greeted: Arc::new(Mutex::default()),
         };
         let teller = Teller {
-            seat: seat.clone(),
+            access: access.clone(),
             store: store.clone(),
-            bell: self.bell,
+            bell,
             outbox: Arc::clone(&outgoing),
             homes: Arc::default(),
         };
@@ -122,7 +118,7 @@ impl Slack {
         tasks.spawn(look(Arc::clone(&web), link.clone(), closing.clone()));
         tasks.spawn(socket.run(closing.clone()));
         tasks.spawn(Inbox { store: store.clone(), actor, bell: incoming }.run(closing.clone()));
-        tasks.spawn(Sender { store, web, link, seat, bell: outgoing }.run(closing.clone()));
+        tasks.spawn(Sender { store, web, link, access, bell: outgoing }.run(closing.clone()));
         tasks.spawn(teller.run(closing));
         tasks.close();
         tasks.wait().await;

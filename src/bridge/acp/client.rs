@@ -8,17 +8,18 @@ use tokio::sync::mpsc;
 
 use super::ask;
 use super::feed::{Feed, ORDERS, Opening, Order};
+use super::offer::Profile;
 use super::queue::Outbox;
 use super::refusal::Refusal;
-use super::seat::Seat;
 use super::{Acp, Manner};
 use crate::domain::{Event, EventKind, Session, SessionId, Takes};
+use crate::ops::{Caller, ErrorKind, Operations, ReadModel};
 use crate::wire::acp::asked::Hello;
 
 #[derive(Debug)]
 pub(super) struct Client {
     acp: Acp,
-    seat: Seat,
+    reads: ReadModel,
     manner: Manner,
     outbox: Outbox,
     hello: OnceLock<Hello>,
@@ -59,20 +60,46 @@ impl Drop for Attached {
 }
 
 impl Client {
-    pub(super) fn new(acp: Acp, seat: Seat, manner: Manner, outbox: Outbox) -> Self {
+    pub(super) fn new(acp: Acp, who: &Caller, manner: Manner, outbox: Outbox) -> Self {
+        let reads = ReadModel::new(acp.0.ops.clone(), who.by_acp());
         let hello = OnceLock::new();
         if manner.connectionless {
             hello.set(Hello::default()).ok(); // it is new
         }
-        Self { acp, seat, manner, outbox, hello, asked: Mutex::default(), feeds: Mutex::default() }
+        Self { acp, reads, manner, outbox, hello, asked: Mutex::default(), feeds: Mutex::default() }
     }
 
     pub(super) fn acp(&self) -> &Acp {
         &self.acp
     }
 
-    pub(super) fn seat(&self) -> &Seat {
-        &self.seat
+    pub(super) fn ops(&self) -> &Operations {
+        &self.acp.0.ops
+    }
+
+    /// The ledger as its person may see it.
+    pub(super) fn reads(&self) -> &ReadModel {
+        &self.reads
+    }
+
+    /// The person that it belongs to.
+    pub(super) fn caller(&self) -> &Caller {
+        self.reads.caller()
+    }
+
+    /// A session by its id. Clients are given ids and keep them: a prefix or a name that came to mean another one would be
+    /// somebody else's session.
+    pub(super) async fn session(&self, id: &str) -> Result<Session, Refusal> {
+        let no_session = || Refusal::no_session(id);
+        let known: SessionId = id.parse().map_err(|_| no_session())?;
+        match self.ops().session(self.caller(), &known).await {
+            Err(error) if error.kind == ErrorKind::NotFound => Err(no_session()),
+            read => Ok(read?),
+        }
+    }
+
+    pub(super) async fn profiles(&self) -> Result<Vec<Profile>, Refusal> {
+        Ok(self.reads.agents().await?.into_iter().map(Profile::from).collect())
     }
 
     pub(super) fn manner(&self) -> &Manner {
@@ -170,7 +197,7 @@ impl Client {
 
     /// It uses a session that it may not have started: that stays when the client that did leaves.
     pub(super) async fn uses(&self, session: SessionId) {
-        self.acp.0.supervisor.keep_session(session, self.seat.name().to_owned()).await;
+        self.acp.0.ops.supervisor().keep_session(session, self.caller().name.clone()).await;
     }
 
     /// No feed outlives its client.
@@ -183,8 +210,8 @@ impl Client {
         if !seen.is_acp() {
             return None;
         }
-        let newest = self.acp.0.bell.listen().newest();
-        let store = self.acp.0.supervisor.store();
+        let newest = self.acp.0.ops.bell().listen().newest();
+        let store = self.acp.0.ops.supervisor().store();
         let events = store.events_of(seen.id, &[EventKind::AgentReady], newest, 1).await.unwrap_or_default();
         let told = events.last().and_then(|logged| match logged.event() {
             Event::AgentReady(ready) => serde_json::from_str(ready.agent?.as_str()).ok(),
@@ -193,7 +220,7 @@ impl Client {
         match (told, &seen.agent) {
             (Some(told), _) => Some(told),
             (None, Some(agent)) => {
-                let profiles = self.seat.profiles().await.ok()?;
+                let profiles = self.profiles().await.ok()?;
                 profiles.into_iter().find(|profile| profile.name == *agent)?.known
             }
             (None, None) => None,

@@ -9,10 +9,9 @@ use super::client::Client;
 use super::feed::{History, Line, Opening, Order};
 use super::queue::{About, Outbox};
 use super::refusal::Refusal;
-use super::seat::Seat;
 use super::{Acp, Manner, ask, offer};
-use crate::bridge::api::Caller;
 use crate::domain::{OnClientLeft, RequestId, Session, SessionId};
+use crate::ops::Caller;
 use crate::wire::acp::asked::{Asked, Open};
 use crate::wire::acp::method;
 use crate::wire::jsonrpc::{self, Bad, METHOD_NOT_FOUND, Message};
@@ -28,8 +27,7 @@ pub(super) async fn converse(
     mut inbox: mpsc::Receiver<String>,
     outbox: Outbox,
 ) {
-    let seat = Seat::new(acp.0.inside.clone(), &who);
-    let client = Arc::new(Client::new(acp.clone(), seat, manner, outbox.clone()));
+    let client = Arc::new(Client::new(acp.clone(), &who, manner, outbox.clone()));
     let connection = Connection { client: Arc::clone(&client), slow: Arc::new(Semaphore::new(AT_ONCE)) };
     let conversation = async {
         while let Some(text) = inbox.recv().await {
@@ -233,7 +231,7 @@ impl Connection {
             let wrong = Refusal::params(format!("cwd `{cwd}` is not an absolute path"));
             return self.refuse(&id, name, None, wrong).await;
         }
-        let seen = match self.client.seat().session(&open.session_id).await {
+        let seen = match self.client.session(&open.session_id).await {
             Ok(seen) => seen,
             Err(refusal) => return self.refuse(&id, name, None, refusal).await,
         };
@@ -276,7 +274,7 @@ impl Connection {
         if let Some(feed) = known {
             return Ok(feed);
         }
-        let seen: Session = self.client.seat().session(session).await?;
+        let seen: Session = self.client.session(session).await?;
         self.client.uses(seen.id).await;
         let opening = Opening { answer: None, history: History::Since(None), options: None };
         Ok(self.client.attach(&seen, opening))
@@ -295,7 +293,7 @@ impl Connection {
 
     /// A session is closed, and deleted if that is wanted.
     async fn end(&self, id: RequestId, name: &str, session: &str, delete: bool) {
-        let seen = match self.client.seat().session(session).await {
+        let seen = match self.client.session(session).await {
             Ok(seen) => seen,
             // Whoever deletes wants it gone, and it is.
             Err(refusal) if delete && refusal.is_no_session() => {

@@ -29,10 +29,11 @@ mod pair;
 mod socket;
 
 use super::{Acp, Manner, Outlet};
-use crate::bridge::api::{ApiError, Caller};
+use crate::bridge::api::ApiError;
 use crate::bridge::condition::Conditions;
 use crate::config::Seats;
 use crate::domain::{OnClientLeft, Role};
+use crate::ops::Caller;
 use hub::Hub;
 
 /// The names of a connection and of one of its sessions, in requests and answers.
@@ -87,16 +88,16 @@ async fn listen(State(door): State<Door>, caller: Caller, request: Request) -> R
 
 impl Door {
     fn seats(&self) -> Seats {
-        self.acp.0.supervisor.config().seats.clone()
+        self.acp.0.ops.supervisor().config().seats.clone()
     }
 
     /// One of the connections that there may be.
-    fn seat(&self) -> Result<Seat, ApiError> {
+    fn slot(&self) -> Result<ConnectionSlot, ApiError> {
         let most = self.seats().max_connections;
-        let seat = Seat(Arc::clone(&self.acp.0.figures));
+        let slot = ConnectionSlot(Arc::clone(&self.acp.0.figures));
         // Counted from here on, and given back if it was one too many.
-        if seat.0.connections.fetch_add(1, Ordering::Relaxed) < most {
-            return Ok(seat);
+        if slot.0.connections.fetch_add(1, Ordering::Relaxed) < most {
+            return Ok(slot);
         }
         let message = format!("{most} ACP clients are connected, and no more are taken");
         Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", message)
@@ -117,18 +118,18 @@ impl Door {
         if let Some(hub) = hubs.get(&name) {
             return Ok(Arc::clone(hub));
         }
-        let seat = self.seat()?;
+        let slot = self.slot()?;
         let (inlet, outlet) = self.acp.connect(caller.clone(), manner);
         let hub = Hub::new(caller, inlet, Arc::clone(&self.acp.0.figures), true);
         hubs.insert(name.clone(), Arc::clone(&hub));
         drop(hubs);
-        self.run(name, Arc::clone(&hub), outlet, seat);
+        self.run(name, Arc::clone(&hub), outlet, slot);
         Ok(hub)
     }
 
-    fn keep(&self, name: Name, hub: Arc<Hub>, outlet: Outlet, seat: Seat) {
+    fn keep(&self, name: Name, hub: Arc<Hub>, outlet: Outlet, slot: ConnectionSlot) {
         self.hubs().insert(name.clone(), Arc::clone(&hub));
-        self.run(name, hub, outlet, seat);
+        self.run(name, hub, outlet, slot);
     }
 
     fn forget(&self, name: &Name) {
@@ -136,7 +137,7 @@ impl Door {
     }
 
     /// It ends with the client, and with the daemon, which ends its outlet.
-    fn run(&self, name: Name, hub: Arc<Hub>, outlet: Outlet, seat: Seat) {
+    fn run(&self, name: Name, hub: Arc<Hub>, outlet: Outlet, slot: ConnectionSlot) {
         let (door, idle) = (self.clone(), self.seats().idle());
         tokio::spawn(async move {
             hub.run(outlet, idle).await;
@@ -145,15 +146,15 @@ impl Door {
             if hubs.get(&name).is_some_and(|known| Arc::ptr_eq(known, &hub)) {
                 hubs.remove(&name);
             }
-            drop(seat);
+            drop(slot);
         });
     }
 }
 
 #[derive(Debug)]
-struct Seat(Arc<super::figures::Figures>);
+struct ConnectionSlot(Arc<super::figures::Figures>);
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }

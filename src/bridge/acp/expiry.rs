@@ -58,7 +58,7 @@ impl Acp {
     async fn end_what_nobody_needs(&self) {
         let (mut left, mut next_look) = (self.find_left().await, Instant::now());
         loop {
-            let seats = self.0.supervisor.config().seats.clone();
+            let seats = self.0.ops.supervisor().config().seats.clone();
             let soon = Instant::now() + (seats.close_grace() / 4).clamp(SHORTEST, LOOK_AT_LEFT);
             tokio::select! {
                 () = self.0.client_changes.notified() => {}
@@ -80,7 +80,7 @@ impl Acp {
         for session in self.take_changed() {
             let attached = self.clients_of(session) > 0;
             if let Err(Overloaded | Store(StoreError::Unavailable(_))) =
-                self.0.supervisor.record_clients(session, attached).await
+                self.0.ops.supervisor().record_clients(session, attached).await
             {
                 self.changed().insert(session); // at the next look
             }
@@ -108,7 +108,7 @@ impl Acp {
 
     async fn end_left(&self, left: &mut BTreeSet<SessionId>, seats: &Seats) {
         for session in left.clone() {
-            let found = self.0.supervisor.store().session(session.to_string()).await;
+            let found = self.0.ops.supervisor().store().session(session.to_string()).await;
             let record = match found {
                 Ok(Found::One(record)) => record,
                 Ok(Found::None | Found::Ambiguous(_)) => {
@@ -153,14 +153,14 @@ impl Acp {
         if !is_at_rest(record) || record.phase == Phase::Created || !left_at(record).is_some_and(long_ago) {
             return false;
         }
-        let acts = self.0.supervisor.store().events_of(record.id, PRESENCE, u64::MAX, 1).await;
+        let acts = self.0.ops.supervisor().store().events_of(record.id, PRESENCE, u64::MAX, 1).await;
         acts.is_ok_and(|acts| acts.last().is_none_or(|act| long_ago(act.at)))
     }
 
     async fn live(&self) -> Vec<SessionRecord> {
         let (mut live, mut before) = (Vec::new(), None);
         loop {
-            let page = self.0.supervisor.store().sessions(Scope::NotEnded, None, before, 1000).await;
+            let page = self.0.ops.supervisor().store().sessions(Scope::NotEnded, None, before, 1000).await;
             let Ok(page) = page else { return live };
             live.extend(page.items);
             before = page.next;
@@ -172,7 +172,7 @@ impl Acp {
 
     /// Beside everything else: an agent may take a while to end.
     fn end(&self, session: SessionId, by: &'static str) {
-        let supervisor = self.0.supervisor.clone();
+        let supervisor = self.0.ops.supervisor().clone();
         self.0.tasks.spawn(async move {
             if let Err(error) = supervisor.stop(session, StopMode::Stop, by.to_owned()).await {
                 tracing::warn!(session.id = %session, %error, by, "a session that nobody needs could not be ended");

@@ -122,7 +122,7 @@ impl Feed {
         hosted: bool,
         orders: mpsc::Receiver<Order>,
     ) -> Self {
-        let ear = client.acp().0.bell.listen_to(session);
+        let ear = client.acp().0.ops.bell().listen_to(session);
         Self {
             client,
             _attached: attached,
@@ -152,7 +152,7 @@ impl Feed {
 
     async fn tell_all(&mut self, opening: Opening) -> Result<(), Gone> {
         self.open(opening).await?;
-        let store = self.client.acp().0.supervisor.store().clone();
+        let store = self.client.acp().0.ops.supervisor().store().clone();
         let outbox = self.client.outbox().clone();
         loop {
             let size = self.out.front().map(|(text, _)| text.len());
@@ -192,7 +192,7 @@ impl Feed {
     async fn look(&mut self) {
         let id = self.session.to_string();
         // Not by the API, which would look at its processes as well, every time.
-        let found = self.client.acp().0.supervisor.store().session(id.clone()).await;
+        let found = self.client.acp().0.ops.supervisor().store().session(id.clone()).await;
         if matches!(found, Ok(Found::None)) {
             let left = self.prompts.all(&Err(Refusal::no_session(&id)), Time::now());
             self.answer(left);
@@ -200,7 +200,7 @@ impl Feed {
     }
 
     async fn open(&mut self, opening: Opening) -> Result<(), Gone> {
-        let newest = self.client.acp().0.bell.listen().newest();
+        let newest = self.client.acp().0.ops.bell().listen().newest();
         let Opening { answer, history, options } = opening;
         self.options = options;
         // A relay that hears nothing else before we go knows from the answer where to go on.
@@ -238,7 +238,7 @@ impl Feed {
 
     /// What the agent said and was asked, up to there. Nothing is asked, and nothing is answered.
     async fn replay(&mut self, up_to: u64) -> Result<(), Gone> {
-        let (store, mut after) = (self.client.acp().0.supervisor.store().clone(), 0);
+        let (store, mut after) = (self.client.acp().0.ops.supervisor().store().clone(), 0);
         let mut voice = Voice::new(self.session.to_string(), self.hosted);
         let mut log = ViewerLog::default();
         loop {
@@ -283,18 +283,17 @@ impl Feed {
     /// What waits for somebody by now.
     async fn find_open(&mut self) {
         const KINDS: &[EventKind] = &[EventKind::ClearanceRequested, EventKind::QuestionAsked];
-        let Ok(seen) = self.client.seat().session(&self.session.to_string()).await else { return };
+        let Ok(seen) = self.client.session(&self.session).await else { return };
         if seen.pending.clearances == 0 && seen.pending.questions == 0 {
             return;
         }
-        let store = self.client.acp().0.supervisor.store().clone();
+        let store = self.client.acp().0.ops.supervisor().store().clone();
         let mut open = Vec::new();
-        for what in ["clearances", "questions"] {
-            let path = format!("/{what}?status=pending&limit={MANY}&session={}", self.session);
-            let page = self.client.seat().get::<Value>(&path).await.unwrap_or_default();
-            let items = page["items"].as_array().cloned().unwrap_or_default();
-            open.extend(items.iter().filter_map(|item| item["id"].as_str().map(str::to_owned)));
-        }
+        let (reads, session) = (self.client.reads(), Some(&*self.session));
+        let clearances = reads.pending_clearances(session).await.unwrap_or_default();
+        let questions = reads.pending_questions(session).await.unwrap_or_default();
+        open.extend(clearances.iter().map(|clearance| clearance.id.to_string()));
+        open.extend(questions.iter().map(|question| question.id.to_string()));
         for event in store.events_of(self.session, KINDS, self.after, MANY).await.unwrap_or_default() {
             let event = self.fit(event);
             if let Some(ask) = self.asks_for(&event.event()).filter(|ask| open.contains(&ask.id)) {
@@ -309,7 +308,7 @@ impl Feed {
     }
 
     fn is_viewer(&self) -> bool {
-        self.client.seat().role() == Role::Viewer
+        self.client.caller().role == Role::Viewer
     }
 
     /// What may be told by now, with this event: streamed words wait until it is clear that no secret is in them.
@@ -317,7 +316,7 @@ impl Feed {
         if !self.is_viewer() {
             return vec![event];
         }
-        let store = self.client.acp().0.supervisor.store().clone();
+        let store = self.client.acp().0.ops.supervisor().store().clone();
         loop {
             let mut out = Vec::new();
             match log.push(&store, event.clone(), &mut out).await {
@@ -343,7 +342,7 @@ impl Feed {
         if !self.client.is_asked() {
             return None;
         }
-        ask::of(event, self.hosted, self.client.forms(), self.client.seat().role())
+        ask::of(event, self.hosted, self.client.forms(), self.client.caller().role)
     }
 
     async fn hear(&mut self, event: LoggedEvent) {
@@ -423,7 +422,7 @@ impl Feed {
     /// What the client has in the queue does not leave it: it is told that it will not be done.
     async fn empty_queue(&self) {
         for prompt in self.prompts.queued() {
-            self.client.seat().delete(&format!("/prompts/{prompt}")).await.ok(); // it may have left
+            self.client.ops().take_back(self.client.caller(), &prompt, None).await.ok(); // it may have left
         }
     }
 
@@ -453,7 +452,7 @@ impl Feed {
     /// The content of the prompt that leaves the queue.
     async fn content_of(&self, sending: &PromptSending) -> Option<Json> {
         let id = sending.prompt;
-        let store = self.client.acp().0.supervisor.store();
+        let store = self.client.acp().0.ops.supervisor().store();
         let Ok(Found::One(prompt)) = store.prompt(id.to_string()).await else { return None };
         let content = store.content(id).await.ok().flatten();
         let words = || Json::of(&json!([{ "type": "text", "text": prompt.text }]));
@@ -463,7 +462,7 @@ impl Feed {
     /// The turn that runs by now, for whoever joins in the middle of it.
     async fn find_turn(&mut self) {
         const KINDS: &[EventKind] = &[EventKind::TurnStarted, EventKind::TurnEnded, EventKind::PromptSending];
-        let store = self.client.acp().0.supervisor.store().clone();
+        let store = self.client.acp().0.ops.supervisor().store().clone();
         for event in store.events_of(self.session, KINDS, self.after, FEW).await.unwrap_or_default() {
             self.voice.tell(&event);
             if let Event::PromptSending(sending) = event.event()
@@ -476,9 +475,9 @@ impl Feed {
 
     /// Modes and options, after something about them has changed.
     async fn tell_controls(&mut self, event: &Event) {
-        let Ok(seen) = self.client.seat().session(&self.session.to_string()).await else { return };
+        let Ok(seen) = self.client.session(&self.session).await else { return };
         let told = self.client.told(&seen).await;
-        let profiles = self.client.seat().profiles().await.unwrap_or_default();
+        let profiles = self.client.profiles().await.unwrap_or_default();
         if matches!(event, Event::SessionPresetChanged(_)) && offer::has_our_modes(&seen, told.as_ref()) {
             self.say(self.voice.mode_is(&seen.preset));
         }
@@ -492,7 +491,7 @@ impl Feed {
     /// What there is to tell is told; what is not answered by then never is by this client's session.
     async fn finish(&mut self, answer: Option<Line>) -> Result<(), Gone> {
         self.empty_queue().await;
-        let store = self.client.acp().0.supervisor.store().clone();
+        let store = self.client.acp().0.ops.supervisor().store().clone();
         loop {
             self.flush().await?;
             let events = read(&store, self.session, self.after).await;

@@ -1,4 +1,4 @@
-//! What clients ask for, done through the API.
+//! The methods of the protocol, done through operations.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use super::ask::ClientDecision;
 use super::client::Client;
 use super::feed::History;
 use super::offer;
+use super::offer::Profile;
 use super::refusal::Refusal;
-use super::seat::Profile;
-use crate::bridge::api::inside::quoted;
 use crate::domain::{
-    AgentChange, Json, List, NewSession, OnClientLeft, Phase, PresetChange, RememberChoice, RememberedRule,
-    Session, SessionFailure, SessionId, Setting, SettingChange, SettingWait,
+    AgentChange, Json, NewSession, OnClientLeft, Phase, PresetChange, RememberChoice, RememberedRule,
+    Session, SessionFailure, SessionId, Setting, SettingChange, SettingWait, StopMode,
 };
+use crate::ops::{SessionQuery, SettingDone};
 use crate::wire::acp::asked::{self, New, SetMode, SetModel, SetOption};
 
 /// Of `session/list`.
@@ -22,9 +22,9 @@ const PAGE: usize = 50;
 
 /// What an agent of the profile that this client gets told before, if one ran.
 pub(super) async fn known(client: &Client) -> Option<Value> {
-    let config = client.acp().0.supervisor.config();
+    let config = client.acp().0.ops.supervisor().config();
     let name = client.manner().agent.clone().or_else(|| config.seats.agent.clone())?;
-    let profiles = client.seat().profiles().await.ok()?;
+    let profiles = client.profiles().await.ok()?;
     profiles.into_iter().find(|profile| profile.name == name)?.known
 }
 
@@ -36,8 +36,7 @@ pub(super) async fn begin(client: &Client, new: &New) -> Result<(Session, Value,
     }
     let (seen, history) = match &client.manner().attach {
         Some(typed) => {
-            let path = format!("/sessions/{}", quoted(typed));
-            let seen = client.seat().get::<Session>(&path).await?;
+            let seen = client.ops().session(client.caller(), typed).await?;
             client.uses(seen.id).await;
             (seen, History::After)
         }
@@ -49,8 +48,7 @@ pub(super) async fn begin(client: &Client, new: &New) -> Result<(Session, Value,
 }
 
 async fn start(client: &Client, new: &New) -> Result<Session, Refusal> {
-    let seat = client.seat();
-    let profiles = seat.profiles().await?;
+    let profiles = client.profiles().await?;
     let ours = new.meta.as_ref().and_then(|meta| meta.intercom.as_ref());
     let asked = ours.and_then(|ours| ours.agent.clone()).or_else(|| client.manner().agent.clone());
     let profile = pick(client, asked, &new.cwd, &profiles)?;
@@ -66,14 +64,14 @@ async fn start(client: &Client, new: &New) -> Result<Session, Refusal> {
         name,
         ..NewSession::default()
     };
-    let seen: Session = seat.post("/sessions", &json!(session)).await?;
+    let seen = client.ops().start(client.caller(), session).await?;
     if defer { Ok(seen) } else { ready(client, seen.id).await }
 }
 
 /// The fate of a new session when this client has left. A session with a name stays, unless the client itself chose otherwise.
 fn on_client_left(client: &Client, name: Option<&str>) -> OnClientLeft {
     let manner = client.manner();
-    let wanted = manner.on_close.unwrap_or(client.acp().0.supervisor.config().seats.on_close);
+    let wanted = manner.on_close.unwrap_or(client.acp().0.ops.supervisor().config().seats.on_close);
     // Each request of a client without a connection is the last one.
     let stays = manner.connectionless || (name.is_some() && manner.on_close.is_none());
     if stays { OnClientLeft::Keep } else { wanted }
@@ -86,7 +84,7 @@ fn pick<'a>(
     cwd: &str,
     profiles: &'a [Profile],
 ) -> Result<&'a Profile, Refusal> {
-    let config = client.acp().0.supervisor.config();
+    let config = client.acp().0.ops.supervisor().config();
     let here = || {
         let here = config.workspaces.values().find(|place| place.path.as_os_str() == cwd);
         here.and_then(|place| place.agent.clone())
@@ -108,9 +106,9 @@ fn pick<'a>(
 
 /// Once its agent has said what it can.
 async fn ready(client: &Client, id: SessionId) -> Result<Session, Refusal> {
-    let mut ear = client.acp().0.bell.listen_to(id);
+    let mut ear = client.acp().0.ops.bell().listen_to(id);
     loop {
-        let seen = client.seat().session(&id.to_string()).await?;
+        let seen = client.session(&id).await?;
         if !seen.is_live() {
             let reason = match seen.failed {
                 Some(SessionFailure { reason, hint: Some(hint), .. }) => format!("{reason}; {hint}"),
@@ -130,18 +128,16 @@ async fn ready(client: &Client, id: SessionId) -> Result<Session, Refusal> {
 /// What is answered to who opens a session.
 pub(super) async fn opened(client: &Client, seen: &Session) -> Value {
     let told = client.told(seen).await;
-    let profiles = client.seat().profiles().await.unwrap_or_default();
+    let profiles = client.profiles().await.unwrap_or_default();
     Value::Object(offer::opened(seen, told.as_ref(), &profiles))
 }
 
 pub(super) async fn list(client: &Client, list: &asked::List) -> Result<Value, Refusal> {
-    let of = list.cwd.as_ref().map(|cwd| format!("&workspace={}", quoted(cwd))).unwrap_or_default();
-    let from = match list.cursor.as_deref().map(str::parse::<i64>).transpose() {
-        Ok(cursor) => cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default(),
-        Err(_) => return Err(Refusal::params("no such cursor")),
-    };
-    let path = format!("/sessions?all=true&limit={PAGE}{of}{from}");
-    let page: List<Session> = client.seat().get(&path).await?;
+    let cursor = list.cursor.as_deref().map(str::parse::<i64>).transpose();
+    let cursor = cursor.map_err(|_| Refusal::params("no such cursor"))?;
+    let (workspace, limit) = (list.cwd.clone(), Some(PAGE));
+    let query = SessionQuery { all: true, workspace, cursor, limit, ..SessionQuery::default() };
+    let page = client.reads().sessions(query).await?;
     let sessions: Vec<Value> = page.items.iter().map(offer::listed).collect();
     Ok(json!({ "sessions": sessions, "nextCursor": page.next }))
 }
@@ -151,9 +147,9 @@ pub(super) async fn close(client: &Client, session: SessionId) -> Result<(), Ref
     if has_others(client, session) {
         return Ok(());
     }
-    let seen = client.seat().session(&session.to_string()).await?;
+    let seen = client.session(&session).await?;
     if seen.is_live() {
-        client.seat().post::<Value>(&format!("/sessions/{session}/stop"), &json!({})).await?;
+        client.ops().stop(client.caller(), &session, StopMode::Stop).await?;
     }
     Ok(())
 }
@@ -163,7 +159,7 @@ pub(super) async fn delete(client: &Client, seen: &Session) -> Result<(), Refusa
         return Err(Refusal::request("other clients are attached to this session"));
     }
     close(client, seen.id).await?;
-    client.seat().delete(&format!("/sessions/{}", seen.id)).await
+    Ok(client.ops().remove(client.caller(), &seen.id).await?)
 }
 
 fn has_others(client: &Client, session: SessionId) -> bool {
@@ -174,14 +170,14 @@ fn has_others(client: &Client, session: SessionId) -> bool {
 /// Only a process can be told what its mode is.
 async fn with_process(client: &Client, seen: Session) -> Result<Session, Refusal> {
     if seen.deferred || !seen.is_live() {
-        client.seat().post::<Value>(&format!("/sessions/{}/resume", seen.id), &json!({})).await?;
+        client.ops().resume(client.caller(), &seen.id).await?;
         return ready(client, seen.id).await;
     }
     if seen.phase == Phase::Starting { ready(client, seen.id).await } else { Ok(seen) }
 }
 
 pub(super) async fn set_mode(client: &Client, set: &SetMode) -> Result<Value, Refusal> {
-    let seen = client.seat().session(&set.session_id).await?;
+    let seen = client.session(&set.session_id).await?;
     let told = client.told(&seen).await;
     if offer::has_our_modes(&seen, told.as_ref()) {
         preset(client, seen.id, &set.mode_id).await?;
@@ -198,7 +194,7 @@ pub(super) async fn set_mode(client: &Client, set: &SetMode) -> Result<Value, Re
 }
 
 pub(super) async fn set_model(client: &Client, set: &SetModel) -> Result<Value, Refusal> {
-    let seen = client.seat().session(&set.session_id).await?;
+    let seen = client.session(&set.session_id).await?;
     let seen = with_process(client, seen).await?;
     tell_agent(
         client,
@@ -209,13 +205,13 @@ pub(super) async fn set_model(client: &Client, set: &SetModel) -> Result<Value, 
 }
 
 pub(super) async fn set_option(client: &Client, set: &SetOption) -> Result<Value, Refusal> {
-    let seen = client.seat().session(&set.session_id).await?;
+    let seen = client.session(&set.session_id).await?;
     let id = seen.id;
     match (set.config_id.as_str(), &set.value) {
         (offer::POLICY, asked::Value::Text(value)) => preset(client, id, value).await?,
         (offer::AGENT, asked::Value::Text(value)) => {
-            let path = format!("/sessions/{id}/agent");
-            client.seat().post::<Value>(&path, &json!(AgentChange { agent: value.to_owned() })).await?;
+            let change = AgentChange { agent: value.to_owned() };
+            client.ops().change_agent(client.caller(), &id, change).await?;
         }
         (option, value) => {
             let value = match value {
@@ -228,17 +224,21 @@ pub(super) async fn set_option(client: &Client, set: &SetOption) -> Result<Value
             tell_agent(client, id, &change).await?;
         }
     }
-    let seen = client.seat().session(&set.session_id).await?;
+    let seen = client.session(&set.session_id).await?;
     let told = client.told(&seen).await;
-    let profiles = client.seat().profiles().await?;
+    let profiles = client.profiles().await?;
     Ok(json!({ "configOptions": offer::options(&seen, told.as_ref(), &profiles) }))
 }
 
 /// What the agent answers.
 async fn tell_agent(client: &Client, id: SessionId, change: &SettingChange) -> Result<Value, Refusal> {
     let change = SettingChange { wait: Some(SettingWait::Agent), ..change.clone() };
-    let set: Value = client.seat().post(&format!("/sessions/{id}/set"), &json!(change)).await?;
-    Ok(set.get("answer").filter(|answer| answer.is_object()).cloned().unwrap_or_else(|| json!({})))
+    let done = client.ops().change_setting(client.caller(), &id, change).await?;
+    let answer: Option<Value> = match done {
+        SettingDone::Agreed(agreed) => serde_json::from_str(agreed.answer.as_str()).ok(),
+        SettingDone::Sent(_) => None,
+    };
+    Ok(answer.filter(Value::is_object).unwrap_or_else(|| json!({})))
 }
 
 async fn preset(client: &Client, id: SessionId, preset: &str) -> Result<(), Refusal> {
@@ -246,36 +246,31 @@ async fn preset(client: &Client, id: SessionId, preset: &str) -> Result<(), Refu
         let known = offer::PRESETS.map(|(known, ..)| known).join(", ");
         return Err(Refusal::params(format!("no mode is `{preset}`; there is {known}")));
     }
-    client
-        .seat()
-        .post::<Value>(&format!("/sessions/{id}/preset"), &json!(PresetChange { preset: preset.to_owned() }))
-        .await?;
+    let change = PresetChange { preset: preset.to_owned() };
+    client.ops().change_preset(client.caller(), &id, change).await?;
     Ok(())
 }
 
 /// What a client has decided. If it is late, or may not, the log tells what became of it.
 pub(super) async fn decide(client: &Arc<Client>, id: &str, decision: ClientDecision) {
-    let refused = match decision {
+    let (ops, caller) = (client.ops(), client.caller());
+    let done = match decision {
         ClientDecision::Nothing => return,
-        ClientDecision::Question(answer) => {
-            client.seat().try_post(&format!("/questions/{id}/answer"), &json!(answer)).await
-        }
+        ClientDecision::Question(answer) => ops.answer(caller, id, answer).await.map(drop),
         ClientDecision::Clearance { mut decision, always } => {
             if always {
-                let path = format!("/clearances/{id}/explanation");
-                let explained = client.seat().get::<Value>(&path).await.unwrap_or_default();
-                let rule = explained["proposal"].clone();
-                decision.remember =
-                    rule.is_object().then_some(RememberChoice::Rule(RememberedRule { rule, r#for: None }));
+                let rule = ops.explain(caller, id).await.ok().and_then(|explained| explained.proposal);
+                let remember = |rule| RememberChoice::Rule(RememberedRule { rule, r#for: None });
+                decision.remember = rule.map(remember);
             }
-            client.seat().try_post(&format!("/clearances/{id}/decision"), &json!(decision)).await
+            ops.decide(caller, id, decision).await.map(drop)
         }
     };
-    if !refused.is_ok() {
+    if let Err(error) = done {
         tracing::debug!(
             id,
-            status = refused.status,
-            why = refused.why(),
+            code = &*error.code,
+            why = error.sentence(),
             "an ACP client's decision was refused"
         );
     }

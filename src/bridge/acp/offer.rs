@@ -1,9 +1,32 @@
 //! What a client is offered: what we can, and what can be set of a session. Pure.
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::seat::Profile;
 use crate::domain::{Controls, Session};
+use crate::ops::AgentView;
+
+/// A profile.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Profile {
+    pub(super) name: String,
+    pub(super) protocol: String,
+    #[serde(default)]
+    pub(super) description: Option<String>,
+    #[serde(default)]
+    pub(super) availability: Option<String>,
+    /// The answers of one of its agents when it was ready, `{initialize, session}`.
+    #[serde(default)]
+    pub(super) known: Option<Value>,
+}
+
+impl From<AgentView> for Profile {
+    fn from(agent: AgentView) -> Self {
+        let AgentView { name, description, protocol, availability, known, .. } = agent;
+        let known = known.map(|known| json!(known));
+        Self { name, protocol, description, availability: Some(availability), known }
+    }
+}
 
 /// Our own options stand beside those of the agent.
 pub(super) const AGENT: &str = "intercom.agent";

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::bridge::api::inside::Answer;
 use crate::domain::{Json, RequestId};
+use crate::ops::{Attachment, ErrorKind, OpError};
 use crate::wire::jsonrpc::{self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND};
 
 /// Whoever asked may not do this. Not among the codes that the protocol knows: -32000 would send people to log in.
@@ -57,23 +57,6 @@ impl Refusal {
         Self { code: read["code"].as_i64().unwrap_or(INTERNAL_ERROR), message, data }
     }
 
-    /// What the API refused.
-    pub(super) fn of(answer: &Answer) -> Self {
-        if let Some(error) = answer.body.get("agent_error").filter(|error| error.is_object()) {
-            return Self::of_agent(&Json::of(error));
-        }
-        let code = match answer.status {
-            // What was asked for was in order.
-            422 if answer.code() == "spawn_failed" => INTERNAL_ERROR,
-            400 | 413 | 422 => INVALID_PARAMS,
-            401 | 403 => FORBIDDEN,
-            404 => RESOURCE_NOT_FOUND,
-            409 => INVALID_REQUEST,
-            _ => INTERNAL_ERROR,
-        };
-        Self::new(code, answer.why()).with(&json!({ "code": answer.code() }))
-    }
-
     /// As a client without a connection expects it.
     pub(super) fn in_old_words(self) -> Self {
         let code = match self.code {
@@ -90,5 +73,27 @@ impl Refusal {
 
     pub(super) fn line(&self, request: &RequestId) -> String {
         jsonrpc::error(request, self.code, &self.message, self.data.as_ref())
+    }
+}
+
+impl From<OpError> for Refusal {
+    fn from(error: OpError) -> Self {
+        if let Some(Attachment::AgentError(theirs)) = error.attached.as_deref()
+            && theirs.is_object()
+        {
+            return Self::of_agent(&Json::of(theirs));
+        }
+        let code = match error.kind {
+            // The request was in order.
+            ErrorKind::Unprocessable if error.code == "spawn_failed" => INTERNAL_ERROR,
+            ErrorKind::Invalid | ErrorKind::Unprocessable => INVALID_PARAMS,
+            ErrorKind::Forbidden => FORBIDDEN,
+            ErrorKind::NotFound => RESOURCE_NOT_FOUND,
+            ErrorKind::Conflict => INVALID_REQUEST,
+            ErrorKind::TooMany | ErrorKind::Internal | ErrorKind::Unavailable | ErrorKind::NoAnswer => {
+                INTERNAL_ERROR
+            }
+        };
+        Self::new(code, error.sentence()).with(&json!({ "code": error.code }))
     }
 }

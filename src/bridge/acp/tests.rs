@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::ask::{self, About};
-use super::seat::Profile;
+use super::offer::Profile;
 use super::speak::{self, Voice};
 use super::{offer, refusal::Refusal};
 use crate::domain::event::tests::sample;

@@ -10,7 +10,6 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::connect_info::ConnectInfo;
@@ -21,14 +20,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use nix::unistd::{Uid, User};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use super::Api;
 use super::error::ApiError;
 use super::guard;
 use super::web::Shown;
-use crate::config::Access;
-use crate::domain::{AGENT_OF, Audited, Json, Role, SessionId, Time, WebSessionId};
+use crate::domain::{AGENT_OF, Json, Role, Time};
+use crate::ops::{Caller, Least};
 use crate::redact::redact_json;
 use crate::supervisor::Belongs;
 
@@ -36,82 +34,14 @@ mod lookups;
 mod peer;
 
 pub(super) use lookups::{Lookups, UnixClient};
+pub use peer::Peer;
 pub(super) use peer::Recognition;
-pub use peer::{Peer, Person};
-
-impl From<&Person> for Caller {
-    fn from(person: &Person) -> Self {
-        let Person { name, role, via, local } = person.clone();
-        Self { name, role, via: via.to_owned(), local, gone: Arc::default(), until: None, web: None }
-    }
-}
-
-/// From where ACP clients act, in words for the record.
-pub(in crate::bridge) const ACP_CLIENT: &str = "acp";
-
-/// Who asks.
-#[derive(Debug, Clone)]
-pub(in crate::bridge) struct Caller {
-    pub name: String,
-    pub role: Role,
-    /// From where, in words for the record.
-    pub via: String,
-    /// Through the unix socket.
-    pub local: bool,
-    /// Fires when what let them in is taken back.
-    pub(super) gone: Arc<CancellationToken>,
-    /// When it ends by itself.
-    pub(super) until: Option<Time>,
-    /// The console's session that they came in with.
-    pub(super) web: Option<WebSessionId>,
-}
-
-impl Caller {
-    /// Comes back when they are not let in any more.
-    pub(in crate::bridge) async fn shown_out(&self) {
-        let left = self.until.map(|until| u64::try_from(until.millis() - Time::now().millis()).unwrap_or(0));
-        let expiry = async {
-            match left {
-                Some(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = self.gone.cancelled() => {}
-            () = expiry => {}
-        }
-    }
-
-    /// A browser showed who they are, as it does for every page that calls us.
-    pub(in crate::bridge) fn is_by_cookie(&self) -> bool {
-        self.web.is_some()
-    }
-
-    pub(super) fn is_acp_client(&self) -> bool {
-        self.via == ACP_CLIENT
-    }
-
-    pub(in crate::bridge) fn is_out(&self) -> bool {
-        self.gone.is_cancelled() || self.until.is_some_and(|until| until <= Time::now())
-    }
-}
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         parts.extensions.get::<Self>().cloned().ok_or_else(unknown)
-    }
-}
-
-/// The name under which a caller's commands are recorded.
-pub(super) struct By(pub(super) String);
-
-impl<S: Send + Sync> FromRequestParts<S> for By {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        Caller::from_request_parts(parts, state).await.map(|caller| Self(caller.name))
     }
 }
 
@@ -140,7 +70,6 @@ pub(super) async fn identify(
         Peer::Tcp { from, local, tls, recognition } => {
             api.remote(*from, *local, *tls, recognition, request.method(), request.headers()).await
         }
-        Peer::Inside(person) => Ok(Some(person.into())),
     };
     match caller {
         Ok(Some(caller)) => {
@@ -152,46 +81,19 @@ pub(super) async fn identify(
     next.run(request).await
 }
 
-/// The least role that an endpoint takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Least {
-    Role(Role),
-    /// The role that may start agents, by the configuration.
-    ToStart,
-}
-
-impl Least {
-    /// Unless the configuration says otherwise.
-    pub(super) fn usual(self) -> Role {
-        match self {
-            Self::Role(role) => role,
-            Self::ToStart => Access::default().start(),
-        }
-    }
-}
-
 /// Lets through who has at least this role.
 pub(super) async fn require(
     State((api, least)): State<(Api, Least)>,
     request: Request,
     next: Next,
 ) -> Response {
-    let role = match least {
-        Least::Role(role) => role,
-        Least::ToStart => api.supervisor().config().access.start(),
-    };
-    match request.extensions().get::<Caller>() {
-        None => unknown().into_response(),
-        Some(caller) if caller.role < role => {
-            let message = format!("this needs the role {role}; {} is {}", caller.name, caller.role);
-            let error = ApiError::new(StatusCode::FORBIDDEN, "forbidden", message);
-            let hint =
-                "`start = \"approver\"` below [access] in the configuration lets approvers start agents";
-            let hints = least == Least::ToStart && role > Role::Approver && caller.role == Role::Approver;
-            if hints { error.hint(hint) } else { error }.into_response()
-        }
-        Some(caller) if caller.role == Role::Viewer => without_secrets(next.run(request).await).await,
-        Some(_) => next.run(request).await,
+    let Some(caller) = request.extensions().get::<Caller>() else { return unknown().into_response() };
+    if let Err(error) = api.ops().admit_to(caller, least) {
+        return ApiError::from(error).into_response();
+    }
+    match caller.role {
+        Role::Viewer => without_secrets(next.run(request).await).await,
+        _ => next.run(request).await,
     }
 }
 
@@ -236,16 +138,7 @@ impl Api {
             }
         }
         recognition.recognise();
-        let gone = Arc::default();
-        Ok(Some(Caller {
-            name,
-            role,
-            via: "unix socket".to_owned(),
-            local: true,
-            gone,
-            until: None,
-            web: None,
-        }))
+        Ok(Some(Caller::new(name, role, "unix socket", true)))
     }
 
     /// The name and role of a user on the unix socket.
@@ -293,7 +186,7 @@ impl Api {
                 role,
                 via: format!("web, {via}"),
                 local: false,
-                gone,
+                revoked: gone,
                 until,
                 web,
             }));
@@ -306,7 +199,7 @@ impl Api {
         let role = self.bounded(&token.name, token.role);
         self.note_use(&token, from).await;
         let until = token.expires_at;
-        Ok(Some(Caller { name: token.name, role, via, local: false, gone, until, web: None }))
+        Ok(Some(Caller { name: token.name, role, via, local: false, revoked: gone, until, web: None }))
     }
 
     /// A person's role is the most that any of their tokens or sessions gives.
@@ -352,7 +245,7 @@ impl Api {
         // Once in a while: an agent in a loop must not fill what is never removed.
         if self.0.agents_refused.is_news(session, Time::now()) {
             let data = Json::of(&json!({ "session": session, "via": via }));
-            self.record("access.from_agent", &format!("{AGENT_OF}{name}"), session, data).await;
+            self.ops().record("access.from_agent", &format!("{AGENT_OF}{name}"), session, data).await;
         }
         ApiError::new(StatusCode::FORBIDDEN, "from_agent", "a process of a session may not use this API")
             .hint("agents ask through their own protocol; people decide")
@@ -363,7 +256,7 @@ impl Api {
         if failures.is_first {
             tracing::warn!(%from, "a token was refused; further ones within a minute are not logged");
             let data = Json::of(&json!({ "from": from.ip().to_string() }));
-            self.record("access.refused", "nobody", None, data).await;
+            self.ops().record("access.refused", "nobody", None, data).await;
         }
         match failures.wait_seconds {
             Some(seconds) => ApiError::new(
@@ -376,26 +269,6 @@ impl Api {
                 .hint("it may have expired or been revoked; `intercom token list` shows it"),
         }
     }
-
-    /// Writes something into the audit that belongs to no session's log. If that fails, the trace has it, and it is `false`.
-    pub(super) async fn record(
-        &self,
-        action: &str,
-        by: &str,
-        session: Option<SessionId>,
-        data: Json,
-    ) -> bool {
-        let entry = audited(action, by, session, data);
-        let written = self.store().audit(entry).await;
-        if let Err(error) = &written {
-            tracing::error!(%error, action, by, "the audit could not be written");
-        }
-        written.is_ok()
-    }
-}
-
-pub(super) fn audited(action: &str, by: &str, session: Option<SessionId>, data: Json) -> Audited {
-    Audited { at: Time::now(), action: action.to_owned(), by: by.to_owned(), session, data }
 }
 
 fn bearer(header: &str) -> Option<&str> {

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Api;
 use super::error::ApiError;
-use super::extract::{Nothing, Query, limit};
+use super::extract::{Nothing, Query};
 use super::view::{self, AuditView};
 use crate::domain::Time;
+use crate::ops::limit;
 use crate::store::AuditFilter;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -51,7 +52,7 @@ pub(super) async fn list(
         // A whole id stands for itself: its session may be gone long since.
         Some(typed) => Some(match typed.parse() {
             Ok(id) => id,
-            Err(_) => api.session(typed).await?.id,
+            Err(_) => api.ops().session_record(typed).await?.id,
         }),
     };
     let filter = AuditFilter { after: query.after.unwrap_or(0), before: query.before, since, session };

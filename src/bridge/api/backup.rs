@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Api;
-use super::access::By;
 use super::error::ApiError;
 use super::extract::{Body, Nothing, Query};
 use crate::domain::Json as Raw;
+use crate::ops::Caller;
 use crate::store::BackupJob;
 
 /// The copy that is being made. Each keeps a read transaction open, so there is one at most.
@@ -57,7 +57,7 @@ pub(super) struct BackedUp {
 
 pub(super) async fn backup(
     State(api): State<Api>,
-    By(by): By,
+    caller: Caller,
     Body(request): Body<BackupRequest>,
 ) -> Result<Json<BackedUp>, ApiError> {
     let BackupRequest { path, replace } = request;
@@ -81,7 +81,7 @@ pub(super) async fn backup(
         let message = format!("{} could not be written: {error}", path.display());
         ApiError::unprocessable("backup_failed", message)
     })?;
-    api.record("backup", &by, None, Raw::of(&json!({ "path": path }))).await;
+    api.ops().record("backup", &caller.name, None, Raw::of(&json!({ "path": path }))).await;
     Ok(Json(BackedUp { path, bytes: done.bytes, log_growth_bytes: done.log_growth }))
 }
 

@@ -17,16 +17,15 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::Api;
-use super::access::Caller;
 use super::error::ApiError;
-use super::extract::{Nothing, Query, limit};
+use super::extract::{Nothing, Query};
 use super::view::{self, Summaries};
 use crate::bridge::viewer_log::ViewerLog;
 use crate::bus::Ear;
 use crate::domain::{LoggedEvent, Role, SessionId};
+use crate::ops::{Attachment, Caller, limit};
 use crate::store::Cut;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -56,7 +55,7 @@ pub(super) async fn events(
     Query(query): Query<EventsQuery>,
 ) -> Result<Response, ApiError> {
     let session = match &query.session {
-        Some(typed) => Some(api.session(typed).await?.id),
+        Some(typed) => Some(api.ops().session_record(typed).await?.id),
         None => None,
     };
     let last = match headers.get("last-event-id") {
@@ -142,7 +141,7 @@ pub(super) async fn download(
     Path(id): Path<String>,
     Query(Nothing {}): Query<Nothing>,
 ) -> Result<Response, ApiError> {
-    let session = api.session(&id).await?.id;
+    let session = api.ops().session_record(&id).await?.id;
     let end = api.bell().listen().newest();
     let lines = stream::try_unfold(Some((0, viewer_log(&caller))), move |place| {
         let (api, caller) = (api.clone(), caller.clone());
@@ -182,7 +181,7 @@ fn trimmed(Cut { oldest }: Cut) -> ApiError {
     let message = format!("events before {oldest} were removed by retention");
     ApiError::new(StatusCode::GONE, "trimmed", message)
         .hint(format!("read on with after={}", oldest.saturating_sub(1)))
-        .with("oldest", json!(oldest))
+        .with(Attachment::Oldest(oldest))
 }
 
 struct Follow {

@@ -8,13 +8,9 @@ use axum::http::{StatusCode, request::Parts};
 use serde::de::DeserializeOwned;
 
 use super::error::ApiError;
-use crate::store::Found;
 
 /// How long a body may take to arrive.
 const BODY: Duration = Duration::from_secs(30);
-/// Lists hold this many items unless told otherwise.
-const DEFAULT_LIMIT: usize = 100;
-const MAX_LIMIT: usize = 1000;
 
 /// A JSON body; an empty one counts as `{}`.
 pub(super) struct Body<T>(pub(super) T);
@@ -80,21 +76,4 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 #[serde(deny_unknown_fields)]
 pub(super) struct ShortList {
     pub(super) limit: Option<usize>,
-}
-
-pub(super) fn limit(asked: Option<usize>) -> Result<usize, ApiError> {
-    match asked {
-        None => Ok(DEFAULT_LIMIT),
-        Some(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
-        Some(_) => Err(ApiError::bad_request(format!("limit must be 1 to {MAX_LIMIT}"))),
-    }
-}
-
-/// The one thing a person meant, or an error that helps.
-pub(super) fn the<T>(what: &str, typed: &str, found: Found<T>) -> Result<T, ApiError> {
-    match found {
-        Found::One(item) => Ok(item),
-        Found::None => Err(ApiError::not_found(what, typed)),
-        Found::Ambiguous(ids) => Err(ApiError::ambiguous(what, typed, &ids)),
-    }
 }

@@ -64,7 +64,7 @@ pub(super) async fn show(
         return Err(ApiError::bad_request(format!("hours must be 1 to {MAX_HOURS}")));
     }
     let session = match &query.session {
-        Some(typed) => Some(api.session(typed).await?.id),
+        Some(typed) => Some(api.ops().session_record(typed).await?.id),
         None => None,
     };
     let stretch = i64::from(hours) * STRETCH_PER_HOUR;

@@ -11,9 +11,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Api;
-use super::access::Caller;
 use super::error::ApiError;
 use super::extract::{Nothing, Query};
+use crate::ops::Caller;
 use crate::session::{failed_commands, quarantined_lines};
 use crate::store::{ClearanceFilter, QuestionFilter};
 

@@ -12,18 +12,19 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use super::access::{Least, require};
+use super::access::require;
 use super::extract::ShortList;
 use super::view::{EventPage, TokenView};
-use super::{
-    Api, agents, audit, backup, clearances, events, figures, health, idempotency, kept, policy, prompts,
-    questions, sessions, set, tokens, watch, web,
-};
+use super::{Api, audit, backup, events, figures, handlers, health, idempotency, tokens, web};
 use crate::domain::{
     AgentChange, Clearance, ClearanceExplanation, ConfigReload, Decision, FailureSeen, InterruptAnswer,
     InterruptRequest, LadderChange, List, NewPrompt, NewSession, NudgeAnswer, NudgeRequest, PresetChange,
     Prompt, PromptChange, Question, QuestionAnswer, Quorum, Role, RulesTest, RulesTestResult, Session,
     SettingAgreed, SettingChange, SettingSent, SnoozeRequest, StopResult,
+};
+use crate::ops::{
+    AgentView, ClearanceQuery, GrantView, Least, Operation, PolicyView, PromptQuery, QuestionQuery,
+    SessionQuery,
 };
 
 /// One of them.
@@ -53,7 +54,7 @@ impl Endpoint {
     fn new<H, T>(
         method: Method,
         path: &'static str,
-        role: impl Into<Option<Role>>,
+        least: impl Into<Option<Least>>,
         about: &'static str,
         handler: H,
     ) -> Self
@@ -62,7 +63,7 @@ impl Endpoint {
         T: 'static,
     {
         let filter = MethodFilter::try_from(method.clone()).expect("a usual method");
-        let (route, least) = (on(filter, handler), role.into().map(Least::Role));
+        let (route, least) = (on(filter, handler), least.into());
         Self {
             method,
             path,
@@ -75,12 +76,6 @@ impl Endpoint {
             streams: false,
             file: false,
         }
-    }
-
-    /// It starts an agent: the configuration says who may.
-    fn starts(mut self) -> Self {
-        self.least = Some(Least::ToStart);
-        self
     }
 
     fn query<T: JsonSchema>(mut self) -> Self {
@@ -117,7 +112,12 @@ impl Endpoint {
 /// All below `/api/v1`.
 #[rustfmt::skip] // a table reads best as one
 pub(super) fn endpoints() -> Vec<Endpoint> {
-    use Role::{Admin, Approver, Operator, Viewer};
+    use Operation::{
+        AcknowledgeFailure, Answer, ChangeAgent, ChangeLadder, ChangePreset, ChangePrompt, ChangeSetting, Decide, Interrupt,
+        KillSession, ListAgentSessions, Nudge, Read, Reload, RemoveSession, ResumeSession, RevokeGrant, SendPrompt, Snooze,
+        StartSession, StopSession, TakeBackPrompt, TestRules,
+    };
+    use Role::{Admin, Viewer};
     let get = Method::GET;
     let post = Method::POST;
     let delete = Method::DELETE;
@@ -125,44 +125,44 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::new(of(&get), "/health", None, "How the daemon is; more with a role", health::health).answers::<health::Health>(200),
         Endpoint::new(of(&get), "/openapi.json", None, "This description", openapi).answers::<Value>(200),
-        Endpoint::new(of(&get), "/agents", Viewer, "Which agents can be started", agents::list).query::<ShortList>().answers::<List<agents::AgentView>>(200),
+        Endpoint::new(of(&get), "/agents", Read, "Which agents can be started", handlers::agents).query::<ShortList>().answers::<List<AgentView>>(200),
         Endpoint::new(of(&post), "/backup", Admin, "A copy of the database", backup::backup).body::<backup::BackupRequest>().answers::<backup::BackedUp>(200),
         Endpoint::new(of(&get), "/backup", Admin, "How far the backup is that is being made", backup::progress).answers::<backup::BackupState>(200),
-        Endpoint::new(of(&get), "/sessions", Viewer, "Sessions, newest first", sessions::list).query::<sessions::SessionQuery>().answers::<List<Session>>(200),
-        Endpoint::new(of(&post), "/sessions", Admin, "Starts an agent", sessions::start).starts().body::<NewSession>().answers::<Session>(201),
-        Endpoint::new(of(&get), "/sessions/{id}", Viewer, "One session", sessions::show).answers::<Session>(200),
-        Endpoint::new(of(&delete), "/sessions/{id}", Admin, "Removes a session that has ended, with its log", sessions::remove).answers_nothing(204),
-        Endpoint::new(of(&get), "/sessions/{id}/prompts", Viewer, "Its prompts, newest first", prompts::list).query::<prompts::PromptQuery>().answers::<List<Prompt>>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/prompts", Operator, "Tells the agent to do something", prompts::send).body::<NewPrompt>().answers::<Prompt>(202),
-        Endpoint::new(of(&post), "/prompts/{id}", Operator, "Changes a waiting prompt: its words, or its place in the queue", prompts::amend).body::<PromptChange>().answers::<Prompt>(200),
-        Endpoint::new(of(&delete), "/prompts/{id}", Operator, "Takes a waiting prompt back", prompts::take_back).answers_nothing(204),
-        Endpoint::new(of(&post), "/sessions/{id}/nudge", Operator, "Reminds an agent that seems stuck", sessions::nudge).body::<NudgeRequest>().answers::<NudgeAnswer>(202),
-        Endpoint::new(of(&post), "/sessions/{id}/interrupt", Operator, "Ends the agent's turn", sessions::interrupt).body::<InterruptRequest>().answers::<InterruptAnswer>(202),
-        Endpoint::new(of(&post), "/sessions/{id}/seen", Operator, "Says that an operator has seen its failure", sessions::seen).body::<FailureSeen>().answers::<Session>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/snooze", Operator, "No steps about a stall for a while", watch::snooze).body::<SnoozeRequest>().answers::<Session>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/list", Operator, "The sessions that the agent itself remembers", set::list).answers::<Value>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/set", Operator, "Sets the agent's mode, model or an option", set::set).body::<SettingChange>().answers::<SettingSent>(202).answers::<SettingAgreed>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/ladder", Operator, "What is done when it is stuck", watch::ladder).body::<LadderChange>().answers::<Session>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/stop", Operator, "Stops the agent, gently first; answers when its tree is gone", sessions::stop).answers::<StopResult>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/kill", Admin, "Ends the agent at once; answers when its tree is gone", sessions::kill).answers::<StopResult>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/resume", Admin, "Starts an ended session again", sessions::resume).starts().answers::<Session>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/agent", Admin, "Another agent for a deferred session that has had no process", sessions::agent).starts().body::<AgentChange>().answers::<Session>(200),
-        Endpoint::new(of(&post), "/sessions/{id}/preset", Operator, "What it may do at most; for more than it may now, an approver", sessions::preset).body::<PresetChange>().answers::<Session>(200),
-        Endpoint::new(of(&get), "/clearances", Viewer, "Clearances, newest first", clearances::list).query::<clearances::ClearanceQuery>().answers::<List<Clearance>>(200),
-        Endpoint::new(of(&get), "/clearances/{id}", Viewer, "One clearance", clearances::show).answers::<Clearance>(200),
-        Endpoint::new(of(&post), "/clearances/{id}/decision", Approver, "Decides it, once", clearances::decide).body::<Decision>().answers::<Clearance>(200).answers::<Quorum>(202),
-        Endpoint::new(of(&get), "/questions", Viewer, "Questions, newest first", questions::list).query::<questions::QuestionQuery>().answers::<List<Question>>(200),
-        Endpoint::new(of(&get), "/questions/{id}", Viewer, "One question", questions::show).answers::<Question>(200),
-        Endpoint::new(of(&post), "/questions/{id}/answer", Operator, "Answers it, once", questions::answer).body::<QuestionAnswer>().answers::<Question>(200),
+        Endpoint::new(of(&get), "/sessions", Read, "Sessions, newest first", handlers::sessions).query::<SessionQuery>().answers::<List<Session>>(200),
+        Endpoint::new(of(&post), "/sessions", StartSession, "Starts an agent", handlers::start).body::<NewSession>().answers::<Session>(201),
+        Endpoint::new(of(&get), "/sessions/{id}", Read, "One session", handlers::session).answers::<Session>(200),
+        Endpoint::new(of(&delete), "/sessions/{id}", RemoveSession, "Removes a session that has ended, with its log", handlers::remove).answers_nothing(204),
+        Endpoint::new(of(&get), "/sessions/{id}/prompts", Read, "Its prompts, newest first", handlers::prompts).query::<PromptQuery>().answers::<List<Prompt>>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/prompts", SendPrompt, "Tells the agent to do something", handlers::send).body::<NewPrompt>().answers::<Prompt>(202),
+        Endpoint::new(of(&post), "/prompts/{id}", ChangePrompt, "Changes a waiting prompt: its words, or its place in the queue", handlers::change_prompt).body::<PromptChange>().answers::<Prompt>(200),
+        Endpoint::new(of(&delete), "/prompts/{id}", TakeBackPrompt, "Takes a waiting prompt back", handlers::take_back).answers_nothing(204),
+        Endpoint::new(of(&post), "/sessions/{id}/nudge", Nudge, "Reminds an agent that seems stuck", handlers::nudge).body::<NudgeRequest>().answers::<NudgeAnswer>(202),
+        Endpoint::new(of(&post), "/sessions/{id}/interrupt", Interrupt, "Ends the agent's turn", handlers::interrupt).body::<InterruptRequest>().answers::<InterruptAnswer>(202),
+        Endpoint::new(of(&post), "/sessions/{id}/seen", AcknowledgeFailure, "Says that an operator has seen its failure", handlers::seen).body::<FailureSeen>().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/snooze", Snooze, "No steps about a stall for a while", handlers::snooze).body::<SnoozeRequest>().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/list", ListAgentSessions, "The sessions that the agent itself remembers", handlers::agent_sessions).answers::<Value>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/set", ChangeSetting, "Sets the agent's mode, model or an option", handlers::set).body::<SettingChange>().answers::<SettingSent>(202).answers::<SettingAgreed>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/ladder", ChangeLadder, "What is done when it is stuck", handlers::ladder).body::<LadderChange>().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/stop", StopSession, "Stops the agent, gently first; answers when its tree is gone", handlers::stop).answers::<StopResult>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/kill", KillSession, "Ends the agent at once; answers when its tree is gone", handlers::kill).answers::<StopResult>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/resume", ResumeSession, "Starts an ended session again", handlers::resume).answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/agent", ChangeAgent, "Another agent for a deferred session that has had no process", handlers::agent).body::<AgentChange>().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/preset", ChangePreset, "What it may do at most; for more than it may now, an approver", handlers::preset).body::<PresetChange>().answers::<Session>(200),
+        Endpoint::new(of(&get), "/clearances", Read, "Clearances, newest first", handlers::clearances).query::<ClearanceQuery>().answers::<List<Clearance>>(200),
+        Endpoint::new(of(&get), "/clearances/{id}", Read, "One clearance", handlers::clearance).answers::<Clearance>(200),
+        Endpoint::new(of(&post), "/clearances/{id}/decision", Decide, "Decides it, once", handlers::decide).body::<Decision>().answers::<Clearance>(200).answers::<Quorum>(202),
+        Endpoint::new(of(&get), "/questions", Read, "Questions, newest first", handlers::questions).query::<QuestionQuery>().answers::<List<Question>>(200),
+        Endpoint::new(of(&get), "/questions/{id}", Read, "One question", handlers::question).answers::<Question>(200),
+        Endpoint::new(of(&post), "/questions/{id}/answer", Answer, "Answers it, once", handlers::answer).body::<QuestionAnswer>().answers::<Question>(200),
         Endpoint::new(of(&get), "/events", Viewer, "The log: a stream, or with `Accept: application/json` a page", events::events).query::<events::EventsQuery>().answers::<EventPage>(200).streams(),
         Endpoint::new(of(&get), "/sessions/{id}/log", Viewer, "All of a session's log as a file, one event per line", events::download).answers_file(200),
         Endpoint::new(of(&get), "/figures", Viewer, "How long decisions take, how long agents wait for them, and how much is said", figures::show).query::<figures::FiguresQuery>().answers::<figures::Figures>(200),
-        Endpoint::new(of(&get), "/clearances/{id}/explanation", Viewer, "What each rule makes of it, and the rule that allowing it always would add", policy::explain).answers::<ClearanceExplanation>(200),
-        Endpoint::new(of(&get), "/policy", Viewer, "The rules in force", policy::show).answers::<policy::PolicyView>(200),
-        Endpoint::new(of(&post), "/policy/test", Approver, "What other rules would have made of what was asked; changes nothing", policy::test).body::<RulesTest>().answers::<RulesTestResult>(200),
-        Endpoint::new(of(&get), "/grants", Viewer, "What was allowed always, newest first", policy::grants).query::<ShortList>().answers::<List<policy::GrantView>>(200),
-        Endpoint::new(of(&delete), "/grants/{id}", Approver, "Revokes a grant", policy::revoke).answers_nothing(204),
-        Endpoint::new(of(&post), "/reload", Admin, "Reads the configuration again", policy::reload).answers::<ConfigReload>(200),
+        Endpoint::new(of(&get), "/clearances/{id}/explanation", Read, "What each rule makes of it, and the rule that allowing it always would add", handlers::explanation).answers::<ClearanceExplanation>(200),
+        Endpoint::new(of(&get), "/policy", Read, "The rules in force", handlers::policy).answers::<PolicyView>(200),
+        Endpoint::new(of(&post), "/policy/test", TestRules, "What other rules would have made of what was asked; changes nothing", handlers::test_rules).body::<RulesTest>().answers::<RulesTestResult>(200),
+        Endpoint::new(of(&get), "/grants", Read, "What was allowed always, newest first", handlers::grants).query::<ShortList>().answers::<List<GrantView>>(200),
+        Endpoint::new(of(&delete), "/grants/{id}", RevokeGrant, "Revokes a grant", handlers::revoke_grant).answers_nothing(204),
+        Endpoint::new(of(&post), "/reload", Reload, "Reads the configuration again", handlers::reload).answers::<ConfigReload>(200),
         Endpoint::new(of(&get), "/tokens", Admin, "Tokens, newest first", tokens::list).query::<ShortList>().answers::<List<TokenView>>(200),
         Endpoint::new(of(&post), "/tokens", Admin, "Makes a token; its secret is shown once", tokens::create).body::<tokens::Create>().answers::<tokens::Created>(201),
         Endpoint::new(of(&delete), "/tokens/{id}", Admin, "Revokes a token, at once", tokens::revoke).answers_nothing(204),
@@ -179,9 +179,6 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 pub(super) fn router(api: &Api) -> Router<Api> {
     endpoints().into_iter().fold(Router::new(), |router, endpoint| {
         let Endpoint { method, path, least, mut route, .. } = endpoint;
-        if let Some(named) = kept::Named::by(&method, path) {
-            route = route.layer(from_fn_with_state((api.clone(), named), kept::keep));
-        }
         // A secret that is shown once is not kept to be shown again.
         if method == Method::POST && !["/tokens", "/web/codes", "/web/sessions"].contains(&path) {
             route = route.layer(from_fn_with_state(api.clone(), idempotency::honour));

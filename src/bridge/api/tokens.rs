@@ -16,12 +16,12 @@ use subtle::ConstantTimeEq;
 use tokio_util::sync::CancellationToken;
 
 use super::Api;
-use super::access::{Caller, audited};
 use super::error::ApiError;
-use super::extract::{Body, Query, ShortList, limit, the};
+use super::extract::{Body, Query, ShortList};
 use super::view::{self, TokenView};
 use crate::config::Operator;
 use crate::domain::{Json as Raw, List, Role, Time, Token, TokenId, hex, parse_duration};
+use crate::ops::{Caller, audited, limit, the};
 use crate::store::{KnownToken, StoreError};
 
 /// What every token begins with, so that scanners for leaked secrets can know it.

@@ -22,12 +22,13 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::Api;
-use super::access::{Caller, Peer, audited};
+use super::access::Peer;
 use super::error::ApiError;
-use super::extract::{Body, Nothing, Query, ShortList, limit};
+use super::extract::{Body, Nothing, Query, ShortList};
 use super::guard;
 use super::tokens::{hash, random_secret};
 use crate::domain::{Json as Raw, List, Role, Time, TokenId, WebSession, WebSessionId};
+use crate::ops::{Caller, OpError, audited, limit};
 use crate::store::KnownWebSession;
 
 mod known;
@@ -280,7 +281,7 @@ pub(super) async fn list(
         .values()
         .filter(|known| !known.session.is_idle(now) && !known.gone.is_cancelled())
         .map(|known| known.session.clone())
-        .filter(|session| caller.may_end(session))
+        .filter(|session| may_end(&caller, session))
         .collect();
     found.sort_by_key(|session| std::cmp::Reverse(session.created_at.millis()));
     let current = |session: &WebSession| caller.web == Some(session.id);
@@ -300,8 +301,8 @@ pub(super) async fn sign_out(
         typed => typed.parse().ok(),
     };
     let found = wanted.and_then(|id| api.0.web.sessions().get(&id).map(|known| known.session.clone()));
-    let Some(session) = found.filter(|session| caller.may_end(session)) else {
-        return Err(ApiError::not_found("web session", &typed));
+    let Some(session) = found.filter(|session| may_end(&caller, session)) else {
+        return Err(OpError::not_found("web session", &typed).into());
     };
     api.end_web(&session, &caller.name, &caller.via).await?;
     let own = caller.web == Some(session.id);
@@ -314,10 +315,8 @@ pub(super) async fn sign_out(
     }
 }
 
-impl Caller {
-    fn may_end(&self, session: &WebSession) -> bool {
-        self.role == Role::Admin || session.name == self.name
-    }
+fn may_end(caller: &Caller, session: &WebSession) -> bool {
+    caller.role == Role::Admin || session.name == caller.name
 }
 
 impl Api {

@@ -1,4 +1,4 @@
-//! What people do in Slack, done: each as the operator they are, through the API, under a key that makes it happen once.
+//! What people do in Slack, done: each as the operator they are, through an operation, under a key that makes it happen once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,19 +11,20 @@ use tokio_util::task::TaskTracker;
 
 mod click;
 mod form;
+mod request;
 mod slash;
 mod thread;
 
+use self::request::{RequestResult, SlackRequest};
+use super::access::SlackAccess;
 use super::card::{self, People};
 use super::deed::{Click, Deed, Said, Submit};
 use super::kit::{Message, Words};
-use super::seat::Seat;
 use super::sender::Wanted;
 use super::web::{Trouble, Web};
 use super::words::{Waiting, Word, typed, word};
-use crate::bridge::api::Person;
-use crate::bridge::api::inside::Answer;
-use crate::domain::{Audited, Json, Session, SessionId, Time};
+use crate::domain::{Delivery, Json, OpenEnum, Session, SessionId};
+use crate::ops::{Attachment, Caller, ErrorKind, OpError};
 use crate::store::{SlackWant, SlackWish, Store};
 
 /// A private answer is worth this many attempts; it is kept nowhere.
@@ -47,7 +48,7 @@ pub(super) struct Actor(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    seat: Seat,
+    access: SlackAccess,
     store: Store,
     web: Arc<Web>,
     /// Rung when something is wanted of Slack.
@@ -96,7 +97,7 @@ impl Desk {
 impl Actor {
     /// What it begins beside itself is among `tasks`, and ends with `closing`.
     pub(super) fn new(
-        seat: Seat,
+        access: SlackAccess,
         store: Store,
         web: Arc<Web>,
         outbox: Arc<Notify>,
@@ -104,11 +105,11 @@ impl Actor {
         closing: CancellationToken,
     ) -> Self {
         let (told, homes, asides) = (Mutex::default(), Mutex::default(), Arc::new(Semaphore::new(ASIDES)));
-        Self(Arc::new(Inner { seat, store, web, outbox, told, homes, asides, tasks, closing }))
+        Self(Arc::new(Inner { access, store, web, outbox, told, homes, asides, tasks, closing }))
     }
 
-    fn seat(&self) -> &Seat {
-        &self.0.seat
+    fn access(&self) -> &SlackAccess {
+        &self.0.access
     }
 
     /// With `last`, what cannot be done is said to have failed.
@@ -137,7 +138,7 @@ impl Actor {
                 };
                 let Some(thread) = thread else { return Ok(()) };
                 let desk = Desk::of_said(said);
-                let Some(who) = self.seat().operator(&said.user) else {
+                let Some(who) = self.access().operator(&said.user) else {
                     let ordered = !matches!(word(&typed(&said.text), ALL), Word::Prompt(_));
                     self.stranger(&desk, &said.user, if ordered { "word" } else { REPLY }).await;
                     return Ok(());
@@ -146,7 +147,7 @@ impl Actor {
                 return self.or_sorry(done, &desk, last).await;
             }
             Deed::HomeOpened { user } => {
-                if self.seat().operator(user).is_some() {
+                if self.access().operator(user).is_some() {
                     self.homes().entry(user.clone()).or_default().looked_at = Some(Instant::now());
                 }
                 self.show_home(user);
@@ -157,7 +158,7 @@ impl Actor {
                 return Ok(());
             }
         };
-        let Some(who) = self.seat().operator(user) else {
+        let Some(who) = self.access().operator(user) else {
             if let Deed::Slash { text, .. } = deed
                 && matches!(super::words::slash(text), super::words::Slash::Whoami)
             {
@@ -214,11 +215,7 @@ impl Actor {
 
     /// A refusal.
     async fn record(&self, by: &str, data: &Value) {
-        let (action, by) = ("access.refused".to_owned(), by.to_owned());
-        let entry = Audited { at: Time::now(), action, by, session: None, data: Json::of(data) };
-        if let Err(error) = self.0.store.audit(entry).await {
-            tracing::error!(%error, %data, "the audit could not be written");
-        }
+        self.access().ops().record("access.refused", by, None, Json::of(data)).await;
     }
 
     async fn say(&self, desk: &Desk, words: Words) {
@@ -290,45 +287,41 @@ impl Actor {
         }
     }
 
-    /// Says what went wrong, if something did. Somebody who was faster is told with time and name.
-    async fn settle(&self, who: &Person, desk: &Desk, answer: Answer) -> Result<bool, Again> {
+    /// Says what went wrong. Somebody who was faster is told with time and name. `true` if it was done all the same.
+    async fn settle(&self, who: &Caller, desk: &Desk, error: &OpError) -> Result<bool, Again> {
         // The key is this deed's own: it was done before the daemon was killed, and now the same words mean something else.
-        if answer.is_ok() || answer.code() == "idempotency_key_reused" {
+        if error.code == "idempotency_key_reused" {
             return Ok(true);
         }
-        if answer.is_fault() {
-            tracing::warn!(
-                status = answer.status,
-                why = answer.why(),
-                "what somebody wants in Slack cannot be done yet"
-            );
+        let why = error.sentence();
+        if error.kind.is_fault() {
+            tracing::warn!(why, "what somebody wants in Slack cannot be done yet");
             return Err(Again);
         }
-        let words = match answer.code() {
-            "already_decided" => already(&answer.body),
-            _ => Words::said(&answer.why()),
-        };
-        if answer.status == 403 {
-            self.record(&who.name, &json!({ "why": answer.why(), "via": "slack" })).await;
+        if error.kind == ErrorKind::Forbidden {
+            self.record(&who.name, &json!({ "why": why, "via": "slack" })).await;
         }
+        let words = if error.code == "already_decided" { already(error) } else { Words::said(&why) };
         self.say(desk, words).await;
         Ok(false)
     }
 
-    async fn post(
+    async fn carry_out(
         &self,
-        who: &Person,
+        who: &Caller,
         desk: &Desk,
-        path: &str,
-        body: &Value,
+        request: SlackRequest,
         key: &str,
     ) -> Result<bool, Again> {
-        let answer = self.seat().post(who, path, body, key).await;
-        if answer.is_ok() && answer.body["delivery"] == "failed" {
-            let cause = answer.body["delivery_cause"].as_str().unwrap_or("its agent has gone");
-            self.say(desk, Words::new("It did not reach the agent: ").and(Words::said(cause))).await;
+        match request.carry_out(self.access().ops(), who, key).await {
+            Ok(outcome) => {
+                if let RequestResult::Sent(Delivery::Failed(cause)) = outcome {
+                    self.say(desk, Words::new("It did not reach the agent: ").and(Words::said(&cause))).await;
+                }
+                Ok(true)
+            }
+            Err(error) => self.settle(who, desk, &error).await,
         }
-        self.settle(who, desk, answer).await
     }
 
     /// Something that is to be seen in Slack.
@@ -370,7 +363,7 @@ impl Actor {
     }
 
     async fn open_send(&self, desk: &Desk, trigger: &str, text: &str) {
-        let sessions = self.seat().sessions().await.unwrap_or_default();
+        let sessions = self.access().live_sessions().await.unwrap_or_default();
         let view = card::send_to_agent(&sessions, &super::words::typed(text));
         let instead = Words::new("Use `/intercom send &lt;session&gt; &lt;text&gt;` instead.");
         self.open(desk, trigger, &view, not_opened(instead)).await;
@@ -414,15 +407,15 @@ impl Actor {
     }
 
     async fn publish_home(&self, user: &str) {
-        let who = self.seat().operator(user);
+        let who = self.access().operator(user);
         let view = match &who {
             None => card::home(&[], &[], &[], None),
             Some(who) => {
                 let (live, recent, clearances, questions) = tokio::join!(
-                    self.seat().sessions(),
-                    self.seat().recent_sessions(),
-                    self.seat().pending_clearances(None),
-                    self.seat().pending_questions(None)
+                    self.access().live_sessions(),
+                    self.access().recent_sessions(),
+                    self.access().pending_clearances(None),
+                    self.access().pending_questions(None)
                 );
                 // What cannot be read now is not shown as nothing.
                 let (Ok(mut sessions), Ok(recent), Ok(clearances), Ok(questions)) =
@@ -468,8 +461,8 @@ impl Actor {
     }
 }
 
-pub(super) fn people(seat: &Seat) -> People {
-    let config = seat.config();
+pub(super) fn people(access: &SlackAccess) -> People {
+    let config = access.config();
     let known = config.operators.iter();
     People::new(known.filter_map(|known| Some((known.name.clone(), known.slack.clone()?))).collect())
 }
@@ -480,12 +473,18 @@ fn not_opened(instead: Words) -> Message {
 }
 
 /// Who was first, and when.
-fn already(body: &Value) -> Words {
-    let about = if body["clearance"].is_object() { &body["clearance"] } else { &body["question"] };
-    let text = |name: &str| about[name].as_str();
-    let status = text("decision").or(text("status")).unwrap_or("decided");
-    let by = text("decided_by").or(text("answered_by"));
-    let at = text("decided_at").or(text("answered_at")).and_then(Time::parse);
+fn already(error: &OpError) -> Words {
+    let (status, by, at) = match error.attached.as_deref() {
+        Some(Attachment::Clearance(clearance)) => {
+            (clearance.status.as_str(), clearance.decided_by.as_deref(), clearance.decided_at)
+        }
+        Some(Attachment::Question(question)) => {
+            let decision = question.decision.as_ref().map(OpenEnum::as_str);
+            let status = decision.unwrap_or(question.status.as_str());
+            (status, question.answered_by.as_deref(), question.answered_at)
+        }
+        _ => ("decided", None, None),
+    };
     let mut words = Words::new("Already ").and(Words::said(status));
     if let Some(by) = by {
         words = words.and(" by ").and(Words::said(by));

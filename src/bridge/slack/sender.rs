@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::access::SlackAccess;
 use super::link::{Link, Unsent};
 use super::outbox::{Attempt, Fate, Outbox, Row, Sort};
-use super::seat::Seat;
 use super::web::{Trouble, Upload, Web};
 use crate::domain::Time;
 use crate::store::{SLACK_SKEW_MILLIS, SlackMessage, SlackSent, Store, StoreError};
@@ -52,7 +52,7 @@ pub(super) struct Sender {
     pub(super) store: Store,
     pub(super) web: Arc<Web>,
     pub(super) link: Link,
-    pub(super) seat: Seat,
+    pub(super) access: SlackAccess,
     /// Rung when something is wanted.
     pub(super) bell: Arc<Notify>,
 }
@@ -323,9 +323,9 @@ impl Sender {
     }
 
     async fn attach(&self, message: &SlackMessage, clearance: &str, root: Option<&str>) -> Ended {
-        let found = match self.seat.clearance(clearance).await {
+        let found = match self.access.clearance(clearance).await {
             Ok(found) => found,
-            Err(error) => return Ended::Store(error),
+            Err(error) => return Ended::Store(error.into()),
         };
         let (Some(found), Some(thread)) = (found, root) else {
             return Ended::Sent(None); // it has gone with its session

@@ -18,7 +18,7 @@ mod turn;
 mod waiting;
 
 use self::turn::{Talk, Turn};
-use super::seat::Seat;
+use super::access::SlackAccess;
 use crate::bridge::viewer_log::ViewerLog;
 use crate::bus::Bell;
 use crate::domain::event::{SessionEnded, SessionParked};
@@ -37,7 +37,7 @@ const STORED_EVERY: Duration = Duration::from_secs(1);
 const BREATHER: Duration = Duration::from_secs(1);
 
 pub(super) struct Teller {
-    pub(super) seat: Seat,
+    pub(super) access: SlackAccess,
     pub(super) store: Store,
     pub(super) bell: Bell,
     /// Rung when something is wanted.
@@ -209,16 +209,16 @@ impl Teller {
             let Some(session) = message.session else { continue };
             news.extend(card_of(session, &message.key));
         }
-        for session in self.seat.sessions().await? {
+        for session in self.access.live_sessions().await? {
             let Ok(id) = session.id.parse() else { continue };
             mind.stale.insert(id);
         }
-        for clearance in self.seat.pending_clearances(None).await? {
+        for clearance in self.access.pending_clearances(None).await? {
             if !open.contains(&*clearance.id) {
                 news.push(News::Clearance(clearance.session, clearance.id.to_string()));
             }
         }
-        for question in self.seat.pending_questions(None).await? {
+        for question in self.access.pending_questions(None).await? {
             if !open.contains(&*question.id) {
                 news.push(News::Question(question.session, question.id.to_string()));
             }

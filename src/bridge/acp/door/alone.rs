@@ -14,9 +14,10 @@ use super::super::{Inlet, Manner, Outlet};
 use super::heard::{Heard, Kind};
 use super::http::gone;
 use super::hub::{ascii, sse};
-use super::{Door, Seat};
-use crate::bridge::api::{ApiError, Caller};
+use super::{ConnectionSlot, Door};
+use crate::bridge::api::ApiError;
 use crate::domain::RequestId;
+use crate::ops::Caller;
 use crate::wire::jsonrpc::{self, Message};
 
 /// How long something may take that is not answered.
@@ -31,13 +32,13 @@ pub(super) async fn ask(
     if heard.kind == Kind::Answer {
         return Err(ApiError::bad_request("nothing was asked without a connection"));
     }
-    let seat = door.seat()?;
+    let slot = door.slot()?;
     let (inlet, mut outlet) = door.acp.connect(caller, Manner { connectionless: true, ..manner });
     inlet.put(heard.text).await.map_err(|_| gone())?;
     door.acp.0.figures.heard();
     match heard.kind {
         Kind::Request { id, method } if method == "session/prompt" => {
-            Ok(until_answered(Asked { outlet, id, is_answered: false, inlet, seat }))
+            Ok(until_answered(Asked { outlet, id, is_answered: false, inlet, slot }))
         }
         Kind::Request { id, .. } => {
             let answer = answer_to(&id, &mut outlet).await.ok_or_else(gone)?;
@@ -70,7 +71,7 @@ struct Asked {
     /// The connection lasts as long as they.
     #[expect(dead_code, reason = "dropping it is its use")]
     inlet: Inlet,
-    seat: Seat,
+    slot: ConnectionSlot,
 }
 
 fn until_answered(asked: Asked) -> Response {
@@ -79,7 +80,7 @@ fn until_answered(asked: Asked) -> Response {
             return None;
         }
         let told = asked.outlet.next().await?;
-        asked.seat.0.told();
+        asked.slot.0.told();
         asked.is_answered = told.answers.is_some_and(|(answered, _)| answered == asked.id);
         Some((Ok(Event::default().data(ascii(told.text))), asked))
     }))
@@ -102,7 +103,7 @@ pub(super) async fn events(
         return Err(ApiError::bad_request("requests without a connection are not taken here")
             .hint("see connectionless under [seats] in the configuration"));
     }
-    let seat = door.seat()?;
+    let slot = door.slot()?;
     let manner = Manner { connectionless: true, ..Manner::default() };
     let (inlet, mut outlet) = door.acp.connect(caller, manner);
     let id = RequestId::number(0);
@@ -114,13 +115,13 @@ pub(super) async fn events(
         let message = error["message"].as_str().unwrap_or("the session cannot be followed").to_owned();
         return Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", message));
     }
-    let asked = Asked { outlet, id, is_answered: true, inlet, seat };
+    let asked = Asked { outlet, id, is_answered: true, inlet, slot };
     Ok(sse(stream::unfold(asked, |mut asked| async move {
         loop {
             let told = asked.outlet.next().await?;
             // Nobody here could answer.
             if matches!(jsonrpc::parse(&told.text), Ok(Message::Notification { .. })) {
-                asked.seat.0.told();
+                asked.slot.0.told();
                 return Some((Ok(Event::default().data(ascii(told.text))), asked));
             }
         }

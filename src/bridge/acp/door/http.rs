@@ -12,7 +12,8 @@ use super::heard::{Heard, Kind, hear, is_json};
 use super::hub::Hub;
 use super::lanes::{Closed, Lane};
 use super::{CONNECTION, Door, Manner, Name, SESSION, alone, manner, new_name};
-use crate::bridge::api::{ApiError, Caller};
+use crate::bridge::api::ApiError;
+use crate::ops::Caller;
 
 /// How long the first answer may take.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
@@ -67,7 +68,7 @@ pub(super) async fn take(
 
 async fn initialize(door: Door, caller: Caller, manner: Manner, heard: Heard) -> Result<Response, ApiError> {
     let Kind::Request { id, .. } = heard.kind else { return Err(gone()) };
-    let seat = door.seat()?;
+    let slot = door.slot()?;
     let (inlet, mut outlet) = door.acp.connect(caller.clone(), manner);
     let hub = Hub::new(&caller, inlet, Arc::clone(&door.acp.0.figures), false);
     hub.put(heard.text).await.map_err(|_| gone())?;
@@ -90,7 +91,7 @@ async fn initialize(door: Door, caller: Caller, manner: Manner, heard: Heard) ->
         return Ok((json, answer).into_response());
     }
     let name = new_name();
-    door.keep(Name::Given(name.clone()), hub, outlet, seat);
+    door.keep(Name::Given(name.clone()), hub, outlet, slot);
     Ok(([(CONNECTION, name)], json, answer).into_response())
 }
 

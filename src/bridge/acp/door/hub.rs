@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use super::super::{Gone, Inlet, Outlet, Told};
 use super::lanes::{Closed, Lane, Lanes, Sent, follows, lane_of};
 use crate::bridge::acp::figures::Figures;
-use crate::bridge::api::Caller;
 use crate::bridge::idle::{Use, Uses};
 use crate::domain::Role;
+use crate::ops::Caller;
 
 /// How long a new connection may wait for its first use: it may be nobody's.
 const FIRST: Duration = Duration::from_secs(30);
@@ -291,7 +291,6 @@ pub(super) fn ascii(json: String) -> String {
 mod tests {
     use super::super::super::queue::{self, About, Outbox};
     use super::*;
-    use crate::bridge::api::Person;
     use crate::domain::{RequestId, SessionId};
     use axum::body::BodyDataStream;
     use futures_util::StreamExt;
@@ -309,7 +308,7 @@ mod tests {
     }
 
     fn ana() -> Caller {
-        (&Person { name: "ana".to_owned(), role: Role::Operator, via: "test", local: false }).into()
+        Caller::new("ana", Role::Operator, "test", false)
     }
 
     fn here() -> Here {

@@ -7,7 +7,8 @@ use axum::response::Response;
 use super::heard::is_json;
 use super::hub::Hub;
 use super::{Door, Name, Wishes, http};
-use crate::bridge::api::{ApiError, Caller};
+use crate::bridge::api::ApiError;
+use crate::ops::Caller;
 
 pub(super) async fn post(
     State(door): State<Door>,

@@ -23,7 +23,8 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSoc
 use super::super::{Inlet, Outlet, Told};
 use super::{CONNECTION, Door, manner, new_name, says};
 use crate::bridge::acp::figures::Figures;
-use crate::bridge::api::{ApiError, Caller, own_address};
+use crate::bridge::api::{ApiError, own_address};
+use crate::ops::Caller;
 
 /// How long the change from HTTP may take.
 const CHANGE: Duration = Duration::from_secs(10);
@@ -45,7 +46,7 @@ pub(super) fn open(door: Door, caller: Caller, mut request: Request) -> Result<R
     let Some(change) = request.extensions_mut().remove::<OnUpgrade>() else {
         return Err(ApiError::bad_request("this connection cannot become a WebSocket"));
     };
-    let seat = door.seat()?;
+    let slot = door.slot()?;
     let most = door.seats().max_message_bytes;
     let relay = manner.relay;
     // It ends with the client, and with the daemon, which ends its outlet.
@@ -54,7 +55,7 @@ pub(super) fn open(door: Door, caller: Caller, mut request: Request) -> Result<R
         let (inlet, outlet) = door.acp.connect(caller.clone(), manner);
         let ended = converse(TokioIo::new(stream), most, relay, &door.acp.0.figures, inlet, outlet).await;
         tracing::debug!(?ended, who = caller.name, "an ACP client has gone");
-        drop(seat);
+        drop(slot);
     });
     let headers = [
         (header::CONNECTION, "upgrade".to_owned()),

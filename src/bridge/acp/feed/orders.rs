@@ -1,7 +1,6 @@
 //! What the client wants of its session.
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Feed, MANY, Order};
 use crate::bridge::acp::content;
@@ -59,54 +58,46 @@ impl Feed {
 
     /// When a prompt of now has waited long enough.
     fn deadline(&self) -> Option<Time> {
-        let limit = self.client.acp().0.supervisor.config().seats.prompt_timeout();
+        let limit = self.client.acp().0.ops.supervisor().config().seats.prompt_timeout();
         limit.map(|limit| Time::now().plus(limit))
     }
 
     /// The prompt's id once it is committed.
     async fn prompt(&self, known: Option<&str>, blocks: &[Json]) -> Result<PromptId, Refusal> {
-        #[derive(Deserialize)]
-        struct Prompted {
-            id: PromptId,
-        }
-        let (seat, id) = (self.client.seat(), self.session);
-        let seen = seat.session(&id.to_string()).await?;
+        let (ops, caller, id) = (self.client.ops(), self.client.caller(), self.session);
+        let seen = self.client.session(&id).await?;
         if let Some(known) = known.and_then(|known| known.parse().ok())
             && self.is_known(known).await
         {
             return Ok(known);
         }
-        let config = self.client.acp().0.supervisor.config();
+        let config = self.client.acp().0.ops.supervisor().config();
         if config.seats.busy == Busy::Refuse && (seen.is_busy() || !self.prompts.is_empty()) {
             return Err(Refusal::params("a prompt is in flight already; wait for its answer"));
         }
         let takes = self.client.takes(&seen).await;
         let content = content::fitted(blocks, takes, &config.seats)?;
         if !seen.is_live() {
-            seat.post::<Value>(&format!("/sessions/{id}/resume"), &json!({})).await?;
+            ops.resume(caller, &id).await?;
         }
         let id_known = known.map(str::to_owned);
-        let body = json!(NewPrompt {
-            id: id_known,
-            content: Some(content),
-            wait: Some(false),
-            ..NewPrompt::default()
-        });
-        let prompted: Prompted = seat.post(&format!("/sessions/{id}/prompts"), &body).await?;
+        let prompt =
+            NewPrompt { id: id_known, content: Some(content), wait: Some(false), ..NewPrompt::default() };
+        let prompted = ops.send(caller, &id, prompt).await?;
         self.client.acp().0.figures.prompted();
         Ok(prompted.id)
     }
 
     /// Whether it is a prompt of this session's.
     async fn is_known(&self, prompt: PromptId) -> bool {
-        let store = self.client.acp().0.supervisor.store();
+        let store = self.client.acp().0.ops.supervisor().store();
         let found = store.prompt(prompt.to_string()).await;
         matches!(found, Ok(Found::One(found)) if found.session == self.session)
     }
 
     /// It may have been answered already, by a daemon before us.
     async fn await_prompt(&mut self, request: RequestId, prompt: PromptId) {
-        let store = self.client.acp().0.supervisor.store();
+        let store = self.client.acp().0.ops.supervisor().store();
         let past =
             store.events_of(self.session, PROMPT_KINDS, self.after, LOOK_BACK).await.unwrap_or_default();
         let is_other = |logged: &&LoggedEvent| !matches!(logged.event(), Event::PromptQueued(queued) if queued.prompt == prompt);
@@ -129,10 +120,10 @@ impl Feed {
 
     /// If it has left the queue, the turn that it is in ends, and no other: it may be over, and somebody else's may run.
     async fn take_back(&mut self, prompt: PromptId) {
-        if self.client.seat().delete(&format!("/prompts/{prompt}")).await.is_ok() {
+        if self.client.ops().take_back(self.client.caller(), &prompt, None).await.is_ok() {
             return;
         }
-        let store = self.client.acp().0.supervisor.store();
+        let store = self.client.acp().0.ops.supervisor().store();
         let sent = store
             .events_of(self.session, &[EventKind::PromptSending], u64::MAX, MANY)
             .await
@@ -148,11 +139,12 @@ impl Feed {
 
     /// The turn that runs, if it is the one.
     async fn interrupt(&self, is_it: impl Fn(&str) -> bool) {
-        let Ok(seen) = self.client.seat().session(&self.session.to_string()).await else { return };
+        let Ok(seen) = self.client.session(&self.session).await else { return };
         if seen.turn.is_some_and(|turn| is_it(&turn.id)) {
             let reason = Some("cancelled by an ACP client".to_owned());
-            let body = json!(InterruptRequest { reason, wait: Some(false) });
-            self.client.seat().try_post(&format!("/sessions/{}/interrupt", self.session), &body).await;
+            let interrupt = InterruptRequest { reason, wait: Some(false) };
+            // It may have ended by now.
+            self.client.ops().interrupt(self.client.caller(), &self.session, interrupt).await.ok();
         }
     }
 }

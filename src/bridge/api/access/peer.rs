@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::OnceCell;
 
 use super::lookups::UnixClient;
-use crate::domain::Role;
 use crate::supervisor::Belongs;
 
 /// Who is at the other end of a connection.
@@ -27,19 +26,6 @@ pub enum Peer {
         tls: bool,
         recognition: Arc<Recognition>,
     },
-    /// Another bridge, which knows for whom it asks.
-    Inside(Person),
-}
-
-/// Somebody whom another bridge has recognised.
-#[derive(Debug, Clone)]
-pub struct Person {
-    pub name: String,
-    pub role: Role,
-    /// The bridge, in words for the record.
-    pub via: &'static str,
-    /// They sit at this machine.
-    pub local: bool,
 }
 
 /// The findings about one connection, shared by all of its requests.

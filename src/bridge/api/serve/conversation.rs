@@ -123,9 +123,7 @@ impl hyper::body::Body for Answer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::access::Person;
     use super::*;
-    use crate::domain::Role;
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::Instant;
@@ -133,8 +131,7 @@ mod tests {
     /// How long a connection lasts whose client says this and no more.
     async fn lasts(said: &[u8]) -> Duration {
         let (mut theirs, ours) = tokio::io::duplex(64 * 1024);
-        let peer =
-            Peer::Inside(Person { name: "ana".to_owned(), role: Role::Viewer, via: "test", local: false });
+        let peer = Peer::Unix { uid: None, client: None, recognition: std::sync::Arc::default() };
         let router = Router::new()
             .route("/slow", get(async || tokio::time::sleep(HEADERS * 10).await))
             .route("/quick", get(async || "done"));

@@ -1,11 +1,10 @@
 //! Forms, and the rule that "always" would add.
 
 use ring::digest::{SHA256, digest};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 
-use super::{Actor, Again, Desk};
-use crate::bridge::api::Person;
-use crate::bridge::api::inside::quoted;
+use super::{Actor, Again, Desk, SlackRequest};
 use crate::bridge::slack::deed::Submit;
 use crate::bridge::slack::kit::Words;
 use crate::domain::hex;
@@ -13,6 +12,7 @@ use crate::domain::{
     Answer, Clearance, Decision, NewPrompt, NudgeRequest, QuestionAnswer, RememberChoice, RememberedRule,
     Verdict,
 };
+use crate::ops::Caller;
 use crate::policy::{Rule, sentence};
 use crate::redact::redact;
 
@@ -45,45 +45,38 @@ impl Proposal {
 impl Actor {
     pub(super) async fn submit(
         &self,
-        who: &Person,
+        who: &Caller,
         key: &str,
         submit: &Submit,
         desk: &Desk,
     ) -> Result<(), Again> {
         let (id, digest) = submit.about.split_once(' ').unwrap_or((&submit.about, ""));
-        let at = quoted(id);
-        let (path, body) = match submit.form.as_str() {
+        let (at, value) = (id.to_owned(), |name: &str| submit.value(name).map(str::to_owned));
+        let request = match submit.form.as_str() {
             "always" => {
                 let lasts = submit.value("duration").filter(|lasts| *lasts != UNTIL_REVOKED);
                 return self.always(who, key, id, digest, lasts, desk).await;
             }
-            "deny_reason" => (
-                format!("/clearances/{at}/decision"),
-                json!(Decision { reason: submit.value("reason").map(str::to_owned), ..Verdict::Deny.into() }),
+            "deny_reason" => {
+                SlackRequest::Decide(at, Decision { reason: value("reason"), ..Verdict::Deny.into() })
+            }
+            "refine" => SlackRequest::Answer(
+                at,
+                QuestionAnswer { decision: Answer::Refine, instruction: value("instruction") },
             ),
-            "refine" => (
-                format!("/questions/{at}/answer"),
-                json!(QuestionAnswer {
-                    decision: Answer::Refine,
-                    instruction: submit.value("instruction").map(str::to_owned)
-                }),
-            ),
-            "nudge_with" => (
-                format!("/sessions/{at}/nudge"),
-                json!(NudgeRequest { message: submit.value("message").map(str::to_owned) }),
-            ),
+            "nudge_with" => SlackRequest::Nudge(at, NudgeRequest { message: value("message") }),
             "send" => {
-                let (Some(session), Some(text)) = (submit.value("session"), submit.value("text")) else {
+                let (Some(session), Some(text)) = (value("session"), submit.value("text")) else {
                     return Ok(());
                 };
-                (format!("/sessions/{}/prompts", quoted(session)), json!(NewPrompt::of(text)))
+                SlackRequest::Send(session, NewPrompt::of(text))
             }
             form => {
                 tracing::debug!(form, "a form that nobody knows here");
                 return Ok(());
             }
         };
-        let done = self.post(who, desk, &path, &body, key).await?;
+        let done = self.carry_out(who, desk, request, key).await?;
         if done && submit.form == "send" {
             self.say(desk, Words::new("Sent.")).await;
         }
@@ -93,7 +86,7 @@ impl Actor {
     /// Approves, and adds the rule that was shown; if that is not the rule any more, nothing happens.
     pub(super) async fn always(
         &self,
-        who: &Person,
+        who: &Caller,
         key: &str,
         id: &str,
         digest: &str,
@@ -114,8 +107,8 @@ impl Actor {
         }
         let remember = RememberedRule { rule: proposal.rule, r#for: lasts.map(str::to_owned) };
         let remember = Some(RememberChoice::Rule(remember));
-        let body = json!(Decision { remember, ..Verdict::Approve.into() });
-        if self.post(who, desk, &format!("/clearances/{}/decision", quoted(id)), &body, key).await? {
+        let decision = Decision { remember, ..Verdict::Approve.into() };
+        if self.carry_out(who, desk, SlackRequest::Decide(id.to_owned(), decision), key).await? {
             let words = Words::new("From now on: ")
                 .and(Words::said(&proposal.sentence).cut(500).code())
                 .and(lasts.map(|lasts| Words::new(" for ").and(Words::said(lasts))).unwrap_or_default())
@@ -126,21 +119,18 @@ impl Actor {
     }
 
     /// As this person may have it; an error is for people.
-    pub(super) async fn proposal(&self, who: &Person, id: &str) -> Result<(Clearance, Proposal), Words> {
-        let answer = self.seat().get(who, &format!("/clearances/{}/explanation", quoted(id))).await;
-        if !answer.is_ok() {
-            return Err(Words::said(&answer.why()));
-        }
-        let rule = answer.body["proposal"].clone();
-        if !rule.is_object() {
-            let why = answer.body["no_proposal"].as_str().unwrap_or("nothing fits");
-            return Err(Words::new("No safe rule can be made of it: ").and(Words::said(why)));
-        }
-        let unreadable = || Words::new("The rule cannot be read.");
-        let read: Rule = serde_json::from_value(rule.clone()).map_err(|_| unreadable())?;
-        let clearance: Clearance =
-            serde_json::from_value(answer.body["clearance"].clone()).map_err(|_| unreadable())?;
+    pub(super) async fn proposal(&self, who: &Caller, id: &str) -> Result<(Clearance, Proposal), Words> {
+        let explained = self.access().ops().explain(who, id).await;
+        let explained = explained.map_err(|error| Words::said(&error.sentence()))?;
+        let Some(rule) = explained.proposal else {
+            let why = explained.no_proposal.unwrap_or_else(|| "nothing fits".to_owned());
+            return Err(Words::new("No safe rule can be made of it: ").and(Words::said(&why)));
+        };
+        let read: Rule = Rule::deserialize(&rule).map_err(|_| Words::new("The rule cannot be read."))?;
         let digest = hex(digest(&SHA256, rule.to_string().as_bytes()).as_ref());
-        Ok((clearance, Proposal { sentence: redact(&sentence(&read)).text.into_owned(), rule, digest }))
+        Ok((
+            explained.clearance,
+            Proposal { sentence: redact(&sentence(&read)).text.into_owned(), rule, digest },
+        ))
     }
 }

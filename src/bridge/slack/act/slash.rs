@@ -1,22 +1,20 @@
 //! `/intercom …`, answered to whoever typed it.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::{Actor, Again, Desk};
-use crate::bridge::api::Person;
-use crate::bridge::api::inside::quoted;
+use super::{Actor, Again, Desk, RequestResult, SlackRequest};
 use crate::bridge::slack::card;
 use crate::bridge::slack::kit::Words;
 use crate::bridge::slack::words::{Slash, slash, typed};
-use crate::domain::{NewPrompt, NewSession, NudgeRequest, Session};
+use crate::domain::{NewPrompt, NewSession, NudgeRequest, Session, StopMode};
+use crate::ops::Caller;
 use crate::policy::{Rule, sentence};
 
 /// What one message shows of a list.
 const MANY: usize = 20;
 
 impl Actor {
-    pub(super) async fn slash(&self, who: &Person, key: &str, text: &str, desk: &Desk) -> Result<(), Again> {
+    pub(super) async fn slash(&self, who: &Caller, key: &str, text: &str, desk: &Desk) -> Result<(), Again> {
         let words = match slash(&typed(text)) {
             Slash::Help => {
                 self.tell(desk, &card::help("help")).await;
@@ -24,8 +22,8 @@ impl Actor {
             }
             Slash::Wrong(why) => Words::said(&why),
             Slash::Whoami => self.whoami_words(&desk.user),
-            Slash::Ls | Slash::Status(None) => list(&self.seat().sessions().await.map_err(|_| Again)?),
-            Slash::Status(Some(typed)) => match self.seat().session(&typed).await.map_err(|_| Again)? {
+            Slash::Ls | Slash::Status(None) => list(&self.access().live_sessions().await.map_err(|_| Again)?),
+            Slash::Status(Some(typed)) => match self.access().session(&typed).await.map_err(|_| Again)? {
                 Some(session) => {
                     self.tell(desk, &card::status("status", &session)).await;
                     return Ok(());
@@ -38,35 +36,31 @@ impl Actor {
                 return self.start(who, key, &agent, workspace, &prompt, desk).await;
             }
             Slash::Stop(session) => {
-                return self.order(who, key, &session, "stop", json!({}), "Stopped", desk).await;
+                let request = SlackRequest::Stop(session.clone(), StopMode::Stop);
+                return self.order(who, key, request, ("Stopped", &session), desk).await;
             }
             Slash::Nudge { session, message } => {
-                let body = json!(NudgeRequest { message: message.clone() });
-                return self.order(who, key, &session, "nudge", body, "Nudged", desk).await;
+                let request = SlackRequest::Nudge(session.clone(), NudgeRequest { message });
+                return self.order(who, key, request, ("Nudged", &session), desk).await;
             }
             Slash::Send { session, text } => {
-                return self
-                    .order(who, key, &session, "prompts", json!(NewPrompt::of(&text)), "Sent", desk)
-                    .await;
+                let request = SlackRequest::Send(session.clone(), NewPrompt::of(&text));
+                return self.order(who, key, request, ("Sent", &session), desk).await;
             }
         };
         self.say(desk, words).await;
         Ok(())
     }
 
-    #[expect(clippy::too_many_arguments, reason = "each says something else about one order")]
     async fn order(
         &self,
-        who: &Person,
+        who: &Caller,
         key: &str,
-        session: &str,
-        verb: &str,
-        body: Value,
-        done: &'static str,
+        request: SlackRequest,
+        (done, session): (&'static str, &str),
         desk: &Desk,
     ) -> Result<(), Again> {
-        let path = format!("/sessions/{}/{verb}", quoted(session));
-        if self.post(who, desk, &path, &body, key).await? {
+        if self.carry_out(who, desk, request, key).await? {
             self.say(desk, Words::new(done).and(": ").and(Words::said(session)).and(".")).await;
         }
         Ok(())
@@ -74,14 +68,14 @@ impl Actor {
 
     async fn start(
         &self,
-        who: &Person,
+        who: &Caller,
         key: &str,
         agent: &str,
         workspace: Option<String>,
         prompt: &str,
         desk: &Desk,
     ) -> Result<(), Again> {
-        let config = self.seat().config();
+        let config = self.access().config();
         let only = || match config.workspaces.keys().collect::<Vec<_>>()[..] {
             [only] => Ok(only.clone()),
             [] => Err(Words::new("No workspace is configured: say which directory, as in `in /path`.")),
@@ -98,28 +92,28 @@ impl Actor {
             }
         };
         let prompt = Some(prompt).filter(|prompt| !prompt.is_empty());
-        let body = json!(NewSession {
+        let request = SlackRequest::Start(Box::new(NewSession {
             agent: Some(agent.to_owned()),
-            workspace: workspace.clone(),
+            workspace,
             prompt: prompt.map(str::to_owned),
             ..NewSession::default()
-        });
-        let answer = self.seat().post(who, "/sessions", &body, key).await;
-        if !answer.is_ok() {
-            return self.settle(who, desk, answer).await.map(drop);
+        }));
+        match request.carry_out(self.access().ops(), who, key).await {
+            Ok(RequestResult::Session(session)) => {
+                let words = Words::new("Started ")
+                    .and(Words::said(&session.label()).code())
+                    .and("; its thread is on its way.");
+                self.say(desk, words).await;
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            Err(error) => self.settle(who, desk, &error).await.map(drop),
         }
-        if let Some(session) = answer.read::<Session>() {
-            let words = Words::new("Started ")
-                .and(Words::said(&session.label()).code())
-                .and("; its thread is on its way.");
-            self.say(desk, words).await;
-        }
-        Ok(())
     }
 
     pub(super) fn whoami_words(&self, user: &str) -> Words {
         let id = Words::new("Your Slack id is ").and(Words::said(user).code());
-        match self.seat().operator(user) {
+        match self.access().operator(user) {
             Some(who) => id
                 .and("; here you are ")
                 .and(Words::said(&who.name))
@@ -131,7 +125,7 @@ impl Actor {
     }
 
     async fn clearances_words(&self) -> Words {
-        let Ok(pending) = self.seat().pending_clearances(None).await else {
+        let Ok(pending) = self.access().pending_clearances(None).await else {
             return Words::new("What waits cannot be read now.");
         };
         let each = pending.iter().take(MANY).map(|clearance| {
@@ -151,17 +145,12 @@ impl Actor {
     }
 
     async fn policy_words(&self) -> Words {
-        #[derive(Deserialize)]
-        struct Policy {
-            rules: Vec<Rule>,
-            grants: usize,
-        }
-        let viewer = self.seat().viewer();
-        let Some(policy) = self.seat().get(viewer, "/policy").await.read::<Policy>() else {
+        let Ok(policy) = self.access().policy().await else {
             return Words::new("The policy cannot be read.");
         };
-        let rules = policy
-            .rules
+        let rules: Result<Vec<Rule>, _> = policy.rules.iter().map(Rule::deserialize).collect();
+        let Ok(rules) = rules else { return Words::new("The policy cannot be read.") };
+        let rules = rules
             .iter()
             .take(MANY)
             .zip(1_u64..)

@@ -1,19 +1,19 @@
 //! Replies in a session's thread: a word that is a command, or a prompt for the agent.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::form::how_to_always;
-use super::{Actor, Again, Desk};
-use crate::bridge::api::Person;
+use super::{Actor, Again, Desk, RequestResult, SlackRequest};
 use crate::bridge::slack::card;
 use crate::bridge::slack::deed::Said;
 use crate::bridge::slack::kit::Words;
 use crate::bridge::slack::words::{Waiting, Word, typed, word};
 use crate::domain::{
-    Answer, Clearance, Decision, List, NewPrompt, NudgeRequest, Prompt, PromptState, Question,
-    QuestionAnswer, Verdict,
+    Answer, Clearance, Decision, NewPrompt, NudgeRequest, Prompt, PromptState, Question, QuestionAnswer,
+    Verdict,
 };
-use crate::domain::{Role, SessionId, Time};
+use crate::domain::{Role, SessionId, StopMode, Time};
+use crate::ops::Caller;
 
 /// A thread of ours, and the session that it is about.
 #[derive(Debug, Clone)]
@@ -21,22 +21,21 @@ pub(super) struct Thread {
     session: SessionId,
 }
 
-/// What is to be posted to the API.
-struct Order {
-    path: String,
-    body: Value,
-}
-
 const TAKEN: &str = "white_check_mark";
 const QUEUED: &str = "hourglass_flowing_sand";
 const FAILED: &str = "x";
 
-fn reaction(state: Option<&str>) -> &'static str {
+fn reaction(state: &PromptState) -> &'static str {
     match state {
-        Some("queued") => QUEUED,
-        Some("failed" | "withdrawn") => FAILED,
+        PromptState::Queued | PromptState::Sending => QUEUED,
+        PromptState::Failed(_) | PromptState::Withdrawn => FAILED,
         _ => TAKEN,
     }
+}
+
+/// To people, a prompt that is not in the agent's pipe yet is queued.
+fn is_queued(prompt: &Prompt) -> bool {
+    matches!(prompt.state, PromptState::Queued | PromptState::Sending)
 }
 
 impl Actor {
@@ -58,21 +57,20 @@ impl Actor {
 
     pub(super) async fn said(
         &self,
-        who: &Person,
+        who: &Caller,
         key: &str,
         said: &Said,
         thread: &Thread,
         desk: &Desk,
     ) -> Result<(), Again> {
         let id = thread.session.to_string();
-        let clearances = self.seat().pending_clearances(Some(&id)).await.map_err(|_| Again)?;
-        let questions = self.seat().pending_questions(Some(&id)).await.map_err(|_| Again)?;
+        let clearances = self.access().pending_clearances(Some(&id)).await.map_err(|_| Again)?;
+        let questions = self.access().pending_questions(Some(&id)).await.map_err(|_| Again)?;
         let waiting = Waiting { clearances: !clearances.is_empty(), questions: !questions.is_empty() };
-        let session = |verb: &str, body: Value| Order { path: format!("/sessions/{id}/{verb}"), body };
-        let order = match word(&typed(&said.text), waiting) {
+        let request = match word(&typed(&said.text), waiting) {
             Word::Prompt(text) => return self.prompt(who, key, said, thread, &text, desk).await,
             Word::Status => {
-                if let Some(found) = self.seat().session(&id).await.map_err(|_| Again)? {
+                if let Some(found) = self.access().session(&id).await.map_err(|_| Again)? {
                     self.tell(desk, &card::status("status", &found)).await;
                 }
                 return Ok(());
@@ -112,31 +110,35 @@ impl Actor {
                 Ok(clearance) if which.is_none() && !self.was_seen(&clearance.id, said).await? => {
                     Err(unseen(&clearance.id, "approve"))
                 }
-                found => found.map(|clearance| decision(clearance, &Verdict::Approve.into())),
+                found => found
+                    .map(|clearance| SlackRequest::Decide(clearance.id.to_string(), Verdict::Approve.into())),
             },
             Word::Deny { which, reason } => match the(&clearances, which.as_deref()) {
                 Ok(clearance) if which.is_none() && !self.was_seen(&clearance.id, said).await? => {
                     Err(unseen(&clearance.id, "deny"))
                 }
-                found => {
-                    found.map(|clearance| decision(clearance, &Decision { reason, ..Verdict::Deny.into() }))
-                }
+                found => found.map(|clearance| {
+                    SlackRequest::Decide(
+                        clearance.id.to_string(),
+                        Decision { reason, ..Verdict::Deny.into() },
+                    )
+                }),
             },
             Word::Continue => self
                 .the_seen(&questions, said)
                 .await?
-                .map(|question| answer(question, &Answer::Continue.into())),
+                .map(|question| SlackRequest::Answer(question.id.to_string(), Answer::Continue.into())),
             Word::Refine(how) => self
                 .the_seen(&questions, said)
                 .await?
-                .map(|question| answer(question, &QuestionAnswer::refine(&how))),
-            Word::Stop => Ok(session("stop", json!({}))),
-            Word::Interrupt => Ok(session("interrupt", json!({}))),
-            Word::Nudge(message) => Ok(session("nudge", json!(NudgeRequest { message }))),
+                .map(|question| SlackRequest::Answer(question.id.to_string(), QuestionAnswer::refine(&how))),
+            Word::Stop => Ok(SlackRequest::Stop(id, StopMode::Stop)),
+            Word::Interrupt => Ok(SlackRequest::Interrupt(id)),
+            Word::Nudge(message) => Ok(SlackRequest::Nudge(id, NudgeRequest { message })),
         };
-        match order {
-            Ok(Order { path, body }) => {
-                if self.post(who, desk, &path, &body, key).await? {
+        match request {
+            Ok(request) => {
+                if self.carry_out(who, desk, request, key).await? {
                     self.taken(said, thread).await?;
                 }
             }
@@ -166,7 +168,7 @@ impl Actor {
 
     async fn prompt(
         &self,
-        who: &Person,
+        who: &Caller,
         key: &str,
         said: &Said,
         thread: &Thread,
@@ -179,23 +181,25 @@ impl Actor {
         if text.is_empty() {
             return Ok(());
         }
-        let path = format!("/sessions/{}/prompts", thread.session);
-        let answer = self.seat().post(who, &path, &json!(NewPrompt::of(text)), key).await;
-        if !answer.is_ok() {
-            if self.settle(who, desk, answer).await? {
-                self.taken(said, thread).await?;
+        let request = SlackRequest::Send(thread.session.to_string(), NewPrompt::of(text));
+        let prompt = match request.carry_out(self.access().ops(), who, key).await {
+            Ok(RequestResult::Prompt(prompt)) => prompt,
+            Ok(_) => return Ok(()),
+            Err(error) => {
+                if self.settle(who, desk, &error).await? {
+                    self.taken(said, thread).await?;
+                }
+                return Ok(());
             }
-            return Ok(());
-        }
+        };
         // Under the prompt's own name, so that its arrival is seen as well.
-        let id = answer.body["id"].as_str().unwrap_or(&said.ts).to_owned();
-        let (row, session) = (format!("react {id}"), thread.session);
-        self.react(row.clone(), session, said, reaction(answer.body["state"].as_str())).await?;
-        if answer.body["state"] == "queued" {
+        let (row, session) = (format!("react {}", prompt.id), thread.session);
+        self.react(row.clone(), session, said, reaction(&prompt.state)).await?;
+        if is_queued(&prompt) {
             // It may have arrived before there was anything to show that with.
-            let now = self.prompts(thread.session).await?.into_iter().find(|prompt| *prompt.id == *id);
-            if let Some(prompt) = now.filter(|prompt| prompt.state != PromptState::Queued) {
-                self.react(row, session, said, reaction(Some(prompt.state.as_str()))).await?;
+            let now = self.prompts(session).await?.into_iter().find(|now| now.id == prompt.id);
+            if let Some(now) = now.filter(|now| !is_queued(now)) {
+                self.react(row, session, said, reaction(&now.state)).await?;
             }
         }
         Ok(())
@@ -206,21 +210,16 @@ impl Actor {
     }
 
     async fn prompts(&self, session: SessionId) -> Result<Vec<Prompt>, Again> {
-        let answer = self.seat().get(self.seat().viewer(), &format!("/sessions/{session}/prompts")).await;
-        if answer.is_fault() {
-            return Err(Again);
-        }
-        Ok(answer.read::<List<Prompt>>().map(|prompts| prompts.items).unwrap_or_default())
+        self.access().prompts(&session).await.map_err(|_| Again)
     }
 
     async fn queue(&self, session: SessionId, desk: &Desk) -> Result<(), Again> {
         let prompts = self.prompts(session).await?;
-        let queued =
-            prompts.iter().rev().filter(|prompt| prompt.state == PromptState::Queued).map(|prompt| {
-                let by = &prompt.by;
-                let text = Words::said(&prompt.text).cut(200);
-                Words::new("• ").and(text).and(" – ").and(Words::said(by))
-            });
+        let queued = prompts.iter().rev().filter(|prompt| is_queued(prompt)).map(|prompt| {
+            let by = &prompt.by;
+            let text = Words::said(&prompt.text).cut(200);
+            Words::new("• ").and(text).and(" – ").and(Words::said(by))
+        });
         let queued = Words::join(queued, "\n");
         let words = if queued.is_blank() { Words::new("Nothing is queued.") } else { queued };
         self.say(desk, words).await;
@@ -263,12 +262,4 @@ fn one(pending: &[Question]) -> Result<&Question, Words> {
         [] => Err(Words::new("No question waits here.")),
         _ => Err(Words::new("Several questions wait here: use their buttons.")),
     }
-}
-
-fn decision(clearance: &Clearance, decision: &Decision) -> Order {
-    Order { path: format!("/clearances/{}/decision", clearance.id), body: json!(decision) }
-}
-
-fn answer(question: &Question, answer: &QuestionAnswer) -> Order {
-    Order { path: format!("/questions/{}/answer", question.id), body: json!(answer) }
 }

@@ -55,9 +55,9 @@ impl Scene {
 impl Teller {
     /// `None` if it has gone, or Slack is off for it.
     pub(super) async fn scene(&self, id: SessionId) -> Result<Option<Scene>, StoreError> {
-        let Some(session) = self.seat.session(&id.to_string()).await? else { return Ok(None) };
+        let Some(session) = self.access.session(&id.to_string()).await? else { return Ok(None) };
         let workspace = session.workspace.clone();
-        let Some(mut here) = self.seat.config().slack_here(workspace.as_ref()) else { return Ok(None) };
+        let Some(mut here) = self.access.config().slack_here(workspace.as_ref()) else { return Ok(None) };
         // A thread stays where it began, whatever is configured since.
         if let Some(root) = self.store.slack_message(id.to_string()).await? {
             here.channel = root.channel;
@@ -211,7 +211,7 @@ impl Teller {
     }
 
     async fn clearance(&self, id: &str, scene: &Scene) -> Result<Vec<SlackWant>, StoreError> {
-        let Some(clearance) = self.seat.clearance(id).await? else { return Ok(Vec::new()) };
+        let Some(clearance) = self.access.clearance(id).await? else { return Ok(Vec::new()) };
         let known = self.store.slack_message(clearance.id.to_string()).await?;
         let open = clearance.status == ClearanceStatus::Pending;
         // What is over before anybody was asked needs no card: the turn's summary counts it.
@@ -220,7 +220,7 @@ impl Teller {
             None => (true, Memo { ping: self.called(&clearance, scene), ..Memo::default() }),
             Some(known) => (false, Memo::read(&known.memo)),
         };
-        let people = act::people(&self.seat);
+        let people = act::people(&self.access);
         let ping: &[String] = if open { &memo.ping } else { &[] };
         let card = card::clearance(&clearance.id, &clearance, &scene.session, &people, ping);
         // Decided before anybody could see it: then nobody needs to.
@@ -235,22 +235,22 @@ impl Teller {
     }
 
     fn called(&self, clearance: &Clearance, scene: &Scene) -> Vec<String> {
-        calls::first(&self.seat.config(), &scene.here.ping, &waits_for(clearance), Time::now())
+        calls::first(&self.access.config(), &scene.here.ping, &waits_for(clearance), Time::now())
     }
 
     /// Those of them who may steer agents, unless they are to be left in peace now.
     fn steering(&self, ping: &[String]) -> Vec<String> {
         let waits = Waits { since: Time::now(), grave: false, least: Role::Operator, whom: &[] };
-        calls::first(&self.seat.config(), ping, &waits, Time::now())
+        calls::first(&self.access.config(), ping, &waits, Time::now())
     }
 
     pub(super) fn called_to_steer(&self, ping: &[String]) -> Words {
-        let people = act::people(&self.seat);
+        let people = act::people(&self.access);
         Words::join(self.steering(ping).iter().filter_map(|name| people.ping(name)), " ")
     }
 
     async fn question(&self, id: &str, scene: &Scene) -> Result<Vec<SlackWant>, StoreError> {
-        let Some(question) = self.seat.question(id).await? else { return Ok(Vec::new()) };
+        let Some(question) = self.access.question(id).await? else { return Ok(Vec::new()) };
         let known = self.store.slack_message(question.id.to_string()).await?;
         let open = question.status == QuestionStatus::Pending;
         let memo = match known {
@@ -259,7 +259,7 @@ impl Teller {
             Some(known) => Memo::read(&known.memo),
         };
         let ping: &[String] = if open { &memo.ping } else { &[] };
-        let card = card::question(&question.id, &question, &scene.session, &act::people(&self.seat), ping);
+        let card = card::question(&question.id, &question, &scene.session, &act::people(&self.access), ping);
         Ok(vec![scene.want(&question.id, &card, open, memo.text())])
     }
 
@@ -335,13 +335,13 @@ impl Teller {
         if memo.steps.len() > MAX_STEPS {
             memo.steps.remove(1);
         }
-        let people = act::people(&self.seat);
+        let people = act::people(&self.access);
         let card = card::stall(&key, &scene.session, &memo.steps, over.as_deref(), &people, &memo.ping);
         let mut wants = vec![scene.want(&key, &card, over.is_none(), memo.text())];
         // Nobody is told of an edit.
         if escalates {
             let key = format!("note {} {seq}", scene.id);
-            let config = self.seat.config();
+            let config = self.access.config();
             let none = config.slack.escalate_to.is_empty();
             let all = if none { &scene.here.ping } else { &config.slack.escalate_to };
             let words = Words::new("Nothing helped: this agent needs a person.");
@@ -356,7 +356,7 @@ impl Teller {
         let failed = scene.session.exit.as_ref().is_none_or(|exit| exit.status.code != Some(0));
         let ping = if failed { scene.here.ping.as_slice() } else { &[] };
         let ping = self.steering(ping);
-        let card = card::exit(&key, &scene.session, None, &act::people(&self.seat), &ping);
+        let card = card::exit(&key, &scene.session, None, &act::people(&self.access), &ping);
         // It cannot be made again once the session runs again.
         let s = &scene.session;
         let memo = json!({
@@ -376,7 +376,7 @@ impl Teller {
     ) -> Result<Vec<SlackWant>, StoreError> {
         let cards = self.cards(scene.id, "exit ", before).await?;
         let again = format!("restarted by {}", by.unwrap_or("intercom"));
-        let people = act::people(&self.seat);
+        let people = act::people(&self.access);
         let wants = cards.into_iter().filter(|card| card.open).filter_map(|known| {
             let then: Session = serde_json::from_str(&known.memo).ok()?;
             let card = card::exit(&known.key, &then, Some(&again), &people, &[]);

@@ -18,16 +18,16 @@ const MANY: usize = 10;
 
 impl Teller {
     pub(super) async fn calls(&self, mind: &Mind) -> Vec<SlackWant> {
-        let config = self.seat.config();
+        let config = self.access.config();
         let (now, mut wants) = (Time::now(), Vec::new());
         if config.slack.escalate_after().is_some() {
-            for clearance in self.seat.pending_clearances(None).await.unwrap_or_default() {
+            for clearance in self.access.pending_clearances(None).await.unwrap_or_default() {
                 let called = calls::escalated(&config, &waits_for(&clearance), now);
                 let line = crate::action::line_of(&clearance);
                 let about = (&*clearance.id, clearance.session, line.as_str());
                 wants.extend(self.escalate(about, &called, mind).await);
             }
-            for question in self.seat.pending_questions(None).await.unwrap_or_default() {
+            for question in self.access.pending_questions(None).await.unwrap_or_default() {
                 let called = calls::escalated(&config, &waits(&question), now);
                 let about = (&*question.id, question.session, question.text.as_str());
                 wants.extend(self.escalate(about, &called, mind).await);
@@ -47,7 +47,7 @@ impl Teller {
         mind: &Mind,
     ) -> Vec<SlackWant> {
         let ((id, session, title), mut wants) = (about, Vec::new());
-        let people = act::people(&self.seat);
+        let people = act::people(&self.access);
         for (name, n) in called.iter().zip(1..) {
             let key = format!("call {id} {n}");
             // Once said, it is not said again.
@@ -76,7 +76,7 @@ impl Teller {
         }
         self.store.set_cursor(DIGEST, today).await?;
         let (clearances, questions) =
-            (self.seat.pending_clearances(None).await?, self.seat.pending_questions(None).await?);
+            (self.access.pending_clearances(None).await?, self.access.pending_questions(None).await?);
         let waiting =
             clearances.iter().map(|clearance| (clearance.session_label(), crate::action::line_of(clearance)));
         let asked = questions.iter().map(|question| (question.session_label(), question.text.clone()));
@@ -84,7 +84,7 @@ impl Teller {
         if waiting.is_empty() {
             return Ok(None);
         }
-        let config = self.seat.config();
+        let config = self.access.config();
         let called = self.called_to_steer(&config.slack.ping);
         let each = waiting.iter().take(MANY).map(|(session, what)| {
             Words::new("• ").and(Words::said(what).cut(200)).and(" ").and(Words::said(session).code())

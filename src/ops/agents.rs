@@ -1,47 +1,44 @@
-//! Which agents can be started.
+//! The agents that can be started.
 
-use axum::Json;
-use axum::extract::State;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Api;
-use super::error::ApiError;
-use super::extract::{Query, ShortList, limit};
+use super::{Caller, OpError, Operation, Operations, limit};
 use crate::config::{Config, DEMO_AGENT};
 use crate::domain::List;
 use crate::supervisor::{self, Agent};
 
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct AgentView {
-    name: String,
-    description: Option<String>,
-    command: String,
-    protocol: &'static str,
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AgentView {
+    pub name: String,
+    pub description: Option<String>,
+    pub command: String,
+    pub protocol: String,
     /// `built_in`, `installed`, `on_demand` (fetched when it is started) or `missing`.
-    availability: &'static str,
+    pub availability: String,
     /// What one of them told when it was ready last; `null` before that, and after its command line has changed.
-    known: Option<KnownView>,
+    pub known: Option<KnownView>,
 }
 
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-struct KnownView {
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct KnownView {
     /// Its answer to `initialize`, as it came.
     #[schemars(with = "serde_json::Value")]
-    initialize: crate::domain::Json,
+    pub initialize: crate::domain::Json,
     /// Its answer to `session/new`, as it came.
     #[schemars(with = "serde_json::Value")]
-    session: crate::domain::Json,
+    pub session: crate::domain::Json,
 }
 
-/// All of them, whatever the limit: there are never many.
-pub(super) async fn list(
-    State(api): State<Api>,
-    Query(query): Query<ShortList>,
-) -> Result<Json<List<AgentView>>, ApiError> {
-    limit(query.limit)?;
-    let agents = api.supervisor().known_agents().await?;
-    Ok(Json(List::whole(agents.into_iter().map(|(agent, told)| view(agent, told.as_ref())).collect())))
+impl Operations {
+    /// All of them, whatever the limit: there are never many.
+    pub async fn agents(&self, caller: &Caller, most: Option<usize>) -> Result<List<AgentView>, OpError> {
+        self.admit(caller, Operation::Read)?;
+        limit(most)?;
+        let agents = self.supervisor().known_agents().await?;
+        let agents = agents.into_iter().map(|(agent, told)| view(agent, told.as_ref())).collect();
+        self.shown(caller, List::whole(agents)).await
+    }
 }
 
 /// The same list as JSON, as a daemon with this configuration would give it that has seen none of them run.
@@ -55,8 +52,8 @@ fn view(Agent { name, profile, availability }: Agent, told: Option<&crate::domai
         command: if name == DEMO_AGENT { "(built in)".to_owned() } else { profile.command },
         name,
         description: profile.description,
-        protocol: profile.protocol.as_str(),
-        availability: availability.as_str(),
+        protocol: profile.protocol.as_str().to_owned(),
+        availability: availability.as_str().to_owned(),
         known: told.and_then(|told| serde_json::from_str(told.as_str()).ok()),
     }
 }
