@@ -46,15 +46,15 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-pub use activity::{Activity, Child};
+pub use activity::{ChildProcess, ProcessActivity};
 pub use addresses::is_own_address;
-pub use cgroup::{Cgroups, Limits};
+pub use cgroup::{CgroupLimits, Cgroups};
 pub use confined::{Confined, FileError};
 pub use description::{ProcessDescription, agent_program, describe_process};
 pub use environment::{PART_VARIABLE, SESSION_VARIABLE, agent_environment};
 pub use files::raise_open_files;
 use files::usual_open_files;
-pub use find::Lost;
+pub use find::LostProcess;
 pub use identity::Identity;
 pub use kept::{Cleared, KeptProcess, clear_away, end_parts, end_removed, kept_processes};
 pub use leftovers::{RunningShim, is_running, running_shims, shim_directory, strays};
@@ -65,11 +65,11 @@ pub use spawn::{SpawnError, resolve_program};
 pub use user::RunAs;
 
 use crate::domain::Exit;
-use frame::{Frame, Left};
+use frame::{ExitRecord, ShimFrame};
 
 /// What to start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Spec {
+pub struct ProcessSpec {
     /// The session's id: how its processes are known.
     pub session: String,
     pub program: PathBuf,
@@ -79,7 +79,7 @@ pub struct Spec {
     pub cwd: PathBuf,
     /// A cgroup to be made for it, where one can be.
     pub cgroup: Option<PathBuf>,
-    pub limits: Limits,
+    pub limits: CgroupLimits,
     /// Whom it runs as, if not as we do.
     #[serde(default)]
     pub user: Option<RunAs>,
@@ -90,7 +90,7 @@ pub struct Spec {
 
 /// What is kept of a process on disk, and where.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Keep {
+pub struct RuntimeDir {
     /// Of this generation of this session alone.
     pub dir: PathBuf,
     /// How much of stderr's end is kept.
@@ -104,7 +104,7 @@ pub struct Keep {
 
 /// How to stop, gentlest first; each wait ends early when the process is gone.
 #[derive(Debug, Clone)]
-pub struct Ladder {
+pub struct StopLadder {
     /// The protocol's own request to stop, framed.
     pub interrupt: Vec<u8>,
     pub after_interrupt: Duration,
@@ -114,18 +114,18 @@ pub struct Ladder {
 
 /// What a process lets us know.
 #[derive(Debug, PartialEq, Eq)]
-pub enum News {
+pub enum ProcessNews {
     /// Wholly in the agent's pipe.
     Written { n: u64 },
     /// It will never be.
     Failed { n: u64, cause: String },
     /// The whole tree is gone. Output that is not read yet follows on the output stream until its end.
-    Exited(Departure),
+    Exited(ProcessExit),
 }
 
 /// How a process and its tree went.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Departure {
+pub struct ProcessExit {
     pub exit: Exit,
     pub reason: String,
     /// What was needed: any of `interrupt`, `close_stdin`, `sigterm`, `sigkill`, in order.
@@ -152,18 +152,18 @@ pub const REBOOTED: &str = "the machine was restarted";
 
 /// An agent. Dropping it leaves the agent alone.
 #[derive(Debug)]
-pub struct Process {
+pub struct AgentProcess {
     pub identity: Identity,
     shim: Identity,
     /// What its shim speaks.
     version: u32,
     pub output: mpsc::Receiver<Bytes>,
-    pub news: mpsc::Receiver<News>,
-    control: mpsc::UnboundedSender<Frame>,
-    keep: Keep,
-    trim: Trim,
+    pub news: mpsc::Receiver<ProcessNews>,
+    control: mpsc::UnboundedSender<ShimFrame>,
+    keep: RuntimeDir,
+    trim: TrimPace,
     /// What its shim wrote down at its end, if it was found dead.
-    left: Option<Left>,
+    left: Option<ExitRecord>,
     /// The last message that its shim has accepted, where that is known.
     accepted: Option<u64>,
     alive: bool,
@@ -171,16 +171,16 @@ pub struct Process {
 
 /// The shim is told what is in the log now and then, not at every commit.
 #[derive(Debug)]
-struct Trim {
+struct TrimPace {
     told: u64,
     every: u64,
 }
 
-impl Process {
+impl AgentProcess {
     /// Queues one framed message for the agent's stdin and never waits. Sending one again is harmless: the shim knows
     /// which it has accepted. The caller bounds how many are under way.
     pub fn send(&self, n: u64, message: Vec<u8>) {
-        self.tell(Frame::Stdin(n, message));
+        self.tell(ShimFrame::Stdin(n, message));
     }
 
     /// Whether a message arrived, if that is known without asking: of a process that was found dead.
@@ -197,7 +197,7 @@ impl Process {
     pub fn consumed(&mut self, offset: u64) {
         if offset >= self.trim.told + self.trim.every {
             self.trim.told = offset;
-            self.tell(Frame::Trim(offset));
+            self.tell(ShimFrame::Trim(offset));
         }
     }
 
@@ -207,24 +207,24 @@ impl Process {
     }
 
     /// Starts the ladder; the end of it is in the news.
-    pub fn stop(&self, ladder: Ladder) {
+    pub fn stop(&self, ladder: StopLadder) {
         let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        let waits = frame::Waits {
+        let waits = frame::LadderWaits {
             after_interrupt_ms: millis(ladder.after_interrupt),
             after_stdin_closed_ms: millis(ladder.after_stdin_closed),
             after_sigterm_ms: millis(ladder.after_sigterm),
         };
         let most = ladder.after_interrupt + ladder.after_stdin_closed + ladder.after_sigterm;
-        self.tell(Frame::Stop(waits, ladder.interrupt));
+        self.tell(ShimFrame::Stop(waits, ladder.interrupt));
         self.insist(most + INSISTING);
     }
 
     /// Straight to the end of the ladder.
     pub fn kill(&self) {
-        if Frame::Kill.since() <= self.version {
-            self.tell(Frame::Kill);
+        if ShimFrame::Kill.since() <= self.version {
+            self.tell(ShimFrame::Kill);
         } else {
-            self.tell(Frame::Stop(frame::Waits::NONE, Vec::new()));
+            self.tell(ShimFrame::Stop(frame::LadderWaits::NONE, Vec::new()));
         }
         self.insist(INSISTING);
     }
@@ -245,7 +245,7 @@ impl Process {
         });
     }
 
-    fn tell(&self, frame: Frame) {
+    fn tell(&self, frame: ShimFrame) {
         self.control.send(frame).ok(); // the shim has gone: the exit is in the news
     }
 
@@ -261,7 +261,7 @@ impl Process {
 }
 
 /// Where what is kept of a process's output begins.
-pub fn output_start(keep: &Keep) -> u64 {
+pub fn output_start(keep: &RuntimeDir) -> u64 {
     journal::start(&keep.dir).unwrap_or(0)
 }
 

@@ -10,7 +10,10 @@ pub mod stall;
 pub mod state;
 mod tail;
 
-pub use actor::{Actor, Plan, StartError, failed_commands, quarantined_lines};
-pub use handle::{Arrival, CommandError, Done, Handle, Stopped};
-pub use stall::{Caps, Vigil};
-pub use state::{About, Adoption, Assessed, Input, Judge, OpenRequests, Refused, State};
+pub use actor::{ProcessPlan, SessionActor, StartError, failed_commands, quarantined_lines};
+pub use handle::{ArrivalWatch, CommandError, Done, SessionHandle, StopOutcome};
+pub use stall::{SpendCaps, WatchPolicy};
+pub use state::{
+    AdoptedProcess, Input, OpenRequests, Refused, RequestAssessment, RequestAssessor, SessionSpec,
+    SessionState,
+};

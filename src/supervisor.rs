@@ -31,9 +31,9 @@ use self::judge::Bench;
 use crate::config::{AgentLimits, Config};
 use crate::domain::{OnClientLeft, Phase, Preset, PromptId, SessionId, SessionRecord, StopMode, Time};
 use crate::host::{Cgroups, Observer};
-use crate::session::actor::{Actor, Beginning, Farewell, Plan, StartError};
+use crate::session::actor::{ProcessPlan, SessionActor, StartError, TaskBeginning, TaskExit};
 use crate::session::recover::{amend, bury};
-use crate::session::{CommandError, Done, Handle, Input, Refused, State, Stopped};
+use crate::session::{CommandError, Done, Input, Refused, SessionHandle, SessionState, StopOutcome};
 use crate::store::{Found, Store, StoreError, Stored};
 
 /// All sessions are gone this long after they were told to stop, the hard way if need be.
@@ -74,7 +74,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Seat {
     name: Option<String>,
-    handle: Option<Handle>,
+    handle: Option<SessionHandle>,
 }
 
 impl Supervisor {
@@ -112,7 +112,7 @@ impl Supervisor {
         self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, id: SessionId) -> Option<Handle> {
+    fn find(&self, id: SessionId) -> Option<SessionHandle> {
         self.sessions().get(&id)?.handle.clone()
     }
 
@@ -181,7 +181,7 @@ impl Supervisor {
     }
 
     /// What the store has of a session, and its state.
-    async fn stored(&self, id: SessionId) -> Result<(Stored, State), StoreError> {
+    async fn stored(&self, id: SessionId) -> Result<(Stored, SessionState), StoreError> {
         let corrupt = StoreError::Corrupt { what: "a session's snapshot" };
         let stored = self.store().stored(id).await?.ok_or(corrupt.clone())?;
         let state = serde_json::from_str(&stored.state).map_err(|_| corrupt)?;
@@ -189,26 +189,31 @@ impl Supervisor {
     }
 
     /// Answers when the process tree is gone, also if it was before.
-    pub async fn stop(&self, id: SessionId, how: StopMode, by: String) -> Result<Stopped, CommandError> {
+    pub async fn stop(&self, id: SessionId, how: StopMode, by: String) -> Result<StopOutcome, CommandError> {
         let Some(handle) = self.find(id) else { return self.stop_parked(id, how, by).await };
         match handle.stop(how, by).await {
             Err(CommandError::Refused(Refused::Ended)) => {
                 handle.closed().await;
-                Ok(Stopped::default())
+                Ok(StopOutcome::default())
             }
             result => result,
         }
     }
 
     /// A parked session has no process, and does not wait to be resumed any more.
-    async fn stop_parked(&self, id: SessionId, how: StopMode, by: String) -> Result<Stopped, CommandError> {
+    async fn stop_parked(
+        &self,
+        id: SessionId,
+        how: StopMode,
+        by: String,
+    ) -> Result<StopOutcome, CommandError> {
         if self.is_parked(id).await {
             match self.command_or_amend(id, Input::Stop { how, by }).await {
                 Ok(()) | Err(CommandError::Refused(Refused::Ended)) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(Stopped::default())
+        Ok(StopOutcome::default())
     }
 
     async fn is_parked(&self, id: SessionId) -> bool {
@@ -221,17 +226,22 @@ impl Supervisor {
     }
 
     /// Runs a session's task until its end. Answers once the process runs, or why it does not.
-    async fn host(&self, state: State, plan: Plan, beginning: Beginning) -> Result<(), StartError> {
+    async fn host(
+        &self,
+        state: SessionState,
+        plan: ProcessPlan,
+        beginning: TaskBeginning,
+    ) -> Result<(), StartError> {
         let id = state.id();
         let (store, paused, leave) =
             (self.0.store.clone(), self.0.paused.subscribe(), self.0.leaving.child_token());
-        let resumed = matches!(beginning, Beginning::New(Input::Resume { .. }));
+        let resumed = matches!(beginning, TaskBeginning::New(Input::Resume { .. }));
         let generation = state.generation() + u32::from(resumed);
-        let (actor, handle, started) = Actor::new(state, plan, store, paused, leave, generation);
+        let (actor, handle, started) = SessionActor::new(state, plan, store, paused, leave, generation);
         {
             let mut sessions = self.sessions();
             // Whoever stops all sessions has looked, or will look, after this.
-            if self.0.closing.is_cancelled() && matches!(beginning, Beginning::New(_)) {
+            if self.0.closing.is_cancelled() && matches!(beginning, TaskBeginning::New(_)) {
                 sessions.remove(&id);
                 return Err(StartError::Closing);
             }
@@ -244,7 +254,7 @@ impl Supervisor {
                 supervisor.salvage(id, handle.observer()).await;
             }
             supervisor.sessions().remove(&id);
-            farewell.into_iter().for_each(Farewell::tell);
+            farewell.into_iter().for_each(TaskExit::tell);
         });
         started.await.unwrap_or(Err(StartError::Command(CommandError::Refused(Refused::Ended))))
     }
@@ -265,7 +275,8 @@ impl Supervisor {
     /// Stops every session, all at the same time, and waits until they are gone; the hard way once `impatience` is over.
     pub async fn shut_down(&self, impatience: impl Future<Output = ()>) {
         self.0.closing.cancel();
-        let handles: Vec<Handle> = self.sessions().values().filter_map(|seat| seat.handle.clone()).collect();
+        let handles: Vec<SessionHandle> =
+            self.sessions().values().filter_map(|seat| seat.handle.clone()).collect();
         let by = || "the daemon's stop".to_owned();
         let gently = join_all(handles.iter().map(|handle| handle.drain(by())));
         let gently = tokio::time::timeout(PATIENCE, gently);

@@ -27,7 +27,7 @@ const SHELLS: &[&str] = &["sh", "ash", "bash", "dash", "fish", "ksh", "zsh"];
 /// The counters grow while the tree lives, with few exceptions: a closed connection takes its bytes with it, and a process
 /// that nobody waits for takes all that it did. So a counter that fell has changed as well: something was done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Activity {
+pub struct ProcessActivity {
     /// Of all processes, also of those that have ended and were waited for.
     pub cpu_millis: u64,
     /// Read and written, by any call and to anything; `None` if we may see it of no process.
@@ -40,7 +40,7 @@ pub struct Activity {
     /// The name of the agent's process, or of a part of it, that is stopped or traced.
     pub stopped: Option<String>,
     /// What it has started, what it most likely waits for first; at most [`MAX_CHILDREN`].
-    pub children: Vec<Child>,
+    pub children: Vec<ChildProcess>,
     /// That are alive, the agent included.
     pub processes: u32,
 }
@@ -48,7 +48,7 @@ pub struct Activity {
 /// A process that the agent has started, or a part of it: what started together with it. Those parts come last, then the
 /// oldest comes first. Of a shell that only runs one command, the command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Child {
+pub struct ChildProcess {
     /// It started together with the agent, and belongs to it.
     pub is_part: bool,
     /// Its program and the words that follow, up to the first that may be an option, a secret or a script.
@@ -59,7 +59,7 @@ pub struct Child {
 impl Observer {
     /// `None` if there is nothing to look at: the shim has gone. A few short reads for each process: it does not wait, but
     /// is better not called hundreds of times on a thread that others wait for.
-    pub fn activity(&self) -> Option<Activity> {
+    pub fn activity(&self) -> Option<ProcessActivity> {
         let mut whole = self.shim.exists().then(|| of_tree(self.shim_pid())).flatten()?;
         for part in self.parts().into_iter().filter_map(|part| of_tree(part.pid)) {
             whole.add(part);
@@ -68,7 +68,7 @@ impl Observer {
     }
 }
 
-impl Activity {
+impl ProcessActivity {
     /// Of what runs for it under a shim of its own: the agent has started that, too.
     fn add(&mut self, part: Self) {
         let sum = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).reduce(u64::saturating_add);
@@ -77,7 +77,7 @@ impl Activity {
         self.net_bytes = sum(self.net_bytes, part.net_bytes);
         let both = self.connections.into_iter().chain(part.connections);
         self.connections = both.reduce(u32::saturating_add);
-        let children = part.children.into_iter().map(|child| Child { is_part: false, ..child });
+        let children = part.children.into_iter().map(|child| ChildProcess { is_part: false, ..child });
         self.children.splice(0..0, children);
         self.children.truncate(MAX_CHILDREN);
         self.processes = self.processes.saturating_add(part.processes);
@@ -85,14 +85,14 @@ impl Activity {
 }
 
 /// Of everything below `root`, which does not count itself.
-fn of_tree(root: i32) -> Option<Activity> {
+fn of_tree(root: i32) -> Option<ProcessActivity> {
     // Who has lost its parent is reaped by the root.
     let reaped = stat(root)?.reaped_ticks;
     let (dead, living): (Vec<Below>, Vec<Below>) = walk(root).into_iter().partition(|it| it.stat.is_dead());
     let ticks = living.iter().chain(&dead).map(|it| it.stat.ticks.saturating_add(it.stat.reaped_ticks));
     let (net_bytes, connections) = network(&living).unzip();
     let parts = parts(&living, root);
-    Some(Activity {
+    Some(ProcessActivity {
         cpu_millis: millis(ticks.fold(reaped, u64::saturating_add)),
         io_bytes: living.iter().filter_map(|it| io_bytes(it.pid)).reduce(u64::saturating_add),
         net_bytes: net_bytes.flatten(),
@@ -162,11 +162,11 @@ fn parts(living: &[Below], root: i32) -> HashSet<i32> {
     parts
 }
 
-fn children(living: &[Below], parts: &HashSet<i32>) -> Vec<Child> {
+fn children(living: &[Below], parts: &HashSet<i32>) -> Vec<ChildProcess> {
     let is_wrapper =
         |it: &Below| SHELLS.contains(&it.stat.name.as_str()) && runs_a_command(&arguments(it.pid));
     let Some(uptime) = uptime_millis() else { return Vec::new() };
-    let child = |chosen: &Below| Child {
+    let child = |chosen: &Below| ChildProcess {
         is_part: parts.contains(&chosen.pid),
         name: name(&arguments(chosen.pid), &chosen.stat.name),
         age_millis: uptime.saturating_sub(millis(chosen.stat.started)),

@@ -71,7 +71,7 @@ fn base(mountinfo: &str, own: &str) -> Option<PathBuf> {
 
 /// What an agent and everything below it may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct CgroupLimits {
     pub memory_bytes: Option<u64>,
     pub processes: Option<u64>,
     /// 100 is one core.
@@ -86,7 +86,7 @@ pub(super) struct Cgroup {
 
 impl Cgroup {
     /// Makes it, with what limits it can have. Those that it cannot have are the caller's to enforce otherwise.
-    pub(super) fn create(dir: &Path, limits: &Limits) -> io::Result<(Self, Limits)> {
+    pub(super) fn create(dir: &Path, limits: &CgroupLimits) -> io::Result<(Self, CgroupLimits)> {
         match fs::create_dir(dir) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}

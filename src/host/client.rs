@@ -14,10 +14,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, watch};
 
-use super::frame::{Frame, Left};
+use super::frame::{ExitRecord, ShimFrame};
 use super::journal::Reader;
 use super::shim::{EXIT, Meta, stderr_tail};
-use super::{Departure, Keep, News, Process, Trim, journal, leftovers};
+use super::{AgentProcess, ProcessExit, ProcessNews, RuntimeDir, TrimPace, journal, leftovers};
 
 /// Chunks of output waiting for the session. When full, the journal grows; when that is full, the agent waits.
 const CHUNKS: usize = 4;
@@ -33,14 +33,14 @@ const LINGER: Duration = Duration::from_millis(100);
 
 /// How far the journal goes, as far as we know, and whether that is its end.
 #[derive(Debug, Clone, Copy, Default)]
-struct Extent {
+struct JournalExtent {
     end: u64,
     last: bool,
 }
 
 /// What is needed to look after one agent.
-pub(super) struct Care {
-    pub(super) keep: Keep,
+pub(super) struct ShimClient {
+    pub(super) keep: RuntimeDir,
     pub(super) meta: Meta,
     pub(super) consumed: u64,
     /// A second end of the agent's stdout, in case the shim dies with something in the pipe.
@@ -53,18 +53,23 @@ pub(super) struct Care {
 
 /// Whether an end of the agent's stdout was in our hands all the time: then nothing of it is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Listened {
+enum PipeCustody {
     AllTheTime,
     /// A new daemon found its shim dead.
     NotAlways,
 }
 
-impl Care {
+impl ShimClient {
     /// A shim that answers.
-    pub(super) fn attach(self, stream: tokio::net::UnixStream, early: BytesMut, journal_end: u64) -> Process {
+    pub(super) fn attach(
+        self,
+        stream: tokio::net::UnixStream,
+        early: BytesMut,
+        journal_end: u64,
+    ) -> AgentProcess {
         let (read, write) = stream.into_split();
         let (control, control_from) = mpsc::unbounded_channel(); // bounded by the session: see `Process::send`
-        let extent = Extent { end: journal_end, last: false };
+        let extent = JournalExtent { end: journal_end, last: false };
         let (process, news, extent, rest) = self.process(control, extent);
         tokio::spawn(write_control(write, control_from, rest.consumed));
         tokio::spawn(rest.listen(read, early, news, extent));
@@ -72,30 +77,30 @@ impl Care {
     }
 
     /// A shim that is no more: what it left behind is read to the end, and then told.
-    pub(super) fn post_mortem(self, left: Option<Left>) -> Process {
+    pub(super) fn post_mortem(self, left: Option<ExitRecord>) -> AgentProcess {
         let (control, _) = mpsc::unbounded_channel(); // nobody is there to be told anything
-        let (mut process, news, extent, mut rest) = self.process(control, Extent::default());
+        let (mut process, news, extent, mut rest) = self.process(control, JournalExtent::default());
         process.left.clone_from(&left);
         tokio::spawn(async move {
             rest.reap().await;
-            let departure = rest.departure(left, Listened::NotAlways, &extent).await;
-            news.send(News::Exited(departure)).await.ok(); // the session may have gone
+            let departure = rest.departure(left, PipeCustody::NotAlways, &extent).await;
+            news.send(ProcessNews::Exited(departure)).await.ok(); // the session may have gone
         });
         process
     }
 
     fn process(
         mut self,
-        control: mpsc::UnboundedSender<Frame>,
-        extent: Extent,
-    ) -> (Process, mpsc::Sender<News>, watch::Sender<Extent>, Self) {
+        control: mpsc::UnboundedSender<ShimFrame>,
+        extent: JournalExtent,
+    ) -> (AgentProcess, mpsc::Sender<ProcessNews>, watch::Sender<JournalExtent>, Self) {
         let (output_to, output) = mpsc::channel(CHUNKS);
         let (news_to, news) = mpsc::channel(NEWS);
         let (extent_to, extent) = watch::channel(extent);
         let reader = Reader::new(&self.keep.dir, self.consumed);
         tokio::spawn(read_journal(reader, extent, output_to, control.clone(), self.stdout.take()));
         let control_closed = control.is_closed();
-        let process = Process {
+        let process = AgentProcess {
             identity: self.meta.agent.clone(),
             shim: self.meta.shim.clone(),
             version: self.meta.version,
@@ -103,7 +108,10 @@ impl Care {
             news,
             control,
             keep: self.keep.clone(),
-            trim: Trim { told: self.consumed, every: (self.keep.journal_cap_bytes / 4).clamp(1, 1 << 20) },
+            trim: TrimPace {
+                told: self.consumed,
+                every: (self.keep.journal_cap_bytes / 4).clamp(1, 1 << 20),
+            },
             left: None,
             accepted: self.accepted,
             alive: !control_closed,
@@ -116,23 +124,23 @@ impl Care {
         mut self,
         mut stream: OwnedReadHalf,
         mut buf: BytesMut,
-        news: mpsc::Sender<News>,
-        extent: watch::Sender<Extent>,
+        news: mpsc::Sender<ProcessNews>,
+        extent: watch::Sender<JournalExtent>,
     ) {
         let mut left = None;
         loop {
-            while let Ok(Some(frame)) = Frame::take(&mut buf) {
+            while let Ok(Some(frame)) = ShimFrame::take(&mut buf) {
                 match frame {
-                    Frame::Bell(end) => {
-                        extent.send_replace(Extent { end, last: false });
+                    ShimFrame::Bell(end) => {
+                        extent.send_replace(JournalExtent { end, last: false });
                     }
-                    Frame::Sack(n) => news.send(News::Written { n }).await.unwrap_or(()),
-                    Frame::Nack(n) => {
+                    ShimFrame::Sack(n) => news.send(ProcessNews::Written { n }).await.unwrap_or(()),
+                    ShimFrame::Nack(n) => {
                         let cause = crate::domain::Delivery::STREAM_CLOSED.to_owned();
-                        news.send(News::Failed { n, cause }).await.unwrap_or(());
+                        news.send(ProcessNews::Failed { n, cause }).await.unwrap_or(());
                     }
-                    Frame::Exit(_, end) => left = Some(end),
-                    Frame::Note(text) => tracing::warn!(session.id = self.meta.session, "{text}"),
+                    ShimFrame::Exit(_, end) => left = Some(end),
+                    ShimFrame::Note(text) => tracing::warn!(session.id = self.meta.session, "{text}"),
                     _ => {}
                 }
             }
@@ -152,8 +160,8 @@ impl Care {
             tokio::time::sleep(LINGER).await;
         }
         self.reap().await;
-        let departure = self.departure(left, Listened::AllTheTime, &extent).await;
-        news.send(News::Exited(departure)).await.ok(); // the session may have gone
+        let departure = self.departure(left, PipeCustody::AllTheTime, &extent).await;
+        news.send(ProcessNews::Exited(departure)).await.ok(); // the session may have gone
     }
 
     async fn reap(&mut self) {
@@ -165,10 +173,10 @@ impl Care {
     /// By the shim's own word, or what is left if it died without one.
     async fn departure(
         &self,
-        told: Option<Left>,
-        listened: Listened,
-        extent: &watch::Sender<Extent>,
-    ) -> Departure {
+        told: Option<ExitRecord>,
+        listened: PipeCustody,
+        extent: &watch::Sender<JournalExtent>,
+    ) -> ProcessExit {
         let left = if let Some(left) = told.or_else(|| read_exit(&self.keep.dir)) {
             left
         } else {
@@ -176,28 +184,32 @@ impl Care {
             tokio::task::spawn_blocking(move || leftovers::end(&meta, &dir)).await.unwrap_or_default()
         };
         let end = journal::end(&self.keep.dir).unwrap_or(left.journal_end);
-        extent.send_replace(Extent { end, last: true });
-        Departure {
+        extent.send_replace(JournalExtent { end, last: true });
+        ProcessExit {
             exit: left.exit,
             reason: left.reason,
             steps: left.steps,
             killed: left.killed,
             written: left.written,
-            rescued: left.rescued.filter(|_| listened == Listened::NotAlways),
+            rescued: left.rescued.filter(|_| listened == PipeCustody::NotAlways),
             stderr_tail: stderr_tail(&self.keep.dir, self.keep.stderr_tail_bytes),
         }
     }
 }
 
 /// What the shim wrote down at the end, if it came to that.
-pub(super) fn read_exit(dir: &Path) -> Option<Left> {
+pub(super) fn read_exit(dir: &Path) -> Option<ExitRecord> {
     super::find::read_record(&dir.join(EXIT))
 }
 
-async fn write_control(mut stream: OwnedWriteHalf, mut control: mpsc::UnboundedReceiver<Frame>, offset: u64) {
-    let mut next = Some(Frame::Attach(offset));
+async fn write_control(
+    mut stream: OwnedWriteHalf,
+    mut control: mpsc::UnboundedReceiver<ShimFrame>,
+    offset: u64,
+) {
+    let mut next = Some(ShimFrame::Attach(offset));
     while let Some(frame) = next {
-        let is_message = matches!(frame, Frame::Stdin(..));
+        let is_message = matches!(frame, ShimFrame::Stdin(..));
         if is_message {
             crate::failpoint::visit("frame.writing");
         }
@@ -214,9 +226,9 @@ async fn write_control(mut stream: OwnedWriteHalf, mut control: mpsc::UnboundedR
 /// Hands the journal on as it grows, at the session's pace, and after its end what the agent's pipe still holds.
 async fn read_journal(
     mut reader: Reader,
-    mut extent: watch::Receiver<Extent>,
+    mut extent: watch::Receiver<JournalExtent>,
     output: mpsc::Sender<Bytes>,
-    control: mpsc::UnboundedSender<Frame>,
+    control: mpsc::UnboundedSender<ShimFrame>,
     stdout: Option<OwnedFd>,
 ) {
     let mut told = reader.offset();
@@ -241,7 +253,7 @@ async fn read_journal(
             }
             if reader.offset() >= told + SEEN_EVERY {
                 told = reader.offset();
-                control.send(Frame::Seen(told)).ok(); // the shim has gone: the other task tells
+                control.send(ShimFrame::Seen(told)).ok(); // the shim has gone: the other task tells
             }
         }
         if known.last {

@@ -11,11 +11,11 @@ use serde::de::DeserializeOwned;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use super::client::{Care, read_exit};
+use super::client::{ShimClient, read_exit};
 use super::directory::is_of_another;
-use super::frame::{Frame, Hello, OLDEST, VERSION};
+use super::frame::{OLDEST, ShimFrame, ShimHello, VERSION};
 use super::shim::{META, Meta, SOCKET};
-use super::{Keep, Process, leftovers};
+use super::{AgentProcess, RuntimeDir, leftovers};
 
 /// A shim answers at once, unless the machine is very busy.
 const GREETING: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// Why there is nothing to be found. Unless it is another daemon's, whatever was there has been ended.
 #[derive(Debug, thiserror::Error)]
-pub enum Lost {
+pub enum LostProcess {
     #[error("it never came to run")]
     NeverRan,
     #[error("its shim speaks version {0} of the protocol, which this intercom does not")]
@@ -38,14 +38,15 @@ pub enum Lost {
     Elsewhere,
 }
 
-impl Process {
+impl AgentProcess {
     /// What lives, or lived, there. `consumed` is how much of its output is in the log.
-    pub async fn find(session: &str, keep: &Keep, consumed: u64) -> Result<Self, Lost> {
+    pub async fn find(session: &str, keep: &RuntimeDir, consumed: u64) -> Result<Self, LostProcess> {
         let known = read_meta(&keep.dir);
         let never = known.is_none() && !keep.dir.join(SOCKET).exists();
         // A shim that is there says itself who it is.
         let meta = known.unwrap_or_else(|| Meta::unknown(session, keep));
-        let care = Care { keep: keep.clone(), meta, consumed, stdout: None, child: None, accepted: None };
+        let care =
+            ShimClient { keep: keep.clone(), meta, consumed, stdout: None, child: None, accepted: None };
         if never {
             // Without even a directory it was not started from here: a copy of the database may be served elsewhere.
             if keep.dir.exists() {
@@ -53,16 +54,16 @@ impl Process {
                 // A shim that is only about to start finds no place to put its socket, and does not.
                 super::remove(&keep.dir);
             }
-            return Err(Lost::NeverRan);
+            return Err(LostProcess::NeverRan);
         }
         care.reach().await
     }
 }
 
-impl Care {
+impl ShimClient {
     /// Begins to look after an agent that was started, whatever has become of it since. If it cannot be talked to, it is
     /// ended: a session never ends without its tree.
-    pub(super) async fn reach(self) -> Result<Process, Lost> {
+    pub(super) async fn reach(self) -> Result<AgentProcess, LostProcess> {
         let deadline = tokio::time::Instant::now() + GREETING;
         loop {
             let error = match crate::socket::connect(&self.keep.dir.join(SOCKET)).await {
@@ -83,21 +84,25 @@ impl Care {
                 let is_refused = error.kind() == io::ErrorKind::UnexpectedEof;
                 // A shim that we have just started is ours, whatever it takes us for.
                 if is_refused && self.child.is_none() {
-                    return Err(Lost::Refused);
+                    return Err(LostProcess::Refused);
                 }
                 if self.child.is_none() && is_of_another(&self.meta, &self.keep.dir) {
-                    return Err(Lost::Elsewhere);
+                    return Err(LostProcess::Elsewhere);
                 }
                 self.end_all().await;
-                return Err(Lost::Silent(error));
+                return Err(LostProcess::Silent(error));
             }
             tokio::time::sleep(RETRY).await;
         }
     }
 
-    async fn greeted(mut self, stream: UnixStream, greeting: io::Result<Greeting>) -> Result<Process, Lost> {
+    async fn greeted(
+        mut self,
+        stream: UnixStream,
+        greeting: io::Result<ShimGreeting>,
+    ) -> Result<AgentProcess, LostProcess> {
         let lost = match greeting {
-            Ok(Greeting { hello, stdout, rest }) if (OLDEST..=VERSION).contains(&hello.version) => {
+            Ok(ShimGreeting { hello, stdout, rest }) if (OLDEST..=VERSION).contains(&hello.version) => {
                 self.meta.version = hello.version;
                 self.meta.agent = hello.agent;
                 self.meta.shim = hello.shim;
@@ -109,8 +114,8 @@ impl Care {
                 let left = read_exit(&self.keep.dir);
                 return Ok(self.post_mortem(left));
             }
-            Ok(Greeting { hello, .. }) => Lost::Version(hello.version),
-            Err(error) => Lost::Silent(error),
+            Ok(ShimGreeting { hello, .. }) => LostProcess::Version(hello.version),
+            Err(error) => LostProcess::Silent(error),
         };
         self.end_all().await;
         Err(lost)
@@ -141,23 +146,23 @@ pub(super) fn read_record<T: DeserializeOwned>(file: &Path) -> Option<T> {
 }
 
 /// The first words of a shim.
-struct Greeting {
-    hello: Hello,
+struct ShimGreeting {
+    hello: ShimHello,
     /// A second end of the agent's stdout.
     stdout: Option<OwnedFd>,
     /// The beginning of what comes after it.
     rest: BytesMut,
 }
 
-async fn greeting(stream: &UnixStream) -> io::Result<Greeting> {
+async fn greeting(stream: &UnixStream) -> io::Result<ShimGreeting> {
     let mut rest = BytesMut::new();
     let greeting = tokio::time::timeout(GREETING, hello(stream, &mut rest)).await;
     let (hello, stdout) = greeting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-    Ok(Greeting { hello, stdout, rest })
+    Ok(ShimGreeting { hello, stdout, rest })
 }
 
 /// The first frame, with the descriptor that comes along.
-async fn hello(stream: &UnixStream, buf: &mut BytesMut) -> io::Result<(Hello, Option<OwnedFd>)> {
+async fn hello(stream: &UnixStream, buf: &mut BytesMut) -> io::Result<(ShimHello, Option<OwnedFd>)> {
     let mut stdout = None;
     loop {
         stream.readable().await?;
@@ -172,8 +177,8 @@ async fn hello(stream: &UnixStream, buf: &mut BytesMut) -> io::Result<(Hello, Op
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Err(error),
         }
-        match Frame::take(buf) {
-            Ok(Some(Frame::Hello(hello))) => return Ok((hello, stdout)),
+        match ShimFrame::take(buf) {
+            Ok(Some(ShimFrame::Hello(hello))) => return Ok((hello, stdout)),
             Ok(None) => {}
             Ok(Some(_)) | Err(_) => return Err(io::ErrorKind::InvalidData.into()),
         }

@@ -21,9 +21,9 @@ const HEADER: usize = 13;
 const MAX_PAYLOAD: usize = 1 << 30;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Frame {
+pub(super) enum ShimFrame {
     // from the shim
-    Hello(Hello),
+    Hello(ShimHello),
     /// The journal has grown to this offset. Coalesced: one stands for all before it.
     Bell(u64),
     /// Message n is wholly in the agent's pipe.
@@ -31,7 +31,7 @@ pub(super) enum Frame {
     /// Message n never will be.
     Nack(u64),
     /// Everything is over: the journal ends here.
-    Exit(u64, Left),
+    Exit(u64, ExitRecord),
     /// Something a person should know: the disk is full, …
     Note(String),
     // from the daemon
@@ -43,14 +43,14 @@ pub(super) enum Frame {
     Trim(u64),
     /// Everything below this offset has been read, if not yet understood: a long message takes more than one look.
     Seen(u64),
-    Stop(Waits, Vec<u8>),
+    Stop(LadderWaits, Vec<u8>),
     Kill,
     /// A type that this version does not know: skipped.
     Other(u8),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Hello {
+pub(super) struct ShimHello {
     pub(super) version: u32,
     pub(super) agent: Identity,
     pub(super) shim: Identity,
@@ -62,7 +62,7 @@ pub(super) struct Hello {
 
 /// What the shim wrote down about the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Left {
+pub(super) struct ExitRecord {
     pub(super) exit: Exit,
     pub(super) reason: String,
     pub(super) steps: Vec<String>,
@@ -79,7 +79,7 @@ pub(super) struct Left {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_field_names, reason = "each says after what")]
-pub(super) struct Waits {
+pub(super) struct LadderWaits {
     pub(super) after_interrupt_ms: u64,
     pub(super) after_stdin_closed_ms: u64,
     pub(super) after_sigterm_ms: u64,
@@ -89,13 +89,13 @@ pub(super) struct Waits {
 #[error("not a frame of this protocol: {0}")]
 pub(super) struct BadFrame(&'static str);
 
-impl Waits {
+impl LadderWaits {
     /// No steps, no waits: straight to the end.
     pub(super) const NONE: Self =
         Self { after_interrupt_ms: 0, after_stdin_closed_ms: 0, after_sigterm_ms: 0 };
 }
 
-impl Frame {
+impl ShimFrame {
     /// Since when a shim says or understands it.
     pub(super) fn since(&self) -> u32 {
         match self {
@@ -196,40 +196,40 @@ mod erased {
 mod tests {
     use super::*;
 
-    fn all() -> Vec<Frame> {
+    fn all() -> Vec<ShimFrame> {
         let who = Identity { pid: 7, boot: "b".into(), started: 9 };
-        let waits = Waits { after_interrupt_ms: 1, after_stdin_closed_ms: 2, after_sigterm_ms: 3 };
+        let waits = LadderWaits { after_interrupt_ms: 1, after_stdin_closed_ms: 2, after_sigterm_ms: 3 };
         vec![
-            Frame::Hello(Hello {
+            ShimFrame::Hello(ShimHello {
                 version: 1,
                 agent: who.clone(),
                 shim: who,
                 journal_end: 5,
                 accepted: Some(3),
             }),
-            Frame::Bell(u64::MAX),
-            Frame::Sack(1),
-            Frame::Nack(2),
-            Frame::Exit(3, Left::default()),
-            Frame::Note("disk".into()),
-            Frame::Attach(4),
-            Frame::Stdin(5, b"{}\n".to_vec()),
-            Frame::Trim(6),
-            Frame::Stop(waits, b"line\nmore\n".to_vec()),
-            Frame::Kill,
-            Frame::Seen(7),
-            Frame::Other(200),
+            ShimFrame::Bell(u64::MAX),
+            ShimFrame::Sack(1),
+            ShimFrame::Nack(2),
+            ShimFrame::Exit(3, ExitRecord::default()),
+            ShimFrame::Note("disk".into()),
+            ShimFrame::Attach(4),
+            ShimFrame::Stdin(5, b"{}\n".to_vec()),
+            ShimFrame::Trim(6),
+            ShimFrame::Stop(waits, b"line\nmore\n".to_vec()),
+            ShimFrame::Kill,
+            ShimFrame::Seen(7),
+            ShimFrame::Other(200),
         ]
     }
 
     #[test]
     fn frames_survive_the_wire_in_any_pieces() {
-        let bytes: Vec<u8> = all().iter().flat_map(Frame::encode).collect();
+        let bytes: Vec<u8> = all().iter().flat_map(ShimFrame::encode).collect();
         let mut buf = bytes::BytesMut::new();
         let mut seen = Vec::new();
         for byte in bytes {
             buf.extend_from_slice(&[byte]);
-            while let Some(frame) = Frame::take(&mut buf).unwrap() {
+            while let Some(frame) = ShimFrame::take(&mut buf).unwrap() {
                 seen.push(frame);
             }
         }
@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn an_absurd_length_is_refused() {
-        let mut bytes = Frame::Kill.encode();
+        let mut bytes = ShimFrame::Kill.encode();
         bytes[1..5].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert!(Frame::decode(&bytes).is_err());
+        assert!(ShimFrame::decode(&bytes).is_err());
     }
 }

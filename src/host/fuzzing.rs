@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytes::BytesMut;
 
-use super::frame::Frame;
+use super::frame::ShimFrame;
 use super::journal;
 
 /// Asserts that `pieces` give the frames that `whole` gives, and that each frame can be sent as it was read.
@@ -13,17 +13,17 @@ pub fn check_frames(pieces: &[&[u8]], whole: &[u8]) {
     assert_eq!(frames(pieces), expected);
     for frame in expected {
         let bytes = frame.encode();
-        assert_eq!(Frame::decode(&bytes), Ok(Some((frame, bytes.len()))));
+        assert_eq!(ShimFrame::decode(&bytes), Ok(Some((frame, bytes.len()))));
     }
 }
 
 /// The frames up to the first that is refused.
-fn frames(pieces: &[&[u8]]) -> Vec<Frame> {
+fn frames(pieces: &[&[u8]]) -> Vec<ShimFrame> {
     let (mut buf, mut out) = (BytesMut::new(), Vec::new());
     for piece in pieces {
         buf.extend_from_slice(piece);
         loop {
-            match Frame::take(&mut buf) {
+            match ShimFrame::take(&mut buf) {
                 Ok(Some(frame)) => out.push(frame),
                 Ok(None) => break,
                 Err(_) => return out,

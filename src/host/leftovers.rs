@@ -19,7 +19,7 @@ use super::cgroup::Cgroup;
 use super::directory::is_copied;
 use super::environment::{PART_VARIABLE, SESSION_VARIABLE};
 use super::find::read_meta;
-use super::frame::Left;
+use super::frame::ExitRecord;
 use super::identity::{Identity, Stat, boot_id, pids, stat, variable, with_variable};
 use super::kept::kept_processes;
 use super::shim::{MODE, Meta};
@@ -48,10 +48,10 @@ const COPIED: &str = "its directory is a copy, and its agent another daemon's";
 const MAX_RESCUED: u64 = 16 << 20;
 
 /// Ends the tree and says what happened. After a restart of the machine there is nothing to end.
-pub(super) fn end(meta: &Meta, dir: &Path) -> Left {
+pub(super) fn end(meta: &Meta, dir: &Path) -> ExitRecord {
     if meta.agent.boot != boot_id() {
         let reason = REBOOTED.to_owned();
-        return Left { reason, ..Left::default() };
+        return ExitRecord { reason, ..ExitRecord::default() };
     }
     if is_copied(meta, dir) {
         tracing::error!(
@@ -59,7 +59,7 @@ pub(super) fn end(meta: &Meta, dir: &Path) -> Left {
             "{} is a copy; its agent belongs to another state directory, and is left alone",
             dir.display()
         );
-        return Left { reason: COPIED.to_owned(), ..Left::default() };
+        return ExitRecord { reason: COPIED.to_owned(), ..ExitRecord::default() };
     }
     let search = Search::new(meta, dir);
     let (mut killed, mut rescued) = (HashSet::new(), 0);
@@ -84,12 +84,12 @@ pub(super) fn end(meta: &Meta, dir: &Path) -> Left {
         std::thread::sleep(LOOK_AGAIN);
     }
     search.cgroup.iter().for_each(Cgroup::remove);
-    Left {
+    ExitRecord {
         reason: "its shim died".to_owned(),
         steps: if killed.is_empty() { Vec::new() } else { vec!["sigkill".to_owned()] },
         killed: u32::try_from(killed.len()).unwrap_or(u32::MAX),
         rescued: Some(rescued),
-        ..Left::default()
+        ..ExitRecord::default()
     }
 }
 

@@ -4,12 +4,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::tree::{self, Below};
-use super::{Identity, Keep, find, shim};
+use super::{Identity, RuntimeDir, find, shim};
 
 /// What can be looked at without owning the process.
 #[derive(Debug, Clone)]
 pub struct Observer {
-    pub(super) keep: Keep,
+    pub(super) keep: RuntimeDir,
     pub(super) shim: Identity,
 }
 

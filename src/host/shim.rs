@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use serde::{Deserialize, Serialize};
 
 use super::directory::DirectoryPlace;
-use super::{Identity, Keep, Spec};
+use super::{Identity, ProcessSpec, RuntimeDir};
 
 mod agent;
 mod daemon_lock;
@@ -45,8 +45,8 @@ pub(super) const META: &str = "meta.json";
 /// What the daemon tells a new shim.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Order {
-    pub(super) spec: Spec,
-    pub(super) keep: Keep,
+    pub(super) spec: ProcessSpec,
+    pub(super) keep: RuntimeDir,
     /// What it is to speak: always the newest, but for tests.
     pub(super) version: u32,
     /// The usual limit on open files: the daemon has raised its own.
@@ -86,7 +86,7 @@ pub(super) struct Meta {
 
 impl Meta {
     /// Of a shim that has not told us who it is.
-    pub(super) fn unknown(session: &str, keep: &Keep) -> Self {
+    pub(super) fn unknown(session: &str, keep: &RuntimeDir) -> Self {
         Self { part: keep.part.clone(), ..Self::unlisted(session) }
     }
 

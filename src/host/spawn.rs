@@ -11,10 +11,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
-use super::client::Care;
+use super::client::ShimClient;
 use super::environment::SESSION_VARIABLE;
 use super::shim::{Answer, MODE, Meta, Order};
-use super::{Keep, Process, Spec};
+use super::{AgentProcess, ProcessSpec, RuntimeDir};
 
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
@@ -45,15 +45,15 @@ pub fn resolve_program(command: &str, workspace: &Path, path: Option<&OsStr>) ->
         .ok_or_else(|| SpawnError::NotFound(command.to_owned()))
 }
 
-impl Process {
+impl AgentProcess {
     /// Starts it. The process runs when this returns; if it does not within `limit`, nothing of it is left.
-    pub async fn spawn(spec: Spec, keep: &Keep, limit: Duration) -> Result<Self, SpawnError> {
+    pub async fn spawn(spec: ProcessSpec, keep: &RuntimeDir, limit: Duration) -> Result<Self, SpawnError> {
         let (program, session) = (spec.program.display().to_string(), spec.session.clone());
         let mut child = None;
         let cause = match tokio::time::timeout(limit, start(spec, keep, &mut child)).await {
             Ok(Ok(meta)) => {
                 let care =
-                    Care { keep: keep.clone(), meta, consumed: 0, stdout: None, child, accepted: None };
+                    ShimClient { keep: keep.clone(), meta, consumed: 0, stdout: None, child, accepted: None };
                 match care.reach().await {
                     Ok(process) => return Ok(process),
                     Err(lost) => lost.to_string(), // and ended
@@ -67,7 +67,7 @@ impl Process {
                 }
                 let meta = Meta::unknown(&session, keep);
                 let (keep, accepted) = (keep.clone(), None);
-                Care { keep, meta, consumed: 0, stdout: None, child: None, accepted }.end_all().await;
+                ShimClient { keep, meta, consumed: 0, stdout: None, child: None, accepted }.end_all().await;
                 format!("no process after {} s", limit.as_secs())
             }
         };
@@ -77,7 +77,7 @@ impl Process {
 }
 
 /// Leaves the shim in `shim` as soon as it runs, for whoever has to end it.
-async fn start(spec: Spec, keep: &Keep, shim: &mut Option<Child>) -> io::Result<Meta> {
+async fn start(spec: ProcessSpec, keep: &RuntimeDir, shim: &mut Option<Child>) -> io::Result<Meta> {
     let dir = &keep.dir;
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(dir.join("shim.log"))?;

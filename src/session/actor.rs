@@ -12,14 +12,14 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::commit::{self, StepSettings, Todo, Voice};
-use super::handle::{CommandError, Desk, Handle, OnItsWay, Stopped};
-use super::stall::Vigil;
-use super::state::{Effect, Gone, Input, Judge, Refused, State};
+use super::commit::{self, AfterCommit, MessageEncoder, StepSettings};
+use super::handle::{CommandError, Mailbox, OnItsWay, SessionHandle, StopOutcome};
+use super::stall::WatchPolicy;
+use super::state::{AgentExit, Input, Refused, RequestAssessor, SessionState, StepEffect};
 use crate::domain::{Ask, Delivery, Outbound, StopMode, Time, agent};
 use crate::driver::Driver;
 use crate::failpoint;
-use crate::host::{Activity, Keep, Ladder, News, Process, Spec};
+use crate::host::{AgentProcess, ProcessActivity, ProcessNews, ProcessSpec, RuntimeDir, StopLadder};
 use crate::store::{Outgoing, Store, StoreError, Write};
 use crate::wire::framing::Framer;
 
@@ -44,13 +44,13 @@ const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(2);
 
 /// How this session's process is started and talked to.
-pub struct Plan {
-    pub spec: Result<Spec, String>,
-    pub keep: Keep,
+pub struct ProcessPlan {
+    pub spec: Result<ProcessSpec, String>,
+    pub keep: RuntimeDir,
     pub framer: Framer,
     pub driver: Driver,
-    pub ladder: Ladder,
-    pub judge: Arc<dyn Judge>,
+    pub ladder: StopLadder,
+    pub judge: Arc<dyn RequestAssessor>,
     pub startup_timeout: Duration,
     /// How to start it again later, in the supervisor's own form.
     pub launch: String,
@@ -59,17 +59,17 @@ pub struct Plan {
     /// Whether to, after the machine was restarted.
     pub resume_after_reboot: bool,
     /// How its next generation, with this number, is started.
-    pub again: Arc<dyn Fn(u32) -> Plan + Send + Sync>,
+    pub again: Arc<dyn Fn(u32) -> ProcessPlan + Send + Sync>,
 }
 
-impl Plan {
-    fn step_settings<'a>(&'a self, vigil: &'a Vigil, spent_elsewhere: u64) -> StepSettings<'a> {
+impl ProcessPlan {
+    fn step_settings<'a>(&'a self, vigil: &'a WatchPolicy, spent_elsewhere: u64) -> StepSettings<'a> {
         let (startup, command_fingerprint) = (self.startup_timeout, self.command_fingerprint.as_str());
         StepSettings { vigil, startup, command_fingerprint, spent_elsewhere }
     }
 }
 
-impl std::fmt::Debug for Plan {
+impl std::fmt::Debug for ProcessPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Plan").field("spec", &self.spec).finish_non_exhaustive()
     }
@@ -77,11 +77,11 @@ impl std::fmt::Debug for Plan {
 
 /// How a session's task begins.
 #[derive(Debug)]
-pub enum Beginning {
+pub enum TaskBeginning {
     /// With a launch or a resume.
     New(Input),
     /// With a process that an earlier daemon started.
-    Found(Box<Found>),
+    Found(Box<FoundProcess>),
     /// With one that an earlier daemon started and that cannot be found any more.
     Lost(String),
     /// Without one, and there will be one: later, or at once.
@@ -90,8 +90,8 @@ pub enum Beginning {
 
 /// A process that was found, and how far the log goes.
 #[derive(Debug)]
-pub struct Found {
-    pub process: Process,
+pub struct FoundProcess {
+    pub process: AgentProcess,
     pub consumed: u64,
     /// Messages that were recorded and not known to have arrived.
     pub outbox: Vec<(u64, Vec<u8>)>,
@@ -121,8 +121,8 @@ async fn until(at: Option<Time>) {
     }
 }
 
-fn voice(plan: &mut Plan) -> Voice<'_> {
-    Voice { framer: &mut plan.framer, driver: &mut plan.driver }
+fn voice(plan: &mut ProcessPlan) -> MessageEncoder<'_> {
+    MessageEncoder { framer: &mut plan.framer, driver: &mut plan.driver }
 }
 
 pub use command::failed_commands;
@@ -131,14 +131,14 @@ pub use output::quarantined_lines;
 pub type Started = oneshot::Receiver<Result<(), StartError>>;
 
 /// The owner of one session, before it runs.
-pub struct Actor {
-    state: State,
-    plan: Plan,
+pub struct SessionActor {
+    state: SessionState,
+    plan: ProcessPlan,
     store: Store,
-    desk: Desk,
+    desk: Mailbox,
     /// True while there is too little free disk: the agent's output stays in its pipe.
     paused: watch::Receiver<bool>,
-    process: Option<Process>,
+    process: Option<AgentProcess>,
     /// Output that has not been made into events yet.
     buf: BytesMut,
     /// How far whole messages go.
@@ -153,12 +153,12 @@ pub struct Actor {
     starting: Option<oneshot::Sender<Result<(), StartError>>>,
     /// Who has had the first process of a deferred session started.
     waking: Option<OnItsWay>,
-    stoppers: Vec<oneshot::Sender<Result<Stopped, CommandError>>>,
-    stopped: Stopped,
+    stoppers: Vec<oneshot::Sender<Result<StopOutcome, CommandError>>>,
+    stopped: StopOutcome,
     /// A stop that was carried out while the store did not work: recorded with whatever is recorded next.
-    unrecorded: Vec<Effect>,
+    unrecorded: Vec<StepEffect>,
     /// News that came while an earlier write was tried again. Bounded: at most what is under way, and the exit.
-    unheard: VecDeque<News>,
+    unheard: VecDeque<ProcessNews>,
     /// Who waits to hear that a message has arrived.
     arrivals: Vec<(u64, OnItsWay)>,
     /// The launch description goes into the first snapshot.
@@ -166,16 +166,16 @@ pub struct Actor {
     /// The store and this session disagree: nothing more can be recorded.
     abandoned: bool,
     /// A look at its processes that the system has not finished.
-    looking: Option<tokio::task::JoinHandle<Option<Activity>>>,
+    looking: Option<tokio::task::JoinHandle<Option<ProcessActivity>>>,
     /// What is being done for the agent.
-    errands: errands::Errands,
+    errands: errands::RunningHostCalls,
     /// Pending clearances under another policy.
-    reassessment: reassess::Reassessment,
+    reassessment: reassess::PolicyReassessment,
     /// The daemon goes and the agent stays. Of this session alone.
     leave: CancellationToken,
 }
 
-impl std::fmt::Debug for Actor {
+impl std::fmt::Debug for SessionActor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Actor").field("state", &self.state).finish_non_exhaustive()
     }
@@ -183,13 +183,13 @@ impl std::fmt::Debug for Actor {
 
 /// What is told when the task is over and its session is free to be resumed.
 #[derive(Debug)]
-pub struct Farewell {
-    stoppers: Vec<oneshot::Sender<Result<Stopped, CommandError>>>,
+pub struct TaskExit {
+    stoppers: Vec<oneshot::Sender<Result<StopOutcome, CommandError>>>,
     /// `None` if the session's process lives on.
-    stopped: Option<Stopped>,
+    stopped: Option<StopOutcome>,
 }
 
-impl Farewell {
+impl TaskExit {
     pub fn tell(self) {
         for reply in self.stoppers {
             let result = self.stopped.clone().ok_or(CommandError::Refused(Refused::Left));
@@ -198,18 +198,18 @@ impl Farewell {
     }
 }
 
-impl Actor {
+impl SessionActor {
     pub fn new(
-        state: State,
-        plan: Plan,
+        state: SessionState,
+        plan: ProcessPlan,
         store: Store,
         paused: watch::Receiver<bool>,
         leave: CancellationToken,
         generation: u32,
-    ) -> (Self, Handle, Started) {
-        let (handle, desk) = Handle::new(state.id(), state.spec().name.clone(), generation);
+    ) -> (Self, SessionHandle, Started) {
+        let (handle, desk) = SessionHandle::new(state.id(), state.spec().name.clone(), generation);
         let (starting, started) = oneshot::channel();
-        let reassessment = reassess::Reassessment::new(plan.judge.policy());
+        let reassessment = reassess::PolicyReassessment::new(plan.judge.policy());
         let actor = Self {
             launch: Some(plan.launch.clone()),
             state,
@@ -227,13 +227,13 @@ impl Actor {
             starting: Some(starting),
             waking: None,
             stoppers: Vec::new(),
-            stopped: Stopped::default(),
+            stopped: StopOutcome::default(),
             unrecorded: Vec::new(),
             unheard: VecDeque::new(),
             arrivals: Vec::new(),
             abandoned: false,
             looking: None,
-            errands: errands::Errands::default(),
+            errands: errands::RunningHostCalls::default(),
             reassessment,
             leave,
         };
@@ -241,17 +241,17 @@ impl Actor {
     }
 
     /// Lives as long as the session's process, or until it is told to leave it alone.
-    pub async fn run(mut self, beginning: Beginning) -> Farewell {
+    pub async fn run(mut self, beginning: TaskBeginning) -> TaskExit {
         match &beginning {
-            Beginning::New(_) => self.plan.driver.inherit(self.state.driver()),
-            Beginning::Found(_) | Beginning::Lost(_) | Beginning::Resting => {
+            TaskBeginning::New(_) => self.plan.driver.inherit(self.state.driver()),
+            TaskBeginning::Found(_) | TaskBeginning::Lost(_) | TaskBeginning::Resting => {
                 self.plan.driver.restore(self.state.driver());
             }
         }
         let span = tracing::info_span!("session", session.id = %self.state.id());
         let life = async {
             match beginning {
-                Beginning::New(first) => match self.command(first).await {
+                TaskBeginning::New(first) => match self.command(first).await {
                     Ok(_) => {
                         failpoint::visit("launch.committed");
                         if self.state.is_deferred() {
@@ -265,9 +265,9 @@ impl Actor {
                         return;
                     }
                 },
-                Beginning::Found(found) => self.take_up(*found).await,
-                Beginning::Lost(reason) => self.lost(reason).await,
-                Beginning::Resting => {
+                TaskBeginning::Found(found) => self.take_up(*found).await,
+                TaskBeginning::Lost(reason) => self.lost(reason).await,
+                TaskBeginning::Resting => {
                     self.answer_start(Ok(()));
                     if self.state.is_waking() {
                         self.restart().await;
@@ -304,7 +304,7 @@ impl Actor {
             // Unreachable by construction; ending beats hanging.
             let reason = "the process was lost".to_owned();
             return self
-                .absorb(vec![Input::Exited(Box::new(Gone { reason, ..Gone::default() }))], None)
+                .absorb(vec![Input::Exited(Box::new(AgentExit { reason, ..AgentExit::default() }))], None)
                 .await;
         };
         let may_read = self.state.may_read() && !paused;
@@ -332,14 +332,14 @@ impl Actor {
         }
     }
 
-    async fn heard(&mut self, news: News) {
+    async fn heard(&mut self, news: ProcessNews) {
         let (mut settled, mut departure) = (Vec::new(), None);
         let mut next = Some(news);
         while let Some(news) = next {
             match news {
-                News::Written { n } => settled.push((n, None)),
-                News::Failed { n, cause } => settled.push((n, Some(cause))),
-                News::Exited(gone) => departure = Some(gone),
+                ProcessNews::Written { n } => settled.push((n, None)),
+                ProcessNews::Failed { n, cause } => settled.push((n, Some(cause))),
+                ProcessNews::Exited(gone) => departure = Some(gone),
             }
             let process = self.process.as_mut().filter(|_| departure.is_none());
             next = self.unheard.pop_front().or_else(|| process?.news.try_recv().ok());
@@ -399,7 +399,7 @@ impl Actor {
     }
 
     /// Only what is limited is counted.
-    fn spent_elsewhere(&self, vigil: &Vigil) -> u64 {
+    fn spent_elsewhere(&self, vigil: &WatchPolicy) -> u64 {
         let spent = &self.state.told().spent;
         if spent.cost_micros == 0 && vigil.spend.per_day.is_none() {
             return 0;
@@ -408,11 +408,11 @@ impl Actor {
         self.plan.judge.spends(self.state.id(), today, spent.on(today))
     }
 
-    fn vigil(&self) -> Arc<Vigil> {
+    fn vigil(&self) -> Arc<WatchPolicy> {
         self.plan.judge.vigil(self.state.spec())
     }
 
-    fn step(&mut self, input: Input, effects: &mut Vec<Effect>) -> Result<(), Refused> {
+    fn step(&mut self, input: Input, effects: &mut Vec<StepEffect>) -> Result<(), Refused> {
         let vigil = self.vigil();
         let spent_elsewhere = self.spent_elsewhere(&vigil);
         let settings = self.plan.step_settings(&vigil, spent_elsewhere);
@@ -442,7 +442,7 @@ impl Actor {
     }
 
     /// Writes until it is written, then performs.
-    async fn commit(&mut self, write: Write, todo: Vec<Todo>, consumed: Option<u64>) {
+    async fn commit(&mut self, write: Write, todo: Vec<AfterCommit>, consumed: Option<u64>) {
         if write.is_empty() {
             return; // a look that found nothing new
         }
@@ -474,10 +474,10 @@ impl Actor {
 
     fn write(
         &mut self,
-        effects: Vec<Effect>,
+        effects: Vec<StepEffect>,
         outgoing: Vec<Outgoing>,
         consumed: Option<u64>,
-    ) -> (Write, Vec<Todo>) {
+    ) -> (Write, Vec<AfterCommit>) {
         let (mut write, todo) = commit::prepare(&mut self.state, effects, Some(voice(&mut self.plan)));
         write.outgoing.splice(0..0, outgoing);
         write.consumed = consumed.or(write.consumed);
@@ -491,20 +491,20 @@ impl Actor {
         (write, todo)
     }
 
-    fn perform(&mut self, todo: Vec<Todo>) {
+    fn perform(&mut self, todo: Vec<AfterCommit>) {
         for todo in todo {
             let Some(process) = &self.process else { continue };
             match todo {
-                Todo::Send { n, message } => process.send(n, message),
-                Todo::Stop(StopMode::Stop) => {
+                AfterCommit::Send { n, message } => process.send(n, message),
+                AfterCommit::Stop(StopMode::Stop) => {
                     let reason = "the session is being stopped".to_owned();
                     let mut voice = voice(&mut self.plan);
                     let mut interrupt = voice.say(&Outbound::Interrupt { reason });
                     interrupt.extend(voice.say(&Outbound::Close));
-                    process.stop(Ladder { interrupt, ..self.plan.ladder.clone() });
+                    process.stop(StopLadder { interrupt, ..self.plan.ladder.clone() });
                 }
-                Todo::Stop(StopMode::Kill) => process.kill(),
-                Todo::Do { request, job } => self.begin_errand(request, job),
+                AfterCommit::Stop(StopMode::Kill) => process.kill(),
+                AfterCommit::Do { request, job } => self.begin_errand(request, job),
             }
         }
     }
@@ -515,13 +515,13 @@ impl Actor {
         }
     }
 
-    fn farewell(self) -> Farewell {
+    fn farewell(self) -> TaskExit {
         if self.state.is_ended() {
             tracing::info!(session.id = %self.state.id(), "the session ended");
         } else if !self.abandoned && self.process.is_some() {
             tracing::info!(session.id = %self.state.id(), "the agent is left running");
         }
         let stopped = if self.state.is_ended() { Some(self.stopped) } else { None };
-        Farewell { stoppers: self.stoppers, stopped }
+        TaskExit { stoppers: self.stoppers, stopped }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::errand::Job;
-use super::stall::Vigil;
-use super::state::{Cx, Effect, Input, Refused, State};
+use super::errand::HostCallJob;
+use super::stall::WatchPolicy;
+use super::state::{Input, Refused, SessionState, StepContext, StepEffect};
 use crate::domain::{EventKind, NewEvent, Outbound, RequestId, StopMode, Time, id};
 use crate::driver::Driver;
 use crate::store::{Outgoing, Snapshot, Write};
@@ -12,19 +12,19 @@ use crate::wire::framing::Framer;
 
 /// What is done after the commit.
 #[derive(Debug)]
-pub(super) enum Todo {
+pub(super) enum AfterCommit {
     Send { n: u64, message: Vec<u8> },
     Stop(StopMode),
-    Do { request: RequestId, job: Job },
+    Do { request: RequestId, job: HostCallJob },
 }
 
 /// How messages become bytes for one agent.
-pub(super) struct Voice<'a> {
+pub(super) struct MessageEncoder<'a> {
     pub(super) framer: &'a mut Framer,
     pub(super) driver: &'a mut Driver,
 }
 
-impl Voice<'_> {
+impl MessageEncoder<'_> {
     /// Nothing at all, if the protocol has no words for it.
     pub(super) fn say(&mut self, message: &Outbound) -> Vec<u8> {
         self.driver.encode(message).map(|text| self.framer.wrap(&text)).unwrap_or_default()
@@ -34,7 +34,7 @@ impl Voice<'_> {
 /// The settings that hold for a session at this moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StepSettings<'a> {
-    pub(super) vigil: &'a Vigil,
+    pub(super) vigil: &'a WatchPolicy,
     pub(super) startup: Duration,
     pub(super) command_fingerprint: &'a str,
     pub(super) spent_elsewhere: u64,
@@ -42,45 +42,45 @@ pub(super) struct StepSettings<'a> {
 
 impl<'a> StepSettings<'a> {
     /// Those of a session that has no process, and gets none by this step.
-    pub(super) fn without_process(vigil: &'a Vigil) -> Self {
+    pub(super) fn without_process(vigil: &'a WatchPolicy) -> Self {
         Self { vigil, startup: Duration::ZERO, command_fingerprint: "", spent_elsewhere: 0 }
     }
 }
 
 /// One step with the world's clock and randomness.
 pub(super) fn step(
-    state: &mut State,
+    state: &mut SessionState,
     settings: StepSettings<'_>,
     input: Input,
-    effects: &mut Vec<Effect>,
+    effects: &mut Vec<StepEffect>,
 ) -> Result<(), Refused> {
     let StepSettings { vigil, startup, command_fingerprint, spent_elsewhere } = settings;
     let mut seed = id::seed;
     let (now, seed) = (Time::now(), &mut seed);
-    let mut cx = Cx { now, seed, vigil, startup, command_fingerprint, spent_elsewhere };
+    let mut cx = StepContext { now, seed, vigil, startup, command_fingerprint, spent_elsewhere };
     state.step(&mut cx, input, effects)
 }
 
 /// Sorts effects into what is committed and what is done afterwards, with a snapshot if the state has changed.
 pub(super) fn prepare(
-    state: &mut State,
-    effects: Vec<Effect>,
-    mut voice: Option<Voice<'_>>,
-) -> (Write, Vec<Todo>) {
+    state: &mut SessionState,
+    effects: Vec<StepEffect>,
+    mut voice: Option<MessageEncoder<'_>>,
+) -> (Write, Vec<AfterCommit>) {
     let mut events = Vec::with_capacity(effects.len());
     let (mut outgoing, mut todo, mut consumed) = (Vec::new(), Vec::new(), None);
     for effect in effects {
         match effect {
-            Effect::Record(event) => events.push(event),
-            Effect::Send { n, message } => {
+            StepEffect::Record(event) => events.push(event),
+            StepEffect::Send { n, message } => {
                 let message = voice.as_mut().map(|voice| voice.say(&message)).unwrap_or_default();
                 outgoing.push(Outgoing::Sent { n, message: message.clone() });
-                todo.push(Todo::Send { n, message });
+                todo.push(AfterCommit::Send { n, message });
             }
             // The session's task begins with it; the output of a new process is counted from its beginning.
-            Effect::Spawn => consumed = Some(0),
-            Effect::Stop { how } => todo.push(Todo::Stop(how)),
-            Effect::Do { request, job } => todo.push(Todo::Do { request, job }),
+            StepEffect::Spawn => consumed = Some(0),
+            StepEffect::Stop { how } => todo.push(AfterCommit::Stop(how)),
+            StepEffect::Do { request, job } => todo.push(AfterCommit::Do { request, job }),
         }
     }
     // Bulk output waits its turn; events that somebody waits for do not.

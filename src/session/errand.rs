@@ -12,7 +12,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::state::{About, Assessed, Judge};
+use super::state::{RequestAssessment, RequestAssessor, SessionSpec};
 use crate::domain::errand::Command;
 use crate::domain::{Ask, Errand, FaultCode, Outcome, Risk, Verb, Wants, hex};
 use crate::host::{Confined, FileError};
@@ -34,7 +34,7 @@ const OURS: &[&str] = &["INTERCOM_", "SLACK_"];
 /// What is to be done, with everything that was found out about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Job {
+pub enum HostCallJob {
     Read {
         path: String,
         /// Where it really is, in the workspace.
@@ -49,7 +49,7 @@ pub enum Job {
         /// Stands for what was there when people were shown the change; none if nothing was.
         before: Option<String>,
     },
-    Run(Run),
+    Run(TerminalRun),
     Terminal {
         terminal: String,
         verb: Verb,
@@ -58,7 +58,7 @@ pub enum Job {
 
 /// A command for a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
+pub struct TerminalRun {
     /// Given by the session.
     pub terminal: String,
     pub program: String,
@@ -71,7 +71,7 @@ pub struct Run {
     pub line: String,
 }
 
-impl Run {
+impl TerminalRun {
     /// A whole line in place of a program is one for a shell.
     pub fn is_line(&self) -> bool {
         self.args.is_empty() && self.program.contains(char::is_whitespace)
@@ -80,20 +80,20 @@ impl Run {
 
 /// What is to become of an errand.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Looked {
-    Refused(Trouble),
-    Free(Job),
-    Ask(Job, Box<Ask>, Box<Assessed>),
+pub enum HostCallAssessment {
+    Refused(HostCallError),
+    Free(HostCallJob),
+    Ask(HostCallJob, Box<Ask>, Box<RequestAssessment>),
 }
 
 /// Why something was not done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct HostCallError {
     pub code: FaultCode,
     pub why: String,
 }
 
-impl Trouble {
+impl HostCallError {
     pub fn failed(why: impl Into<String>) -> Self {
         Self { code: FaultCode::Failed, why: why.into() }
     }
@@ -103,7 +103,7 @@ impl Trouble {
     }
 }
 
-impl From<FileError> for Trouble {
+impl From<FileError> for HostCallError {
     fn from(error: FileError) -> Self {
         let code = if matches!(error, FileError::Missing) { FaultCode::NotFound } else { FaultCode::Failed };
         Self { code, why: error.to_string() }
@@ -112,7 +112,7 @@ impl From<FileError> for Trouble {
 
 /// What has been done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Deed {
+pub enum HostCallResult {
     Read { text: String, bytes: u64, missing: bool },
     Written { bytes: u64 },
     Started { pid: i32 },
@@ -121,29 +121,30 @@ pub enum Deed {
 }
 
 /// Blocks for a few file system calls.
-pub fn look(judge: &dyn Judge, about: &About, errand: &Errand) -> Looked {
+pub fn look(judge: &dyn RequestAssessor, about: &SessionSpec, errand: &Errand) -> HostCallAssessment {
     let looked = match &errand.wants {
         Wants::Read { path, line, limit } => read(judge, about, errand, path, *line, *limit),
         Wants::Write { path, content } => write(judge, about, errand, path, content),
         Wants::Run(command) => run(judge, about, errand, command),
         Wants::Terminal { terminal, verb } => {
-            Ok(Looked::Free(Job::Terminal { terminal: terminal.clone(), verb: *verb }))
+            Ok(HostCallAssessment::Free(HostCallJob::Terminal { terminal: terminal.clone(), verb: *verb }))
         }
     };
-    looked.unwrap_or_else(Looked::Refused)
+    looked.unwrap_or_else(HostCallAssessment::Refused)
 }
 
 /// Where a path really leads, relative to the workspace.
-fn inside(about: &About, path: &str) -> Result<String, Trouble> {
+fn inside(about: &SessionSpec, path: &str) -> Result<String, HostCallError> {
     let subject =
         Subject { workspace: about.workspace.clone(), paths: vec![path.to_owned()], ..Subject::default() };
     let resolved = policy::resolve(subject);
     let real = resolved.places().first().and_then(|place| place.real.as_deref());
-    let real = real.ok_or_else(|| Trouble::invalid(format!("cannot tell where {path:?} is")))?;
+    let real = real.ok_or_else(|| HostCallError::invalid(format!("cannot tell where {path:?} is")))?;
     let below = real
         .strip_prefix(resolved.workspace())
-        .map_err(|_| Trouble::invalid(format!("{path:?} is outside of the workspace")))?;
-    let below = below.to_str().ok_or_else(|| Trouble::invalid(format!("{path:?} is not a readable name")))?;
+        .map_err(|_| HostCallError::invalid(format!("{path:?} is outside of the workspace")))?;
+    let below =
+        below.to_str().ok_or_else(|| HostCallError::invalid(format!("{path:?} is not a readable name")))?;
     Ok(below.to_owned())
 }
 
@@ -166,25 +167,25 @@ fn ask(errand: &Errand, tool: &str, title: String) -> Ask {
 }
 
 fn read(
-    judge: &dyn Judge,
-    about: &About,
+    judge: &dyn RequestAssessor,
+    about: &SessionSpec,
     errand: &Errand,
     path: &str,
     line: Option<u64>,
     limit: Option<u64>,
-) -> Result<Looked, Trouble> {
-    let job = Job::Read { path: path.to_owned(), at: inside(about, path)?, line, limit };
+) -> Result<HostCallAssessment, HostCallError> {
+    let job = HostCallJob::Read { path: path.to_owned(), at: inside(about, path)?, line, limit };
     let ask = Ask { file_path: Some(path.to_owned()), ..ask(errand, "read", format!("Read {path}")) };
     let assessed = judge.assess(about, &ask);
     Ok(if reads_freely(&assessed) {
-        Looked::Free(job)
+        HostCallAssessment::Free(job)
     } else {
-        Looked::Ask(job, Box::new(ask), Box::new(assessed))
+        HostCallAssessment::Ask(job, Box::new(ask), Box::new(assessed))
     })
 }
 
 /// What an agent could read by itself anyway needs nobody, unless a rule or what we see of it says otherwise.
-fn reads_freely(assessed: &Assessed) -> bool {
+fn reads_freely(assessed: &RequestAssessment) -> bool {
     match &assessed.ruling {
         Some(ruling) if ruling.outcome == Outcome::Allow => true,
         Some(ruling) if ruling.outcome == Outcome::Deny || ruling.rule.is_some() => false,
@@ -193,12 +194,12 @@ fn reads_freely(assessed: &Assessed) -> bool {
 }
 
 fn write(
-    judge: &dyn Judge,
-    about: &About,
+    judge: &dyn RequestAssessor,
+    about: &SessionSpec,
     errand: &Errand,
     path: &str,
     content: &str,
-) -> Result<Looked, Trouble> {
+) -> Result<HostCallAssessment, HostCallError> {
     if content.len() as u64 > MAX_FILE_BYTES {
         return Err(FileError::TooLarge(MAX_FILE_BYTES).into());
     }
@@ -217,42 +218,50 @@ fn write(
     let ask = Ask { description, diff, file_path, ..ask(errand, "edit", format!("Write {path}")) };
     let assessed = judge.assess(about, &ask);
     let before = current.map(|current| mark(&current));
-    let job = Job::Write { path: path.to_owned(), at, content: content.to_owned(), before };
-    Ok(Looked::Ask(job, Box::new(ask), Box::new(assessed)))
+    let job = HostCallJob::Write { path: path.to_owned(), at, content: content.to_owned(), before };
+    Ok(HostCallAssessment::Ask(job, Box::new(ask), Box::new(assessed)))
 }
 
-fn run(judge: &dyn Judge, about: &About, errand: &Errand, command: &Command) -> Result<Looked, Trouble> {
+fn run(
+    judge: &dyn RequestAssessor,
+    about: &SessionSpec,
+    errand: &Errand,
+    command: &Command,
+) -> Result<HostCallAssessment, HostCallError> {
     let Command { program, args, env, cwd, output_limit } = command.clone();
     let nul = |text: &String| text.contains('\0');
     if program.trim().is_empty() || nul(&program) || args.iter().any(nul) {
-        return Err(Trouble::invalid("field `command` must be a command"));
+        return Err(HostCallError::invalid("field `command` must be a command"));
     }
     for (name, value) in &env {
         let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
             && !name.starts_with(|c: char| c.is_ascii_digit());
         if name.is_empty() || !plain || nul(value) {
-            return Err(Trouble::invalid(format!("{name:?} is no name of a variable, or has no value")));
+            return Err(HostCallError::invalid(format!(
+                "{name:?} is no name of a variable, or has no value"
+            )));
         }
         if OURS.iter().any(|prefix| name.starts_with(prefix)) {
-            return Err(Trouble::invalid(format!("the variable {name} is not for agents to set")));
+            return Err(HostCallError::invalid(format!("the variable {name} is not for agents to set")));
         }
     }
     let cwd = cwd.map_or_else(|| Ok(String::new()), |cwd| inside(about, &cwd))?;
     if !about.workspace.join(&cwd).is_dir() {
-        return Err(Trouble::invalid(format!("{cwd:?} is not a directory")));
+        return Err(HostCallError::invalid(format!("{cwd:?} is not a directory")));
     }
     let output_limit = output_limit.unwrap_or(USUAL_OUTPUT).min(MAX_OUTPUT);
-    let mut run = Run { terminal: String::new(), program, args, env, cwd, output_limit, line: String::new() };
+    let mut run =
+        TerminalRun { terminal: String::new(), program, args, env, cwd, output_limit, line: String::new() };
     run.line = line(&run);
     let command = Some(run.line.clone());
     let ask = Ask { command, ..ask(errand, "execute", format!("Run {}", run.line)) };
     let assessed = judge.assess(about, &ask);
-    Ok(Looked::Ask(Job::Run(run), Box::new(ask), Box::new(assessed)))
+    Ok(HostCallAssessment::Ask(HostCallJob::Run(run), Box::new(ask), Box::new(assessed)))
 }
 
 /// What a shell would have to be told: with where it is run and what it finds in its environment, because both can
 /// change what it does.
-fn line(run: &Run) -> String {
+fn line(run: &TerminalRun) -> String {
     let quoted = |word: &str| joined(&[Cow::from("x"), Cow::from(word)])[2..].to_owned();
     let mut words: Vec<Cow<'_, str>> = vec![Cow::from(run.program.as_str())];
     words.extend(run.args.iter().map(|arg| Cow::from(arg.as_str())));
@@ -270,22 +279,22 @@ fn line(run: &Run) -> String {
 }
 
 /// Reads or writes a file. Doing it again is harmless: who was killed before it was recorded does it once more.
-pub fn perform(workspace: &Path, job: &Job) -> Result<Deed, Trouble> {
+pub fn perform(workspace: &Path, job: &HostCallJob) -> Result<HostCallResult, HostCallError> {
     let files = Confined::open(workspace)?;
     match job {
-        Job::Read { at, line, limit, .. } => match files.read(Path::new(at), MAX_FILE_BYTES) {
+        HostCallJob::Read { at, line, limit, .. } => match files.read(Path::new(at), MAX_FILE_BYTES) {
             Ok(content) => {
-                let text = String::from_utf8(content).map_err(|_| Trouble::failed("it is not text"))?;
+                let text = String::from_utf8(content).map_err(|_| HostCallError::failed("it is not text"))?;
                 let bytes = text.len() as u64;
-                Ok(Deed::Read { text: cut(text, *line, *limit), bytes, missing: false })
+                Ok(HostCallResult::Read { text: cut(text, *line, *limit), bytes, missing: false })
             }
             // Who reads all of a file may be about to make it: some agents cannot, if there is an error.
             Err(FileError::Missing) if line.is_none() && limit.is_none() => {
-                Ok(Deed::Read { text: String::new(), bytes: 0, missing: true })
+                Ok(HostCallResult::Read { text: String::new(), bytes: 0, missing: true })
             }
             Err(error) => Err(error.into()),
         },
-        Job::Write { at, content, before, .. } => {
+        HostCallJob::Write { at, content, before, .. } => {
             let current = match files.read(Path::new(at), MAX_FILE_BYTES) {
                 Ok(current) => Some(current),
                 Err(FileError::Missing) => None,
@@ -293,14 +302,16 @@ pub fn perform(workspace: &Path, job: &Job) -> Result<Deed, Trouble> {
             };
             let done = current.as_deref() == Some(content.as_bytes());
             if !done && current.map(|current| mark(&current)) != *before {
-                return Err(Trouble::failed("the file has changed since it was shown"));
+                return Err(HostCallError::failed("the file has changed since it was shown"));
             }
             if !done {
                 files.write(Path::new(at), content.as_bytes())?;
             }
-            Ok(Deed::Written { bytes: content.len() as u64 })
+            Ok(HostCallResult::Written { bytes: content.len() as u64 })
         }
-        Job::Run(_) | Job::Terminal { .. } => Err(Trouble::failed("it is not about a file")),
+        HostCallJob::Run(_) | HostCallJob::Terminal { .. } => {
+            Err(HostCallError::failed("it is not about a file"))
+        }
     }
 }
 

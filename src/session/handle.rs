@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::actor::Plan;
+use super::actor::ProcessPlan;
 use super::state::{Input, Refused};
 use crate::domain::{Delivery, PromptId, SessionId, StopMode};
 use crate::host::Observer;
@@ -32,7 +32,7 @@ pub enum CommandError {
 
 /// What a stop needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stopped {
+pub struct StopOutcome {
     pub steps: Vec<String>,
     pub killed: u32,
     /// The tree is gone, but the store does not work: the end is recorded as soon as it does.
@@ -46,17 +46,17 @@ pub struct Done {
     pub prompt: Option<PromptId>,
     /// Of something that is to be set.
     pub set: Option<u64>,
-    pub arrival: Arrival,
+    pub arrival: ArrivalWatch,
 }
 
 /// Whether what a command sends has arrived at the agent or never will; either is in the store by then.
 #[derive(Debug)]
-pub struct Arrival(oneshot::Receiver<Delivery>);
+pub struct ArrivalWatch(oneshot::Receiver<Delivery>);
 
 /// The session's side: told how it ended, or dropped when there is nothing more to wait for.
 pub(super) type OnItsWay = oneshot::Sender<Delivery>;
 
-impl Arrival {
+impl ArrivalWatch {
     pub(super) fn new() -> (OnItsWay, Self) {
         let (on_its_way, arrival) = oneshot::channel();
         (on_its_way, Self(arrival))
@@ -76,7 +76,7 @@ impl Arrival {
     }
 }
 
-pub(super) enum Message {
+pub(super) enum SessionCommand {
     Command {
         input: Input,
         reply: oneshot::Sender<Result<Done, CommandError>>,
@@ -84,81 +84,84 @@ pub(super) enum Message {
     Stop {
         how: StopMode,
         by: String,
-        reply: oneshot::Sender<Result<Stopped, CommandError>>,
+        reply: oneshot::Sender<Result<StopOutcome, CommandError>>,
     },
     /// The daemon stops its agents. Where there has been none, there is nothing to be stopped.
     Drain {
         by: String,
-        reply: oneshot::Sender<Result<Stopped, CommandError>>,
+        reply: oneshot::Sender<Result<StopOutcome, CommandError>>,
     },
     /// Another agent, and how it is started.
     Agent {
         input: Input,
-        plan: Box<Plan>,
+        plan: Box<ProcessPlan>,
         reply: oneshot::Sender<Result<Done, CommandError>>,
     },
 }
 
 /// Cloneable; the session's task owns everything behind it.
 #[derive(Debug, Clone)]
-pub struct Handle {
+pub struct SessionHandle {
     pub id: SessionId,
     pub name: Option<String>,
     /// Of the process that this task starts.
     pub generation: u32,
-    inbox: mpsc::Sender<Message>,
+    inbox: mpsc::Sender<SessionCommand>,
     /// Set by the session's task when a process starts; held for the moment of a copy.
     observer: Arc<Mutex<Option<Observer>>>,
 }
 
 /// The owner's side of a handle.
-pub(super) struct Desk {
-    pub(super) inbox: mpsc::Receiver<Message>,
+pub(super) struct Mailbox {
+    pub(super) inbox: mpsc::Receiver<SessionCommand>,
     observer: Arc<Mutex<Option<Observer>>>,
 }
 
-impl Desk {
+impl Mailbox {
     pub(super) fn publish(&self, observer: Observer) {
         *self.observer.lock().unwrap_or_else(PoisonError::into_inner) = Some(observer);
     }
 }
 
-impl Handle {
-    pub(super) fn new(id: SessionId, name: Option<String>, generation: u32) -> (Self, Desk) {
+impl SessionHandle {
+    pub(super) fn new(id: SessionId, name: Option<String>, generation: u32) -> (Self, Mailbox) {
         let (to, inbox) = mpsc::channel(INBOX);
         let observer = Arc::default();
-        (Self { id, name, generation, inbox: to, observer: Arc::clone(&observer) }, Desk { inbox, observer })
+        (
+            Self { id, name, generation, inbox: to, observer: Arc::clone(&observer) },
+            Mailbox { inbox, observer },
+        )
     }
 
     /// Answers when the command is committed.
     pub async fn command(&self, input: Input) -> Result<Done, CommandError> {
         let (reply, answer) = oneshot::channel();
-        self.put(Message::Command { input, reply })?;
+        self.put(SessionCommand::Command { input, reply })?;
         answer.await.unwrap_or(Err(CommandError::Refused(Refused::Ended)))
     }
 
     /// Answers when the process and its group are gone.
-    pub async fn stop(&self, how: StopMode, by: String) -> Result<Stopped, CommandError> {
+    pub async fn stop(&self, how: StopMode, by: String) -> Result<StopOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
-        self.put(Message::Stop { how, by, reply })?;
+        self.put(SessionCommand::Stop { how, by, reply })?;
         answer.await.unwrap_or(Err(CommandError::Refused(Refused::Ended)))
     }
 
     /// As a gentle stop, but for a session that waits for its first prompt: the next daemon goes on with it.
-    pub async fn drain(&self, by: String) -> Result<Stopped, CommandError> {
+    pub async fn drain(&self, by: String) -> Result<StopOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
-        self.put(Message::Drain { by, reply })?;
+        self.put(SessionCommand::Drain { by, reply })?;
         answer.await.unwrap_or(Err(CommandError::Refused(Refused::Ended)))
     }
 
     /// Another agent for a session that has had none.
-    pub async fn agent(&self, input: Input, plan: Plan) -> Result<Done, CommandError> {
+    pub async fn agent(&self, input: Input, plan: ProcessPlan) -> Result<Done, CommandError> {
         let (reply, answer) = oneshot::channel();
-        self.put(Message::Agent { input, plan: Box::new(plan), reply })?;
+        self.put(SessionCommand::Agent { input, plan: Box::new(plan), reply })?;
         answer.await.unwrap_or(Err(CommandError::Refused(Refused::Ended)))
     }
 
-    fn put(&self, message: Message) -> Result<(), CommandError> {
+    fn put(&self, message: SessionCommand) -> Result<(), CommandError> {
         self.inbox.try_send(message).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => CommandError::Overloaded,
             mpsc::error::TrySendError::Closed(_) => CommandError::Refused(Refused::Ended),

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use super::commit::{StepSettings, prepare, step};
 use super::handle::CommandError;
-use super::stall::Vigil;
-use super::state::{Adoption, Gone, Input, State};
+use super::stall::WatchPolicy;
+use super::state::{AdoptedProcess, AgentExit, Input, SessionState};
 use crate::store::{Outgoing, Store, StoreError};
 
 /// Records the end of a session that has no process any more. What was open is withdrawn, visibly.
-pub async fn bury(store: &Store, mut state: State, reason: &str) -> Result<(), StoreError> {
+pub async fn bury(store: &Store, mut state: SessionState, reason: &str) -> Result<(), StoreError> {
     let mut effects = Vec::new();
-    let gone = Gone { reason: reason.to_owned(), ..Gone::default() };
-    let vigil = Vigil::off();
+    let gone = AgentExit { reason: reason.to_owned(), ..AgentExit::default() };
+    let vigil = WatchPolicy::off();
     let settings = StepSettings::without_process(&vigil);
     if step(&mut state, settings, Input::Exited(Box::new(gone)), &mut effects).is_err() {
         return Ok(()); // it had ended before
@@ -23,9 +23,9 @@ pub async fn bury(store: &Store, mut state: State, reason: &str) -> Result<(), S
 }
 
 /// A change to a session that has no process. The caller sees to it that nobody starts one meanwhile.
-pub async fn amend(store: &Store, mut state: State, input: Input) -> Result<(), CommandError> {
+pub async fn amend(store: &Store, mut state: SessionState, input: Input) -> Result<(), CommandError> {
     let mut effects = Vec::new();
-    step(&mut state, StepSettings::without_process(&Vigil::off()), input, &mut effects)?;
+    step(&mut state, StepSettings::without_process(&WatchPolicy::off()), input, &mut effects)?;
     let (write, _) = prepare(&mut state, effects, None);
     if write.events.is_empty() && write.snapshot.is_none() {
         return Ok(()); // nothing has changed
@@ -37,13 +37,13 @@ pub async fn amend(store: &Store, mut state: State, input: Input) -> Result<(), 
 /// the database does not know the session at all; `consumed` is where what is kept of its output begins.
 pub async fn adopt(
     store: &Store,
-    state: &mut State,
-    adoption: Adoption,
+    state: &mut SessionState,
+    adoption: AdoptedProcess,
     launch: Option<String>,
     consumed: u64,
 ) -> Result<(), StoreError> {
     let mut effects = Vec::new();
-    let vigil = Vigil::off();
+    let vigil = WatchPolicy::off();
     let settings = StepSettings::without_process(&vigil);
     if step(state, settings, Input::Adopt(Box::new(adoption)), &mut effects).is_err() {
         return Ok(()); // it is never refused

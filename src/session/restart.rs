@@ -10,7 +10,7 @@ use crate::domain::{Exit, Time};
 /// When a process is started again by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Policy {
+pub enum RestartCondition {
     #[default]
     Never,
     /// After an exit code that is not 0, a signal, or a loss.
@@ -20,8 +20,8 @@ pub enum Policy {
 
 /// How processes are started again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Terms {
-    pub policy: Policy,
+pub struct RestartTerms {
+    pub policy: RestartCondition,
     /// So often within `window`; then the session is parked.
     pub budget: u32,
     pub window: Duration,
@@ -31,10 +31,10 @@ pub struct Terms {
     pub repeat_prompt: bool,
 }
 
-impl Terms {
+impl RestartTerms {
     pub fn never() -> Self {
         Self {
-            policy: Policy::Never,
+            policy: RestartCondition::Never,
             budget: 0,
             window: Duration::ZERO,
             first_wait: Duration::ZERO,
@@ -46,7 +46,7 @@ impl Terms {
 
 /// Why it has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended<'a> {
+pub enum ProcessEnding<'a> {
     /// By itself, or it was lost (no status).
     Itself(&'a Exit),
     /// We ended it, to start it again.
@@ -55,7 +55,7 @@ pub enum Ended<'a> {
 
 /// What comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextLife {
     End,
     /// Again at this time; the how manieth within the window.
     Again(Time, u32),
@@ -64,25 +64,31 @@ pub enum Next {
 }
 
 /// What comes after an end, given when it was started again before. `jitter` is anything.
-pub fn next(terms: &Terms, before: &VecDeque<Time>, ended: Ended<'_>, now: Time, jitter: u8) -> Next {
+pub fn next(
+    terms: &RestartTerms,
+    before: &VecDeque<Time>,
+    ended: ProcessEnding<'_>,
+    now: Time,
+    jitter: u8,
+) -> NextLife {
     let again = match (ended, terms.policy) {
-        (Ended::ToRestart, _) | (_, Policy::Always) => true,
-        (Ended::Itself(exit), Policy::OnFailure) => exit.code != Some(0),
-        (Ended::Itself(_), Policy::Never) => false,
+        (ProcessEnding::ToRestart, _) | (_, RestartCondition::Always) => true,
+        (ProcessEnding::Itself(exit), RestartCondition::OnFailure) => exit.code != Some(0),
+        (ProcessEnding::Itself(_), RestartCondition::Never) => false,
     };
     if !again {
-        return Next::End;
+        return NextLife::End;
     }
     let lately = before.iter().filter(|at| now.since(**at) < terms.window && **at <= now).count();
     let lately = u32::try_from(lately).unwrap_or(u32::MAX);
     if lately >= terms.budget {
-        return Next::Park;
+        return NextLife::Park;
     }
-    Next::Again(now.plus(wait(terms, lately, jitter)), lately + 1)
+    NextLife::Again(now.plus(wait(terms, lately, jitter)), lately + 1)
 }
 
 /// Twice as long each time; somewhere between half of it and all of it, so that many do not come back at once.
-fn wait(terms: &Terms, lately: u32, jitter: u8) -> Duration {
+fn wait(terms: &RestartTerms, lately: u32, jitter: u8) -> Duration {
     let doubled = 1_u32.checked_shl(lately).map_or(Duration::MAX, |n| terms.first_wait.saturating_mul(n));
     let full = doubled.min(terms.longest_wait);
     full / 2 + (full / 2).mul_f64(f64::from(jitter) / f64::from(u8::MAX))
@@ -94,8 +100,8 @@ mod tests {
 
     use super::*;
 
-    fn terms(policy: Policy) -> Terms {
-        Terms {
+    fn terms(policy: RestartCondition) -> RestartTerms {
+        RestartTerms {
             policy,
             budget: 3,
             window: Duration::from_mins(10),
@@ -110,37 +116,43 @@ mod tests {
         let (fine, bad) = (Exit { code: Some(0), signal: None }, Exit { code: Some(1), signal: None });
         let (killed, lost) = (Exit { code: None, signal: Some(9) }, Exit::default());
         for (policy, exit, again) in [
-            (Policy::Never, &bad, false),
-            (Policy::OnFailure, &fine, false),
-            (Policy::OnFailure, &bad, true),
-            (Policy::OnFailure, &killed, true),
-            (Policy::OnFailure, &lost, true),
-            (Policy::Always, &fine, true),
+            (RestartCondition::Never, &bad, false),
+            (RestartCondition::OnFailure, &fine, false),
+            (RestartCondition::OnFailure, &bad, true),
+            (RestartCondition::OnFailure, &killed, true),
+            (RestartCondition::OnFailure, &lost, true),
+            (RestartCondition::Always, &fine, true),
         ] {
-            let next = next(&terms(policy), &VecDeque::new(), Ended::Itself(exit), Time::from_millis(0), 0);
-            assert_eq!(matches!(next, Next::Again(..)), again, "{policy:?} {exit}");
+            let next =
+                next(&terms(policy), &VecDeque::new(), ProcessEnding::Itself(exit), Time::from_millis(0), 0);
+            assert_eq!(matches!(next, NextLife::Again(..)), again, "{policy:?} {exit}");
         }
-        let forced =
-            next(&terms(Policy::Never), &VecDeque::new(), Ended::ToRestart, Time::from_millis(0), 255);
-        assert_eq!(forced, Next::Again(Time::from_millis(1000), 1));
+        let forced = next(
+            &terms(RestartCondition::Never),
+            &VecDeque::new(),
+            ProcessEnding::ToRestart,
+            Time::from_millis(0),
+            255,
+        );
+        assert_eq!(forced, NextLife::Again(Time::from_millis(1000), 1));
     }
 
     proptest! {
         /// A process that always dies at once is parked, whatever the jitter, and its waits grow.
         #[test]
         fn the_budget_ends_it(jitters in prop::collection::vec(any::<u8>(), 4)) {
-            let (terms, mut before, mut now) = (terms(Policy::Always), VecDeque::new(), Time::from_millis(0));
+            let (terms, mut before, mut now) = (terms(RestartCondition::Always), VecDeque::new(), Time::from_millis(0));
             let mut waits = Vec::new();
             for jitter in jitters {
-                match next(&terms, &before, Ended::ToRestart, now, jitter) {
-                    Next::Again(at, attempt) => {
+                match next(&terms, &before, ProcessEnding::ToRestart, now, jitter) {
+                    NextLife::Again(at, attempt) => {
                         prop_assert_eq!(attempt as usize, before.len() + 1);
                         waits.push(at.since(now));
                         before.push_back(at);
                         now = at;
                     }
-                    Next::Park => break,
-                    Next::End => prop_assert!(false, "it is always started again"),
+                    NextLife::Park => break,
+                    NextLife::End => prop_assert!(false, "it is always started again"),
                 }
             }
             prop_assert_eq!(waits.len(), 3);
@@ -150,7 +162,7 @@ mod tests {
             }
             // Later it may try again.
             let later = now.plus(terms.window);
-            prop_assert!(matches!(next(&terms, &before, Ended::ToRestart, later, 0), Next::Again(_, 1)));
+            prop_assert!(matches!(next(&terms, &before, ProcessEnding::ToRestart, later, 0), NextLife::Again(_, 1)));
         }
     }
 }

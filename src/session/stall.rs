@@ -24,13 +24,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{LadderChoice, Rung, Running, Situation, Standing, Time};
-use crate::host::Activity;
+use crate::host::ProcessActivity;
 
 mod ladder;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub(super) use ladder::{Episode, Move, Performed};
+pub(super) use ladder::{LadderMove, PerformedStep, StallEpisode};
 
 /// Tools that are remembered as open; what begins beyond it is not named to people.
 const MAX_TOOLS: usize = 64;
@@ -62,7 +62,7 @@ const MAX_RESUMES: u32 = 10;
 
 /// How sessions are looked after: thresholds, the ladder, restarts, what may be spent. `None` is never.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Vigil {
+pub struct WatchPolicy {
     pub ladder: Vec<Rung>,
     /// Nothing said, nothing runs.
     pub silent_after: Option<Duration>,
@@ -85,8 +85,8 @@ pub struct Vigil {
     /// Tells the agent to go on when its limit is over, if that is not further away than this.
     pub resume_after_limit: Option<Duration>,
     pub resume_text: String,
-    pub restart: super::restart::Terms,
-    pub spend: Caps,
+    pub restart: super::restart::RestartTerms,
+    pub spend: SpendCaps,
     /// The reason of a denial is told as a prompt where the protocol has no place for it.
     pub reason_as_prompt: bool,
     /// The advice for an agent that acts without asking, where none of its modes is known to ask.
@@ -95,12 +95,12 @@ pub struct Vigil {
 
 /// What may be spent before no new turn begins, in millionths.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Caps {
+pub struct SpendCaps {
     pub per_session: Option<u64>,
     pub per_day: Option<u64>,
 }
 
-impl Vigil {
+impl WatchPolicy {
     /// Nothing is watched and nothing restarted.
     pub fn off() -> Self {
         Self {
@@ -117,8 +117,8 @@ impl Vigil {
             reprompt_text: String::new(),
             resume_after_limit: None,
             resume_text: String::new(),
-            restart: super::restart::Terms::never(),
-            spend: Caps::default(),
+            restart: super::restart::RestartTerms::never(),
+            spend: SpendCaps::default(),
             reason_as_prompt: false,
             asking_advice: None,
         }
@@ -135,7 +135,7 @@ impl Vigil {
 
 /// What the session is doing, by its own state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Setting {
+pub struct WatchSetting {
     pub now: Time,
     /// Of its process.
     pub started: Time,
@@ -147,23 +147,23 @@ pub struct Setting {
 
 /// A limit of its service that an agent told of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limit {
+pub struct ReachedLimit {
     pub kind: String,
     pub since: Time,
     pub until: Time,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Look {
+struct ActivityLook {
     at: Time,
-    activity: Activity,
+    activity: ProcessActivity,
     /// It was compared with an earlier one.
     measured: bool,
 }
 
 /// What is known of how an agent is doing. Part of the session's snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Watch {
+pub struct ActivityTracker {
     said: Option<Time>,
     beat: Option<Time>,
     /// Stands for the progress of the last heartbeat.
@@ -176,25 +176,25 @@ pub struct Watch {
     tools: BTreeMap<String, Running>,
     /// Not kept: what it has said since an earlier daemon looked may still be on its way to us.
     #[serde(skip)]
-    look: Option<Look>,
+    look: Option<ActivityLook>,
     /// When it was classified last.
     #[serde(skip)]
     looked: Option<Time>,
     /// How long the snapshot has not been told of it.
     #[serde(skip)]
     kept: Option<Time>,
-    pub(super) limit: Option<Limit>,
+    pub(super) limit: Option<ReachedLimit>,
     /// How often in a row it was told that a limit was over.
     resumes: u32,
     waiting: Option<Time>,
     reminders: u32,
     pub(super) snoozed_until: Option<Time>,
     pub(super) choice: LadderChoice,
-    episode: Option<Episode>,
-    relapse: Option<ladder::Relapse>,
+    episode: Option<StallEpisode>,
+    relapse: Option<ladder::StallRelapse>,
 }
 
-impl Watch {
+impl ActivityTracker {
     /// The agent said something, or a person did: the clock begins anew.
     pub(super) fn heard(&mut self, now: Time) {
         self.said = Some(now);
@@ -242,7 +242,7 @@ impl Watch {
 
     pub(super) fn limited(&mut self, kind: &str, until: Option<Time>, now: Time) {
         let until = until.unwrap_or_else(|| now.plus(UNTOLD_LIMIT)).min(now.plus(LONGEST_LIMIT));
-        self.limit = Some(Limit { kind: short(kind), since: now, until });
+        self.limit = Some(ReachedLimit { kind: short(kind), since: now, until });
     }
 
     /// It does something that takes its service.
@@ -252,7 +252,7 @@ impl Watch {
     }
 
     /// What its processes have done, as of now. `None` where that cannot be seen.
-    pub(super) fn look(&mut self, activity: Option<Activity>, now: Time, vigil: &Vigil) {
+    pub(super) fn look(&mut self, activity: Option<ProcessActivity>, now: Time, vigil: &WatchPolicy) {
         self.rewind(now);
         // Far more time has passed than was waited for: the machine slept, and the agent with it.
         if self.look.as_ref().is_some_and(|look| now.since(look.at) > IDLE_PACE * 5) {
@@ -279,12 +279,12 @@ impl Watch {
             return;
         }
         let reading = READING.min(vigil.verify / 4);
-        let reads = |before: &Look| self.told.is_some_and(|told| before.at < told.plus(reading));
-        let works = |before: &Look| stirs(&before.activity, &activity, now.since(before.at));
+        let reads = |before: &ActivityLook| self.told.is_some_and(|told| before.at < told.plus(reading));
+        let works = |before: &ActivityLook| stirs(&before.activity, &activity, now.since(before.at));
         if before.as_ref().is_some_and(|before| works(before) && !reads(before)) {
             self.stirred = Some(now);
         }
-        self.look = Some(Look { at: now, activity, measured: before.is_some() });
+        self.look = Some(ActivityLook { at: now, activity, measured: before.is_some() });
     }
 
     /// A clock that was set back: what lies in its future is now.
@@ -306,7 +306,7 @@ impl Watch {
     }
 
     /// The last sign of life that it gave by itself, or a word of a person.
-    pub(super) fn talk(&self, vigil: &Vigil) -> Option<Time> {
+    pub(super) fn talk(&self, vigil: &WatchPolicy) -> Option<Time> {
         let said = self.said?;
         let beats = self.beat.map(|beat| match vigil.heartbeats_count_for {
             None => beat,
@@ -316,7 +316,7 @@ impl Watch {
     }
 
     /// What runs: a tool that it told of, or the first process that began in this turn.
-    fn running(&self, setting: &Setting) -> Option<Running> {
+    fn running(&self, setting: &WatchSetting) -> Option<Running> {
         let told = self.tools.values().min_by_key(|tool| tool.since).cloned();
         told.or_else(|| {
             let (look, turn) = (self.look.as_ref()?, setting.turn?.minus_millis(TICK_MILLIS));
@@ -329,8 +329,8 @@ impl Watch {
     }
 
     /// Where it stands, and why.
-    pub(super) fn standing(&self, setting: &Setting, vigil: &Vigil) -> Standing {
-        let Setting { now, started, turn, open } = *setting;
+    pub(super) fn standing(&self, setting: &WatchSetting, vigil: &WatchPolicy) -> Standing {
+        let WatchSetting { now, started, turn, open } = *setting;
         let standing = |state, since| Standing {
             snoozed_until: self.snoozed_until.filter(|until| *until > now),
             ladder_off: self.rungs(vigil).is_empty(),
@@ -399,8 +399,8 @@ impl Watch {
     }
 
     /// When it is to be looked at again.
-    pub(super) fn next(&self, setting: &Setting, vigil: &Vigil) -> Option<Time> {
-        let Setting { now, started, turn, open } = *setting;
+    pub(super) fn next(&self, setting: &WatchSetting, vigil: &WatchPolicy) -> Option<Time> {
+        let WatchSetting { now, started, turn, open } = *setting;
         if open {
             let peace = self.snoozed_until.filter(|until| *until > now);
             return self.reminder_due(vigil).map(|due| peace.map_or(due, |until| due.max(until)));
@@ -460,13 +460,13 @@ impl Watch {
     }
 
     /// Each reminder comes twice as late as the one before.
-    fn reminder_due(&self, vigil: &Vigil) -> Option<Time> {
+    fn reminder_due(&self, vigil: &WatchPolicy) -> Option<Time> {
         let after = vigil.remind_after?.saturating_mul(1_u32.checked_shl(self.reminders).unwrap_or(u32::MAX));
         Some(self.waiting?.plus(after))
     }
 
     /// Since when people are waited for, if they are to be reminded of it now.
-    pub(super) fn reminder(&mut self, now: Time, vigil: &Vigil) -> Option<Time> {
+    pub(super) fn reminder(&mut self, now: Time, vigil: &WatchPolicy) -> Option<Time> {
         if self.is_snoozed(now) || self.reminder_due(vigil)? > now {
             return None;
         }
@@ -475,7 +475,7 @@ impl Watch {
     }
 
     /// The limit that is over now, and whether the agent is told so.
-    pub(super) fn limit_over(&mut self, now: Time, vigil: &Vigil) -> Option<(Limit, bool)> {
+    pub(super) fn limit_over(&mut self, now: Time, vigil: &WatchPolicy) -> Option<(ReachedLimit, bool)> {
         if self.limit.as_ref()?.until > now {
             return None;
         }
@@ -487,7 +487,7 @@ impl Watch {
     }
 
     /// Whether the agent will be told to go on.
-    pub(super) fn resumes(&self, limit: &Limit, vigil: &Vigil) -> bool {
+    pub(super) fn resumes(&self, limit: &ReachedLimit, vigil: &WatchPolicy) -> bool {
         let near = vigil.resume_after_limit.is_some_and(|most| limit.until.since(limit.since) <= most);
         near && self.resumes < MAX_RESUMES
     }
@@ -506,7 +506,7 @@ fn digest(id: &str) -> String {
 }
 
 /// Whether processes were at work between two looks.
-fn stirs(before: &Activity, after: &Activity, elapsed: Duration) -> bool {
+fn stirs(before: &ProcessActivity, after: &ProcessActivity, elapsed: Duration) -> bool {
     let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
     let rises = |before: Option<u64>, after: Option<u64>, per_second: u64| match (before, after) {
         // What falls belongs to processes or connections that have ended: something has happened.

@@ -26,8 +26,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch as channel;
 
-use super::errand::Job;
-use super::stall::Vigil;
+use super::errand::HostCallJob;
+use super::stall::WatchPolicy;
 use crate::domain::id::Seed;
 use crate::domain::{
     Ask, Clearance, Event, Json, NewEvent, OnClientLeft, Outbound, Preset, PromptId, RequestId, Risk, Ruling,
@@ -57,17 +57,17 @@ mod turn;
 mod view;
 mod watch;
 
-pub use errands::Terminal;
+pub use errands::AgentTerminal;
 use facts::AgentFacts;
-pub use input::{Gone, Input, Refused};
-use life::{SessionLife, Stage};
-pub use orphan::{Adoption, OpenRequests};
-use outbox::{Carries, MessageOutbox};
-use requests::{DecisionTerms, OpenClearance, RequestTable, Subject};
+pub use input::{AgentExit, Input, Refused};
+use life::{LifeStage, SessionLife};
+pub use orphan::{AdoptedProcess, OpenRequests};
+use outbox::{MessageOutbox, OutboundKind};
+use requests::{DecisionTerms, OpenClearance, RequestSubject, RequestTable};
 use stored::StoredState;
 use tracked::Tracked;
-use turn::{Queued, TurnState};
-use watch::Oversight;
+use turn::{QueuedPrompt, TurnState};
+use watch::AgentOversight;
 
 /// Outgoing messages on their way to the agent. At the limit we stop reading from it: it must take some first.
 const MAX_IN_FLIGHT: usize = 256;
@@ -76,7 +76,7 @@ const MAX_OPEN: usize = 1000;
 
 /// What a session is. Once it has had a process, only its preset and who needs it change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
+pub struct SessionSpec {
     pub id: SessionId,
     pub name: Option<String>,
     pub agent: Option<String>,
@@ -102,22 +102,22 @@ pub struct About {
 /// Each part knows whether it was changed since the last snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "StoredState")]
-pub struct State {
-    spec: Tracked<About>,
+pub struct SessionState {
+    spec: Tracked<SessionSpec>,
     life: Tracked<SessionLife>,
     turns: Tracked<TurnState>,
     requests: Tracked<RequestTable>,
     outbox: Tracked<MessageOutbox>,
     agent: Tracked<AgentFacts>,
-    oversight: Tracked<Oversight>,
+    oversight: Tracked<AgentOversight>,
     /// What the agent wants us to do.
-    errands: Tracked<errands::Errands>,
-    failures: Tracked<failure::Failures>,
+    errands: Tracked<errands::HostCalls>,
+    failures: Tracked<failure::FailureState>,
 }
 
 /// What is known of a request before it is recorded: the risk that we see, what policy says, and how it is decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Assessed {
+pub struct RequestAssessment {
     pub risk: Risk,
     pub computed: Risk,
     pub why: Vec<String>,
@@ -130,7 +130,7 @@ pub struct Assessed {
     pub forbidden_by: Vec<Preset>,
 }
 
-impl Default for Assessed {
+impl Default for RequestAssessment {
     fn default() -> Self {
         Self {
             risk: Risk::Low,
@@ -145,28 +145,28 @@ impl Default for Assessed {
 }
 
 /// Finds out what there is to know about a request. It may look at the file system, and decides nothing itself.
-pub trait Judge: Send + Sync {
-    fn assess(&self, about: &About, ask: &Ask) -> Assessed;
+pub trait RequestAssessor: Send + Sync {
+    fn assess(&self, about: &SessionSpec, ask: &Ask) -> RequestAssessment;
 
     /// How sessions like this one are watched, as of now.
-    fn vigil(&self, about: &About) -> Arc<Vigil>;
+    fn vigil(&self, about: &SessionSpec) -> Arc<WatchPolicy>;
 
     /// What this session has spent today, in millionths; answers what the others have.
     fn spends(&self, session: SessionId, day: i64, micros: u64) -> u64;
 
     /// What holds for a request that cannot be assessed: the worst.
-    fn unassessed(&self, about: &About) -> Assessed;
+    fn unassessed(&self, about: &SessionSpec) -> RequestAssessment;
 
     /// Counts the changes of policy.
     fn policy(&self) -> channel::Receiver<u64>;
 
     /// Returns the ruling of the policy in force on a pending clearance. It may look at the file system.
-    fn rule_pending(&self, about: &About, clearance: &Clearance) -> Ruling;
+    fn rule_pending(&self, about: &SessionSpec, clearance: &Clearance) -> Ruling;
 }
 
 /// What is to be done about it, in this order: everything that is recorded is committed before anything is performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum StepEffect {
     Record(NewEvent),
     Send {
         n: u64,
@@ -175,7 +175,7 @@ pub enum Effect {
     /// What came of it is the input `Done`, or `TerminalEnded`.
     Do {
         request: RequestId,
-        job: Job,
+        job: HostCallJob,
     },
     Spawn,
     Stop {
@@ -184,11 +184,11 @@ pub enum Effect {
 }
 
 /// What a step may use of the world.
-pub struct Cx<'a> {
+pub struct StepContext<'a> {
     pub now: Time,
     pub seed: &'a mut dyn FnMut() -> Seed,
     /// How sessions like this one are watched.
-    pub vigil: &'a Vigil,
+    pub vigil: &'a WatchPolicy,
     /// How long its process may take to get ready. It depends on the command line, not only on the profile's name.
     pub startup: Duration,
     /// A hash of its command line.
@@ -197,14 +197,14 @@ pub struct Cx<'a> {
     pub spent_elsewhere: u64,
 }
 
-impl std::fmt::Debug for Cx<'_> {
+impl std::fmt::Debug for StepContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cx").field("now", &self.now).finish_non_exhaustive()
     }
 }
 
 /// What goes with a decision.
-struct Words {
+struct DecisionWords {
     reason: Option<String>,
     option: Option<String>,
     by: String,
@@ -214,17 +214,17 @@ struct Words {
 }
 
 /// Collects effects.
-struct Out<'a, 'c> {
-    cx: &'a mut Cx<'c>,
-    effects: &'a mut Vec<Effect>,
+struct EffectSink<'a, 'c> {
+    cx: &'a mut StepContext<'c>,
+    effects: &'a mut Vec<StepEffect>,
 }
 
-impl<'c> Out<'_, 'c> {
+impl<'c> EffectSink<'_, 'c> {
     fn now(&self) -> Time {
         self.cx.now
     }
 
-    fn vigil(&self) -> &'c Vigil {
+    fn vigil(&self) -> &'c WatchPolicy {
         self.cx.vigil
     }
 
@@ -239,12 +239,12 @@ impl<'c> Out<'_, 'c> {
 
     fn record(&mut self, event: Event) {
         let at = self.now();
-        self.effects.push(Effect::Record(NewEvent { at, event }));
+        self.effects.push(StepEffect::Record(NewEvent { at, event }));
     }
 }
 
-impl State {
-    pub fn new(spec: About) -> Self {
+impl SessionState {
+    pub fn new(spec: SessionSpec) -> Self {
         Self {
             spec: Tracked::new(spec),
             life: Tracked::new(SessionLife::default()),
@@ -266,8 +266,13 @@ impl State {
     }
 
     /// Appends to `effects`; on `Err` nothing has changed.
-    pub fn step(&mut self, cx: &mut Cx<'_>, input: Input, effects: &mut Vec<Effect>) -> Result<(), Refused> {
-        let out = &mut Out { cx, effects };
+    pub fn step(
+        &mut self,
+        cx: &mut StepContext<'_>,
+        input: Input,
+        effects: &mut Vec<StepEffect>,
+    ) -> Result<(), Refused> {
+        let out = &mut EffectSink { cx, effects };
         let phase = self.phase();
         match input {
             Input::Adopt(adoption) => self.adopt(*adoption, out),
@@ -311,7 +316,7 @@ impl State {
         Ok(())
     }
 
-    pub fn spec(&self) -> &About {
+    pub fn spec(&self) -> &SessionSpec {
         &self.spec
     }
 
@@ -361,7 +366,7 @@ impl State {
 
     /// Whether it has no process, and waits for what starts its first.
     pub fn is_deferred(&self) -> bool {
-        self.life.stage == Stage::Created
+        self.life.stage == LifeStage::Created
     }
 
     /// Whether it was deferred and its first process is to be started, or was and nothing is known of it.
@@ -417,8 +422,8 @@ impl State {
     }
 
     /// The next outgoing number is taken, the message is on its way.
-    fn send(&mut self, message: Outbound, carries: Carries, out: &mut Out<'_, '_>) {
+    fn send(&mut self, message: Outbound, carries: OutboundKind, out: &mut EffectSink<'_, '_>) {
         let n = self.outbox.send(carries);
-        out.effects.push(Effect::Send { n, message });
+        out.effects.push(StepEffect::Send { n, message });
     }
 }

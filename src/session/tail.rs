@@ -6,14 +6,14 @@ use std::borrow::Cow;
 const SLACK: usize = 64 * 1024;
 
 #[derive(Debug)]
-pub(super) struct Tail {
+pub(super) struct OutputTail {
     bytes: Vec<u8>,
     limit: usize,
     /// More has come than is kept.
     truncated: bool,
 }
 
-impl Tail {
+impl OutputTail {
     pub(super) fn new(limit: u64) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         Self { bytes: Vec::new(), limit, truncated: false }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     fn kept(limit: u64, chunks: &[&[u8]]) -> (String, bool) {
-        let mut tail = Tail::new(limit);
+        let mut tail = OutputTail::new(limit);
         for chunk in chunks {
             tail.push(chunk);
         }
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn half_a_character_waits_for_its_other_half() {
-        let mut tail = Tail::new(100);
+        let mut tail = OutputTail::new(100);
         tail.push(&"a🦀".as_bytes()[..3]);
         assert_eq!(tail.text(false), ("a".to_owned(), false));
         assert_eq!(tail.text(true).0, "a\u{fffd}");

@@ -15,9 +15,9 @@ use crate::config::Protocol;
 use crate::domain::{
     Audited, ClearanceStatus, Json, Preset, PromptState, QuestionStatus, SessionId, SessionRecord, Time,
 };
-use crate::host::{self, Cleared, KeptProcess, Process};
+use crate::host::{self, AgentProcess, Cleared, KeptProcess};
 use crate::session::recover::{adopt, bury};
-use crate::session::{About, Adoption, OpenRequests, State};
+use crate::session::{AdoptedProcess, OpenRequests, SessionSpec, SessionState};
 use crate::store::{ClearanceFilter, Found, QuestionFilter, StoreError, Stored};
 
 /// Open requests of one kind that are closed with a session that cannot be read; a session is not let have more.
@@ -30,7 +30,7 @@ const UNREADABLE: &str = "the database holds a record of this session that canno
 const BEHIND: &str = "the database does not know all that this process has heard and said";
 
 /// The state of a session, if that and how to start it again can be read.
-fn readable(stored: &Stored) -> Option<State> {
+fn readable(stored: &Stored) -> Option<SessionState> {
     serde_json::from_str(&stored.state).ok().filter(|_| is_launch(&stored.launch))
 }
 
@@ -75,11 +75,11 @@ impl Supervisor {
             Some(None) => {
                 open = self.open_requests(id).await?;
                 let memo = self.memo_of(id, &kept).await?;
-                (State::new(memo.about.clone()), None, Some(memo.launch()), UNREADABLE)
+                (SessionState::new(memo.about.clone()), None, Some(memo.launch()), UNREADABLE)
             }
             None => {
                 let memo = self.memo_of(id, &kept).await?;
-                (State::new(memo.about.clone()), Some(memo.program()), Some(memo.launch()), UNKNOWN)
+                (SessionState::new(memo.about.clone()), Some(memo.program()), Some(memo.launch()), UNKNOWN)
             }
         };
         // What ran for it beside it answers nobody any more.
@@ -87,7 +87,7 @@ impl Supervisor {
         let (generation, pid, why) = (kept.generation, kept.agent_pid(), why.to_owned());
         tracing::error!(session.id = %id, generation, pid, why, "a process is adopted as an orphan");
         let consumed = host::output_start(&self.keep(id, generation, 0));
-        let adoption = Adoption { generation, pid, created, why, open };
+        let adoption = AdoptedProcess { generation, pid, created, why, open };
         adopt(self.store(), &mut state, adoption, launch, consumed).await?;
         Ok(true)
     }
@@ -107,7 +107,7 @@ impl Supervisor {
 
     async fn record_unreadable(&self, id: SessionId) -> Result<(), StoreError> {
         let Found::One(record) = self.store().session(id.to_string()).await? else { return Ok(()) };
-        let memo = Memo::of_nothing(About {
+        let memo = Memo::of_nothing(SessionSpec {
             name: record.name.clone(),
             agent: record.agent.clone(),
             protocol: record.protocol.clone(),
@@ -115,9 +115,10 @@ impl Supervisor {
             created_at: record.created_at,
             ..self.about_of_nothing(id)
         });
-        let mut state = State::new(memo.about.clone());
+        let mut state = SessionState::new(memo.about.clone());
         let (generation, open) = (record.generation, self.open_requests(id).await?);
-        let adoption = Adoption { generation, pid: None, created: None, why: UNREADABLE.to_owned(), open };
+        let adoption =
+            AdoptedProcess { generation, pid: None, created: None, why: UNREADABLE.to_owned(), open };
         tracing::error!(session.id = %id, generation, "a session is ended: {UNREADABLE}");
         adopt(self.store(), &mut state, adoption, Some(memo.launch()), 0).await?;
         bury(self.store(), state, UNREADABLE).await
@@ -141,8 +142,8 @@ impl Supervisor {
     /// The same for a process that the database knows, but not all of.
     pub(super) async fn adopt_known(
         &self,
-        state: &mut State,
-        process: &Process,
+        state: &mut SessionState,
+        process: &AgentProcess,
         consumed: u64,
     ) -> Result<(), StoreError> {
         let (generation, pid) = (state.generation(), Some(process.identity.pid));
@@ -150,7 +151,7 @@ impl Supervisor {
         host::end_parts(KeptProcess { session: state.id().to_string(), generation, dir }).await;
         tracing::error!(session.id = %state.id(), generation, pid, why = BEHIND, "a process is adopted as an orphan");
         let open = OpenRequests::default(); // the state knows what is open
-        let adoption = Adoption { generation, pid, created: None, why: BEHIND.to_owned(), open };
+        let adoption = AdoptedProcess { generation, pid, created: None, why: BEHIND.to_owned(), open };
         adopt(self.store(), state, adoption, None, consumed).await
     }
 
@@ -159,7 +160,7 @@ impl Supervisor {
         let memo = kept.memo().and_then(|memo| serde_json::from_str::<Memo>(&memo).ok());
         let mut memo = memo.filter(|memo| memo.about.id == id).unwrap_or_else(|| {
             let workspace = kept.workspace().unwrap_or_else(|| PathBuf::from("/"));
-            Memo::of_nothing(About { workspace, ..self.about_of_nothing(id) })
+            Memo::of_nothing(SessionSpec { workspace, ..self.about_of_nothing(id) })
         });
         if let Some(name) = memo.about.name.clone() {
             let taken = |record: &SessionRecord| record.id != id && record.phase.is_live();
@@ -172,8 +173,8 @@ impl Supervisor {
     }
 
     /// A session of which nothing is known but its id.
-    fn about_of_nothing(&self, id: SessionId) -> About {
-        About {
+    fn about_of_nothing(&self, id: SessionId) -> SessionSpec {
+        SessionSpec {
             id,
             name: None,
             agent: None,

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Supervisor;
 use crate::domain::SessionId;
 use crate::host::{self, OtherEnd, PeerProcess, Traces};
-use crate::session::Handle;
+use crate::session::SessionHandle;
 use crate::store::Found;
 
 /// Whose process somebody is.
@@ -79,7 +79,7 @@ impl Supervisor {
         let Some(traces) = process.traces() else { return Belongs::Unknown };
         let sessions = self.sessions();
         let named = traces.sessions.iter().filter_map(|name| name.parse::<SessionId>().ok());
-        let is_above = |handle: &Handle| {
+        let is_above = |handle: &SessionHandle| {
             handle.observer().is_some_and(|observer| traces.ancestors.contains(&observer.shim_pid()))
         };
         let below = || sessions.iter().find(|(_, seat)| seat.handle.as_ref().is_some_and(is_above));

@@ -11,7 +11,7 @@ use crate::domain::{
     Ask, Clearance, Grant, GrantId, Outcome, Preset, Risk, Ruling, SessionId, Time, Verdict, hex,
 };
 use crate::policy::{self, Resolved, Rule, Rules, Subject};
-use crate::session::{About, Assessed, Judge, Vigil};
+use crate::session::{RequestAssessment, RequestAssessor, SessionSpec, WatchPolicy};
 
 /// What is in force now. Cloneable; clones share it, so that a reload reaches every session.
 #[derive(Debug, Clone)]
@@ -51,13 +51,13 @@ impl InForce {
 
     /// How a request of this risk is decided. The clock never approves what takes several people, the machine itself, or
     /// somebody in particular.
-    fn terms(&self, risk: Risk, ruling: Ruling) -> Assessed {
+    fn terms(&self, risk: Risk, ruling: Ruling) -> RequestAssessment {
         let settings = &self.config.clearances;
         let needed = settings.needed(risk);
         let guarded = needed > 1 || settings.is_local_only(risk) || !ruling.whom.is_empty();
         let verdict = if guarded { Verdict::Deny } else { settings.on_expiry.verdict() };
         let limit = settings.limit(risk).map(|limit| (limit, verdict));
-        Assessed { ruling: Some(ruling), needed, limit, ..Assessed::default() }
+        RequestAssessment { ruling: Some(ruling), needed, limit, ..RequestAssessment::default() }
     }
 
     /// The same with other rules, to see what they would do.
@@ -151,7 +151,7 @@ fn ruling(found: policy::Ruling) -> Ruling {
 }
 
 /// What policy looks at, of a request that is being made.
-fn of_ask(about: &About, ask: &Ask) -> Subject {
+fn of_ask(about: &SessionSpec, ask: &Ask) -> Subject {
     Subject {
         agent: about.agent.clone(),
         workspace: about.workspace.clone(),
@@ -240,7 +240,7 @@ impl Bench {
     }
 }
 
-impl Judge for Bench {
+impl RequestAssessor for Bench {
     fn spends(&self, session: SessionId, day: i64, micros: u64) -> u64 {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.retain(|_, (on, _)| *on == day);
@@ -251,25 +251,25 @@ impl Judge for Bench {
         others.fold(0, u64::saturating_add)
     }
 
-    fn vigil(&self, about: &About) -> Arc<Vigil> {
+    fn vigil(&self, about: &SessionSpec) -> Arc<WatchPolicy> {
         self.in_force().vigils.of(about.agent.as_deref())
     }
 
-    fn assess(&self, about: &About, ask: &Ask) -> Assessed {
+    fn assess(&self, about: &SessionSpec, ask: &Ask) -> RequestAssessment {
         let now = self.in_force();
         let request = policy::resolve(of_ask(about, ask));
         let assessment = policy::assess(&request);
         let ruling = now.rule_under(about.preset, &request, &assessment, Time::now());
         let forbidden_by = policy::forbidden_by(&request, &assessment);
         let policy::Assessment { risk, computed, why } = assessment;
-        Assessed { risk, computed, why, forbidden_by, ..now.terms(risk, ruling) }
+        RequestAssessment { risk, computed, why, forbidden_by, ..now.terms(risk, ruling) }
     }
 
     fn policy(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
-    fn rule_pending(&self, about: &About, clearance: &Clearance) -> Ruling {
+    fn rule_pending(&self, about: &SessionSpec, clearance: &Clearance) -> Ruling {
         let force = self.in_force();
         let request = policy::resolve(of_clearance(about.agent.clone(), about.workspace.clone(), clearance));
         let mut assessment = policy::assess(&request);
@@ -282,13 +282,13 @@ impl Judge for Bench {
         force.rule_under(about.preset, &request, &assessment, now)
     }
 
-    fn unassessed(&self, about: &About) -> Assessed {
+    fn unassessed(&self, about: &SessionSpec) -> RequestAssessment {
         let why = "it could not be looked at in time".to_owned();
         let ruling = match about.preset {
             Preset::Full => Ruling { outcome: Outcome::Ask, rule: None, why: why.clone(), whom: Vec::new() },
             preset => forbidden_by(preset, format!("{} denies it: {why}", preset.rule())),
         };
-        Assessed {
+        RequestAssessment {
             risk: Risk::Critical,
             computed: Risk::Critical,
             why: vec![why],

@@ -16,10 +16,11 @@ use crate::domain::{
 use crate::driver::Driver;
 use crate::driver::acp::{Acp, AgentKey, Setup};
 use crate::host::{
-    AGENTS_DIR, Keep, Ladder, Limits, RunAs, SpawnError, Spec, agent_environment, resolve_program,
+    AGENTS_DIR, CgroupLimits, ProcessSpec, RunAs, RuntimeDir, SpawnError, StopLadder, agent_environment,
+    resolve_program,
 };
-use crate::session::actor::Beginning;
-use crate::session::{About, CommandError, Input, Plan, Refused, StartError, State};
+use crate::session::actor::TaskBeginning;
+use crate::session::{CommandError, Input, ProcessPlan, Refused, SessionSpec, SessionState, StartError};
 use crate::store::{StoreError, Stored};
 use crate::wire::acp::send::Offer;
 use crate::wire::framing::Framer;
@@ -100,7 +101,7 @@ pub(super) fn is_launch(text: &str) -> bool {
 /// What a session is, kept beside its process for a database that does not know it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Memo {
-    pub(super) about: About,
+    pub(super) about: SessionSpec,
     launch: Launch,
 }
 
@@ -115,7 +116,7 @@ impl Memo {
     }
 
     /// Of a process without any: it cannot be started again.
-    pub(super) fn of_nothing(about: About) -> Self {
+    pub(super) fn of_nothing(about: SessionSpec) -> Self {
         let (agent, command, protocol, resume, mcp_servers) = (None, None, None, None, None);
         let (args, env) = (Vec::new(), BTreeMap::new());
         Self { about, launch: Launch { agent, command, protocol, args, env, resume, mcp_servers } }
@@ -149,7 +150,7 @@ impl Supervisor {
             return Err(StartRefused::Invalid(message.to_owned()));
         }
         let id = SessionId::mint();
-        let state = State::new(About {
+        let state = SessionState::new(SessionSpec {
             id,
             name: check_name(request.name)?,
             agent: launch.agent.clone(),
@@ -172,7 +173,7 @@ impl Supervisor {
             prompt: request.prompt,
             ladder: request.ladder,
         };
-        let result = self.host(state, plan, Beginning::New(first)).await;
+        let result = self.host(state, plan, TaskBeginning::New(first)).await;
         outcome(id, result)
     }
 
@@ -196,7 +197,7 @@ impl Supervisor {
         let place = Place { supervisor: self, id };
         let (state, plan) = self.next_life(record).await?;
         std::mem::forget(place); // its task gives it back from here on
-        let result = self.host(state, plan, Beginning::New(Input::Resume { by })).await;
+        let result = self.host(state, plan, TaskBeginning::New(Input::Resume { by })).await;
         outcome(id, result).map(drop)
     }
 
@@ -219,7 +220,7 @@ impl Supervisor {
         let (command, protocol, args, resume) = (None, None, Vec::new(), None);
         let launch = Launch { agent: Some(agent), command, protocol, args, resume, ..launch };
         let profile = self.profile(&launch)?;
-        let about = About {
+        let about = SessionSpec {
             agent: launch.agent.clone(),
             protocol: profile.protocol.as_str().to_owned(),
             prompts_on_heartbeat: on_heartbeat(&profile),
@@ -236,7 +237,7 @@ impl Supervisor {
 
     /// What an ended session was, and how its process is started again. Its place must be taken: nobody else may
     /// change it meanwhile.
-    async fn next_life(&self, record: &SessionRecord) -> Result<(State, Plan), StartRefused> {
+    async fn next_life(&self, record: &SessionRecord) -> Result<(SessionState, ProcessPlan), StartRefused> {
         let (stored, state) = self.stored(record.id).await?;
         let corrupt = StoreError::Corrupt { what: "a session's launch" };
         let launch: Launch = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
@@ -318,10 +319,10 @@ impl Supervisor {
     }
 
     /// What is kept of a generation's process on disk.
-    pub(super) fn keep(&self, id: SessionId, generation: u32, at_least: u64) -> Keep {
+    pub(super) fn keep(&self, id: SessionId, generation: u32, at_least: u64) -> RuntimeDir {
         let config = self.config();
         let limits = &config.limits;
-        Keep {
+        RuntimeDir {
             dir: self.agents_dir().join(id.to_string()).join(generation.to_string()),
             stderr_tail_bytes: limits.stderr_tail_bytes,
             journal_cap_bytes: limits.journal_bytes().max(at_least),
@@ -335,7 +336,11 @@ impl Supervisor {
     }
 
     /// How to go on with a session whose process an earlier daemon started.
-    pub(super) fn plan_again(&self, stored: &Stored, state: &State) -> Result<Plan, StoreError> {
+    pub(super) fn plan_again(
+        &self,
+        stored: &Stored,
+        state: &SessionState,
+    ) -> Result<ProcessPlan, StoreError> {
         let corrupt = StoreError::Corrupt { what: "a session's launch" };
         let launch: Launch = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
         // A profile that is no longer there leaves its running agent with the defaults.
@@ -343,7 +348,7 @@ impl Supervisor {
     }
 
     /// A profile that is no longer there cannot be started again; its spec says so.
-    fn plan_next(&self, launch: &Launch, about: &About, generation: u32) -> Plan {
+    fn plan_next(&self, launch: &Launch, about: &SessionSpec, generation: u32) -> ProcessPlan {
         let profile = self.profile(launch).unwrap_or_default();
         self.plan(launch, &profile, about, generation)
     }
@@ -358,7 +363,13 @@ impl Supervisor {
         RunAs::find(name, ours.into_iter().chain(secrets).collect())
     }
 
-    fn plan(&self, launch: &Launch, profile: &AgentProfile, about: &About, generation: u32) -> Plan {
+    fn plan(
+        &self,
+        launch: &Launch,
+        profile: &AgentProfile,
+        about: &SessionSpec,
+        generation: u32,
+    ) -> ProcessPlan {
         let (config, workspace, session) = (self.config(), &about.workspace, about.id.to_string());
         // A session keeps its protocol, whatever has become of its profile.
         let protocol = about.protocol.parse().unwrap_or(profile.protocol);
@@ -388,7 +399,7 @@ impl Supervisor {
         let known = launch.agent.as_deref().and_then(known);
         let key = known.and_then(|known| agent_key(known, &env, profile));
         let memo = Memo { about: about.clone(), launch: launch.clone() };
-        let spec = program.map(|(program, user)| Spec {
+        let spec = program.map(|(program, user)| ProcessSpec {
             memo: Some(serde_json::to_string(&memo).expect("it has string keys only")),
             user,
             session,
@@ -397,7 +408,7 @@ impl Supervisor {
             env,
             cwd: workspace.clone(),
             cgroup: self.0.cgroups.as_ref().map(|cgroups| cgroups.of(&format!("{}-{generation}", about.id))),
-            limits: Limits {
+            limits: CgroupLimits {
                 memory_bytes: profile.limits.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
                 processes: profile.limits.processes,
                 cpu_percent: profile.limits.cpu_percent,
@@ -432,14 +443,14 @@ impl Supervisor {
         };
         let waits = profile.stop_waits(&config.stop);
         let (supervisor, next, who) = (self.clone(), launch.clone(), about.clone());
-        Plan {
+        ProcessPlan {
             again: Arc::new(move |generation| supervisor.plan_next(&next, &who, generation)),
             spec,
             // Room for a few of the longest messages, whatever is configured: one that does not fit would wait for ever.
             keep: self.keep(about.id, generation, 4 * max_length as u64),
             framer,
             driver,
-            ladder: Ladder {
+            ladder: StopLadder {
                 interrupt: Vec::new(),
                 after_interrupt: waits.after_interrupt(),
                 after_stdin_closed: waits.after_stdin_closed(),

@@ -4,9 +4,9 @@ use futures_util::stream::{self, StreamExt};
 
 use super::Supervisor;
 use crate::domain::{SessionId, Time, agent};
-use crate::host::{self, Process};
-use crate::session::actor::{Beginning, Found as FoundProcess};
-use crate::session::{CommandError, Judge as _, Plan, StartError, State};
+use crate::host::{self, AgentProcess};
+use crate::session::actor::{FoundProcess, TaskBeginning};
+use crate::session::{CommandError, ProcessPlan, RequestAssessor as _, SessionState, StartError};
 use crate::store::{Found, StoreError};
 
 /// How many sessions are looked for at the same time.
@@ -81,19 +81,19 @@ impl Supervisor {
         let (stored, mut state) = self.stored(id).await?;
         let plan = self.plan_again(&stored, &state)?;
         if state.resting().is_some() || state.is_deferred() {
-            return self.take_up(state, plan, Beginning::Resting).await.map(|()| Fate::Attached);
+            return self.take_up(state, plan, TaskBeginning::Resting).await.map(|()| Fate::Attached);
         }
         // What a newer database has consumed may be gone from the journal.
         let consumed = stored.consumed.max(host::output_start(&plan.keep));
-        let process = match Process::find(&id.to_string(), &plan.keep, consumed).await {
+        let process = match AgentProcess::find(&id.to_string(), &plan.keep, consumed).await {
             Ok(process) => process,
             // It was to be started, and was not: nobody has been told anything yet.
             Err(_) if state.is_waking() => {
-                return self.take_up(state, plan, Beginning::Resting).await.map(|()| Fate::Attached);
+                return self.take_up(state, plan, TaskBeginning::Resting).await.map(|()| Fate::Attached);
             }
             Err(lost) => {
                 tracing::warn!(session.id = %id, %lost, "a session was lost");
-                let lost = Beginning::Lost(format!("lost: {lost}"));
+                let lost = TaskBeginning::Lost(format!("lost: {lost}"));
                 return self.take_up(state, plan, lost).await.map(|()| Fate::Ended);
             }
         };
@@ -110,14 +110,19 @@ impl Supervisor {
         };
         let again = fate == Fate::Ended && plan.resume_after_reboot;
         let found = FoundProcess { process, consumed, outbox };
-        self.take_up(state, plan, Beginning::Found(Box::new(found))).await?;
+        self.take_up(state, plan, TaskBeginning::Found(Box::new(found))).await?;
         if again {
             self.resume_after_reboot(id);
         }
         Ok(fate)
     }
 
-    async fn take_up(&self, state: State, plan: Plan, beginning: Beginning) -> Result<(), StoreError> {
+    async fn take_up(
+        &self,
+        state: SessionState,
+        plan: ProcessPlan,
+        beginning: TaskBeginning,
+    ) -> Result<(), StoreError> {
         match self.host(state, plan, beginning).await {
             Err(StartError::Command(CommandError::Store(error))) => Err(error),
             // It is in the registry, or its end is in the log.
@@ -144,6 +149,6 @@ impl Supervisor {
 
 /// Tells whether a process has heard or said more than the database knows of: that is older than the process. Every message is recorded
 /// before it is sent, and output is given up only once it is in the log, so without a restored backup neither can be.
-fn is_ahead(process: &Process, state: &State, stored: u64, kept: u64) -> bool {
+fn is_ahead(process: &AgentProcess, state: &SessionState, stored: u64, kept: u64) -> bool {
     process.accepted().is_some_and(|accepted| accepted >= state.next_message()) || kept > stored
 }

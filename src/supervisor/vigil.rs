@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::{AgentProfile, Config, KNOWN, Known, RestartPolicy, known};
-use crate::session::restart::{Policy, Terms};
-use crate::session::{Caps, Vigil};
+use crate::session::restart::{RestartCondition, RestartTerms};
+use crate::session::{SpendCaps, WatchPolicy};
 
 /// For each profile, and for everybody else.
 #[derive(Debug, Clone)]
 pub(super) struct Vigils {
-    profiles: BTreeMap<String, Arc<Vigil>>,
-    general: Arc<Vigil>,
+    profiles: BTreeMap<String, Arc<WatchPolicy>>,
+    general: Arc<WatchPolicy>,
 }
 
 impl Vigils {
@@ -19,14 +19,14 @@ impl Vigils {
         let general = AgentProfile::default();
         let of = |name: &str, profile: &AgentProfile| {
             let asking_advice = known(name).and_then(Known::asking_advice);
-            (name.to_owned(), Arc::new(Vigil { asking_advice, ..vigil(config, profile) }))
+            (name.to_owned(), Arc::new(WatchPolicy { asking_advice, ..vigil(config, profile) }))
         };
         let built_in = KNOWN.iter().map(|known| of(known.name, &general));
         let configured = config.agents.iter().map(|(name, profile)| of(name, profile));
         Self { profiles: built_in.chain(configured).collect(), general: Arc::new(vigil(config, &general)) }
     }
 
-    pub(super) fn of(&self, agent: Option<&str>) -> Arc<Vigil> {
+    pub(super) fn of(&self, agent: Option<&str>) -> Arc<WatchPolicy> {
         Arc::clone(agent.and_then(|name| self.profiles.get(name)).unwrap_or(&self.general))
     }
 }
@@ -41,10 +41,10 @@ fn micros(amount: f64) -> Option<u64> {
     (amount > 0.0).then_some((amount * 1e6) as u64)
 }
 
-fn vigil(config: &Config, profile: &AgentProfile) -> Vigil {
+fn vigil(config: &Config, profile: &AgentProfile) -> WatchPolicy {
     let spend = profile.spend.over(&config.spend);
     let (stall, restart) = (profile.stall.over(&config.stall), profile.restart.over(&config.restart));
-    Vigil {
+    WatchPolicy {
         ladder: stall.ladder.0,
         silent_after: stall.silent_after.0,
         no_cpu_after: stall.no_cpu_after.0,
@@ -58,14 +58,14 @@ fn vigil(config: &Config, profile: &AgentProfile) -> Vigil {
         reprompt_text: stall.reprompt_text,
         resume_after_limit: stall.resume_after_limit.0,
         resume_text: stall.resume_text,
-        spend: Caps { per_session: micros(spend.per_session), per_day: micros(spend.per_day) },
+        spend: SpendCaps { per_session: micros(spend.per_session), per_day: micros(spend.per_day) },
         reason_as_prompt: config.clearances.reason_as_prompt,
         asking_advice: None,
-        restart: Terms {
+        restart: RestartTerms {
             policy: match restart.policy {
-                RestartPolicy::Never => Policy::Never,
-                RestartPolicy::OnFailure => Policy::OnFailure,
-                RestartPolicy::Always => Policy::Always,
+                RestartPolicy::Never => RestartCondition::Never,
+                RestartPolicy::OnFailure => RestartCondition::OnFailure,
+                RestartPolicy::Always => RestartCondition::Always,
             },
             budget: restart.budget,
             window: restart.window.0,

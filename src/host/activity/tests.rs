@@ -25,11 +25,11 @@ impl Tree {
         i32::try_from(self.0.id()).unwrap()
     }
 
-    fn now(&self) -> Activity {
+    fn now(&self) -> ProcessActivity {
         of_tree(self.root()).unwrap()
     }
 
-    fn until(&self, what: &str, is_so: impl Fn(&Activity) -> bool) -> Activity {
+    fn until(&self, what: &str, is_so: impl Fn(&ProcessActivity) -> bool) -> ProcessActivity {
         let begin = Instant::now();
         loop {
             let now = self.now();
@@ -41,7 +41,7 @@ impl Tree {
         }
     }
 
-    fn until_child(&self, name: &str) -> Activity {
+    fn until_child(&self, name: &str) -> ProcessActivity {
         self.until(name, |now| now.children.first().is_some_and(|child| child.name == name))
     }
 }
@@ -112,7 +112,7 @@ fn a_shell_that_runs_one_command_is_that_command() {
     let tree = Tree::of("sh -c 'sleep 1000; :'; :", Stdio::null());
     let now = tree.until_child("sleep 1000");
     assert_eq!(now.processes, 3, "the agent, the shell and the command");
-    let age = |now: &Activity| now.children[0].age_millis;
+    let age = |now: &ProcessActivity| now.children[0].age_millis;
     let later = tree.until("it grows older", |later| age(later) > age(&now));
     assert!(age(&later) < 60_000, "{later:?}");
 }

@@ -9,8 +9,8 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::SigSet;
 
-use crate::host::cgroup::{Cgroup, Limits};
-use crate::host::{Identity, RunAs, Spec};
+use crate::host::cgroup::{Cgroup, CgroupLimits};
+use crate::host::{Identity, ProcessSpec, RunAs};
 
 pub(super) struct Agent {
     pub(super) identity: Identity,
@@ -24,9 +24,9 @@ impl Agent {
     /// limits are those that the cgroup could not take.
     #[expect(unsafe_code, reason = "session, cgroup and limits can only be asked for between fork and exec")]
     pub(super) fn start(
-        spec: &Spec,
+        spec: &ProcessSpec,
         cgroup: Option<&Cgroup>,
-        unmet: &Limits,
+        unmet: &CgroupLimits,
         open_files: Option<u64>,
     ) -> io::Result<Self> {
         let mut command = Command::new(&spec.program);

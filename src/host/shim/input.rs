@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
 
-use crate::host::frame::Frame;
+use crate::host::frame::ShimFrame;
 
 /// Not numbered: the ladder's own interrupt.
 pub(super) const UNNUMBERED: u64 = 0;
@@ -40,12 +40,12 @@ impl Input {
         self.written
     }
 
-    pub(super) fn accept(&mut self, n: u64, message: Vec<u8>, out: &mut Vec<Frame>) {
+    pub(super) fn accept(&mut self, n: u64, message: Vec<u8>, out: &mut Vec<ShimFrame>) {
         if n != UNNUMBERED && n <= self.accepted {
             if n <= self.written {
-                out.push(Frame::Sack(n));
+                out.push(ShimFrame::Sack(n));
             } else if self.pipe.is_none() {
-                out.push(Frame::Nack(n));
+                out.push(ShimFrame::Nack(n));
             }
             return;
         }
@@ -57,7 +57,7 @@ impl Input {
     }
 
     /// Writes as much as the agent takes.
-    pub(super) fn pump(&mut self, out: &mut Vec<Frame>) {
+    pub(super) fn pump(&mut self, out: &mut Vec<ShimFrame>) {
         while let (Some(pipe), Some((n, message))) = (&self.pipe, self.queue.front()) {
             match nix::unistd::write(pipe, &message[self.begun..]) {
                 Ok(written) => self.begun += written,
@@ -68,7 +68,7 @@ impl Input {
             if self.begun == message.len() {
                 if *n != UNNUMBERED {
                     self.written = *n;
-                    out.push(Frame::Sack(*n));
+                    out.push(ShimFrame::Sack(*n));
                 }
                 self.queue.pop_front();
                 self.begun = 0;
@@ -77,14 +77,14 @@ impl Input {
     }
 
     /// The agent sees the end of its stdin; what is not wholly written never will be.
-    pub(super) fn close(&mut self, out: &mut Vec<Frame>) {
+    pub(super) fn close(&mut self, out: &mut Vec<ShimFrame>) {
         self.pipe = None;
         self.give_up(out);
     }
 
-    fn give_up(&mut self, out: &mut Vec<Frame>) {
+    fn give_up(&mut self, out: &mut Vec<ShimFrame>) {
         let numbers = self.queue.drain(..).map(|(n, _)| n).filter(|n| *n != UNNUMBERED);
-        out.extend(numbers.map(Frame::Nack));
+        out.extend(numbers.map(ShimFrame::Nack));
         self.begun = 0;
     }
 }
@@ -103,7 +103,7 @@ mod tests {
         (reader, Input::new(writer))
     }
 
-    fn told(act: impl FnOnce(&mut Vec<Frame>)) -> Vec<Frame> {
+    fn told(act: impl FnOnce(&mut Vec<ShimFrame>)) -> Vec<ShimFrame> {
         let mut out = Vec::new();
         act(&mut out);
         out
@@ -114,10 +114,10 @@ mod tests {
         let (mut reader, mut input) = pipe();
         assert_eq!(told(|out| input.accept(1, b"a\n".to_vec(), out)), []);
         assert_eq!(told(|out| input.accept(1, b"a\n".to_vec(), out)), [], "accepted, not written yet");
-        assert_eq!(told(|out| input.pump(out)), [Frame::Sack(1)]);
-        assert_eq!(told(|out| input.accept(1, b"a\n".to_vec(), out)), [Frame::Sack(1)], "told again");
+        assert_eq!(told(|out| input.pump(out)), [ShimFrame::Sack(1)]);
+        assert_eq!(told(|out| input.accept(1, b"a\n".to_vec(), out)), [ShimFrame::Sack(1)], "told again");
         input.accept(2, b"b\n".to_vec(), &mut Vec::new());
-        assert_eq!(told(|out| input.pump(out)), [Frame::Sack(2)]);
+        assert_eq!(told(|out| input.pump(out)), [ShimFrame::Sack(2)]);
         input.close(&mut Vec::new());
         let mut seen = String::new();
         reader.read_to_string(&mut seen).unwrap();
@@ -131,8 +131,8 @@ mod tests {
         input.accept(2, b"b\n".to_vec(), &mut Vec::new());
         assert_eq!(told(|out| input.pump(out)), []);
         drop(reader);
-        assert_eq!(told(|out| input.pump(out)), [Frame::Nack(1), Frame::Nack(2)]);
-        assert_eq!(told(|out| input.accept(2, b"b\n".to_vec(), out)), [Frame::Nack(2)], "told again");
-        assert_eq!(told(|out| input.accept(3, b"c\n".to_vec(), out)), [Frame::Nack(3)]);
+        assert_eq!(told(|out| input.pump(out)), [ShimFrame::Nack(1), ShimFrame::Nack(2)]);
+        assert_eq!(told(|out| input.accept(2, b"b\n".to_vec(), out)), [ShimFrame::Nack(2)], "told again");
+        assert_eq!(told(|out| input.accept(3, b"c\n".to_vec(), out)), [ShimFrame::Nack(3)]);
     }
 }

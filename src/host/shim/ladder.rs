@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::host::frame::Waits;
+use crate::host::frame::LadderWaits;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rung {
@@ -25,14 +25,14 @@ impl Rung {
 
 #[derive(Debug)]
 pub(super) struct Ladder {
-    waits: Waits,
+    waits: LadderWaits,
     /// The rung to be taken next, and when; `None` at the top.
     next: Option<(Rung, Instant)>,
 }
 
 impl Ladder {
     /// Without an interrupt to send, it begins one rung higher.
-    pub(super) fn new(waits: Waits, interrupt: bool, now: Instant) -> Self {
+    pub(super) fn new(waits: LadderWaits, interrupt: bool, now: Instant) -> Self {
         let first = if interrupt { Rung::Interrupt } else { Rung::CloseStdin };
         Self { waits, next: Some((first, now)) }
     }
@@ -78,8 +78,8 @@ impl Ladder {
 mod tests {
     use super::*;
 
-    fn waits() -> Waits {
-        Waits { after_interrupt_ms: 10, after_stdin_closed_ms: 20, after_sigterm_ms: 30 }
+    fn waits() -> LadderWaits {
+        LadderWaits { after_interrupt_ms: 10, after_stdin_closed_ms: 20, after_sigterm_ms: 30 }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg};
 
 use crate::host::PeerProcess;
-use crate::host::frame::Frame;
+use crate::host::frame::ShimFrame;
 
 /// Connections that are looked at before anything else gets a turn.
 const CALLERS_PER_TURN: usize = 8;
@@ -49,7 +49,7 @@ impl Link {
     /// hung up on, and the daemon that is connected stays: losing it would end the session.
     pub(super) fn welcome(
         &mut self,
-        hello: &Frame,
+        hello: &ShimFrame,
         stdout: Option<BorrowedFd<'_>>,
         is_daemon: impl Fn(i32) -> bool,
     ) {
@@ -71,10 +71,10 @@ impl Link {
         }
     }
 
-    pub(super) fn send(&mut self, frame: &Frame) {
+    pub(super) fn send(&mut self, frame: &ShimFrame) {
         if let Some(daemon) = &mut self.daemon {
             match frame {
-                Frame::Bell(end) => daemon.bell = Some(*end),
+                ShimFrame::Bell(end) => daemon.bell = Some(*end),
                 frame => daemon.outgoing.extend(frame.encode()),
             }
         }
@@ -84,7 +84,7 @@ impl Link {
     pub(super) fn flush(&mut self) {
         let Some(daemon) = &mut self.daemon else { return };
         if let Some(end) = daemon.bell.take_if(|_| daemon.outgoing.is_empty()) {
-            daemon.outgoing.extend(Frame::Bell(end).encode());
+            daemon.outgoing.extend(ShimFrame::Bell(end).encode());
         }
         while !daemon.outgoing.is_empty() {
             match daemon.stream.write(&daemon.outgoing) {
@@ -100,7 +100,7 @@ impl Link {
     }
 
     /// What the daemon wants. One that has gone, or talks nonsense, is forgotten.
-    pub(super) fn read(&mut self) -> Vec<Frame> {
+    pub(super) fn read(&mut self) -> Vec<ShimFrame> {
         let mut frames = Vec::new();
         let Some(daemon) = &mut self.daemon else { return frames };
         let mut chunk = [0; 4 * 1024];
@@ -113,7 +113,7 @@ impl Link {
             }
         };
         let nonsense = loop {
-            match Frame::take(&mut daemon.incoming) {
+            match ShimFrame::take(&mut daemon.incoming) {
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break false,
                 Err(_) => break true,
@@ -136,7 +136,7 @@ impl Link {
     }
 }
 
-fn greet(stream: &UnixStream, hello: &Frame, stdout: Option<BorrowedFd<'_>>) -> io::Result<()> {
+fn greet(stream: &UnixStream, hello: &ShimFrame, stdout: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let bytes = hello.encode();
     let fds: Vec<i32> = stdout.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&fds)];

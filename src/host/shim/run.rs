@@ -25,9 +25,9 @@ use super::{EXIT, META, Meta, Order, SOCKET};
 use crate::domain::Exit;
 use crate::host::cgroup::Cgroup;
 use crate::host::directory::DirectoryPlace;
-use crate::host::frame::{Frame, Hello, Left, Waits};
+use crate::host::frame::{ExitRecord, LadderWaits, ShimFrame, ShimHello};
 use crate::host::tree::Reaped;
-use crate::host::{EXITED, Identity, STREAM_CLOSED, Spec, journal, tree};
+use crate::host::{EXITED, Identity, ProcessSpec, STREAM_CLOSED, journal, tree};
 
 /// How long what is below the agent may go on after it, unless it was told to end: then it has the time for that.
 const AFTER_EXIT: Duration = Duration::from_millis(500);
@@ -100,7 +100,7 @@ impl Shim {
         let journal = journal::Writer::create(here)?;
         let link = Link::listen(SOCKET)?;
         let daemon_lock = DaemonLock::around(&order.keep.dir);
-        let Spec { cgroup, limits, session, .. } = &order.spec;
+        let ProcessSpec { cgroup, limits, session, .. } = &order.spec;
         // Without one, the tree is ended by sweeping it, and limits are the system's own.
         let made = cgroup.as_ref().and_then(|dir| Cgroup::create(dir, limits).ok());
         let (cgroup, unmet) = made.map_or((None, limits.clone()), |(made, unmet)| (Some(made), unmet));
@@ -170,7 +170,7 @@ impl Shim {
         let left = self.left();
         let kept =
             serde_json::to_vec(&left).map_err(io::Error::from).and_then(|json| write_whole(EXIT, &json));
-        self.link.send(&Frame::Exit(self.journal.end(), left));
+        self.link.send(&ShimFrame::Exit(self.journal.end(), left));
         self.link.farewell();
         fs::remove_file(SOCKET).ok(); // the directory goes with the session anyway
         if kept.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -230,7 +230,7 @@ impl Shim {
         self.reap();
         self.read_stdout(&mut out);
         self.read_stderr();
-        let hello = Frame::Hello(Hello {
+        let hello = ShimFrame::Hello(ShimHello {
             version: self.meta.version,
             agent: self.meta.agent.clone(),
             shim: self.meta.shim.clone(),
@@ -254,17 +254,17 @@ impl Shim {
         self.link.flush();
     }
 
-    fn obey(&mut self, frame: Frame, out: &mut Vec<Frame>) {
+    fn obey(&mut self, frame: ShimFrame, out: &mut Vec<ShimFrame>) {
         match frame {
-            Frame::Attach(offset) => {
+            ShimFrame::Attach(offset) => {
                 self.seen = offset;
                 self.journal.trim(offset);
             }
-            Frame::Trim(offset) => self.journal.trim(offset),
-            Frame::Seen(offset) => self.seen = self.seen.max(offset),
-            Frame::Stdin(n, message) => self.input.accept(n, message, out),
-            Frame::Stop(waits, interrupt) => {
-                let at_once = waits == Waits::NONE;
+            ShimFrame::Trim(offset) => self.journal.trim(offset),
+            ShimFrame::Seen(offset) => self.seen = self.seen.max(offset),
+            ShimFrame::Stdin(n, message) => self.input.accept(n, message, out),
+            ShimFrame::Stop(waits, interrupt) => {
+                let at_once = waits == LadderWaits::NONE;
                 self.begin_stop(Some(waits), interrupt);
                 if at_once {
                     self.hurry();
@@ -272,18 +272,18 @@ impl Shim {
                 // The first step is taken before whatever was said right after it.
                 self.climb(out);
             }
-            Frame::Kill => {
+            ShimFrame::Kill => {
                 self.begin_stop(None, Vec::new());
                 self.hurry();
             }
             // What only a shim says, or a newer daemon: nothing to do.
-            Frame::Hello(_)
-            | Frame::Bell(_)
-            | Frame::Sack(_)
-            | Frame::Nack(_)
-            | Frame::Exit(..)
-            | Frame::Note(_)
-            | Frame::Other(_) => {}
+            ShimFrame::Hello(_)
+            | ShimFrame::Bell(_)
+            | ShimFrame::Sack(_)
+            | ShimFrame::Nack(_)
+            | ShimFrame::Exit(..)
+            | ShimFrame::Note(_)
+            | ShimFrame::Other(_) => {}
         }
     }
 
@@ -294,17 +294,18 @@ impl Shim {
     }
 
     /// A ladder that is being climbed is not begun again.
-    fn begin_stop(&mut self, waits: Option<Waits>, interrupt: Vec<u8>) {
+    fn begin_stop(&mut self, waits: Option<LadderWaits>, interrupt: Vec<u8>) {
         if self.ladder.is_some() {
             return;
         }
-        let usual = Waits { after_interrupt_ms: 0, after_stdin_closed_ms: 1000, after_sigterm_ms: 2000 };
+        let usual =
+            LadderWaits { after_interrupt_ms: 0, after_stdin_closed_ms: 1000, after_sigterm_ms: 2000 };
         let ladder = Ladder::new(waits.unwrap_or(usual), !interrupt.is_empty(), Instant::now());
         self.interrupt = interrupt;
         self.ladder = Some(ladder);
     }
 
-    fn climb(&mut self, out: &mut Vec<Frame>) {
+    fn climb(&mut self, out: &mut Vec<ShimFrame>) {
         let now = Instant::now();
         if self.exit.is_none() && self.closed_at.is_some_and(|at| now >= at + AFTER_EOF) {
             self.begin_stop(None, Vec::new());
@@ -385,12 +386,12 @@ impl Shim {
     /// Whether there is room for more output. A daemon that listens is not left far behind: the agent waits for it as it
     /// would for a pipe, and what it said is in the log soon after it has ended.
     fn may_read(&self) -> bool {
-        let listens = self.link.connection().is_some() && Frame::Seen(0).since() <= self.meta.version;
+        let listens = self.link.connection().is_some() && ShimFrame::Seen(0).since() <= self.meta.version;
         let ahead = listens && self.journal.end() >= self.seen + AHEAD_OF_DAEMON;
         self.journal.unconsumed() < self.journal_cap && !ahead && self.disk_full.is_none()
     }
 
-    fn read_stdout(&mut self, out: &mut Vec<Frame>) {
+    fn read_stdout(&mut self, out: &mut Vec<ShimFrame>) {
         if self.disk_full.is_some_and(|until| until <= Instant::now()) {
             self.disk_full = None;
         }
@@ -415,14 +416,14 @@ impl Shim {
                     Some(Errno::EINVAL) if self.can_splice => self.can_splice = false,
                     _ => {
                         self.disk_full = Some(Instant::now() + DISK_RETRY);
-                        out.push(Frame::Note(format!("output cannot be journalled: {error}")));
+                        out.push(ShimFrame::Note(format!("output cannot be journalled: {error}")));
                         break;
                     }
                 },
             }
         }
         if self.journal.end() > before {
-            out.push(Frame::Bell(self.journal.end()));
+            out.push(ShimFrame::Bell(self.journal.end()));
         }
     }
 
@@ -454,8 +455,8 @@ impl Shim {
         self.is_empty()
     }
 
-    fn left(&self) -> Left {
-        Left {
+    fn left(&self) -> ExitRecord {
+        ExitRecord {
             exit: self.exit.clone().unwrap_or_default(),
             reason: if self.closed_first { STREAM_CLOSED } else { EXITED }.to_owned(),
             steps: self.steps.iter().map(|step| (*step).to_owned()).collect(),

@@ -4,13 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Actor;
+use super::SessionActor;
 use super::output::cause_of;
 use crate::domain::{Event, NewEvent, Outbound, PromptId};
 use crate::failpoint;
-use crate::session::commit::Todo;
-use crate::session::handle::{Arrival, CommandError, Done};
-use crate::session::state::{Effect, Input, Refused};
+use crate::session::commit::AfterCommit;
+use crate::session::handle::{ArrivalWatch, CommandError, Done};
+use crate::session::state::{Input, Refused, StepEffect};
 use crate::store::{StoreError, Write};
 
 static FAILED_COMMANDS: AtomicU64 = AtomicU64::new(0);
@@ -23,13 +23,13 @@ pub fn failed_commands() -> u64 {
 /// A command that was accepted and is not committed yet.
 struct AcceptedCommand {
     write: Write,
-    todo: Vec<Todo>,
+    todo: Vec<AfterCommit>,
     prompt: Option<PromptId>,
     set: Option<u64>,
     starts: bool,
 }
 
-impl Actor {
+impl SessionActor {
     /// Takes a command of an operator. If the daemon fails at it, the operator gets an error and the session goes on as
     /// before.
     pub(super) async fn command(&mut self, input: Input) -> Result<Done, CommandError> {
@@ -57,13 +57,13 @@ impl Actor {
         self.launch = None;
         self.unrecorded.clear();
         failpoint::visit("command.committed");
-        let (on_its_way, arrival) = Arrival::new();
+        let (on_its_way, arrival) = ArrivalWatch::new();
         let last = todo.iter().rev().find_map(|todo| match todo {
-            Todo::Send { n, .. } => Some(*n),
-            Todo::Stop(_) | Todo::Do { .. } => None,
+            AfterCommit::Send { n, .. } => Some(*n),
+            AfterCommit::Stop(_) | AfterCommit::Do { .. } => None,
         });
         let done = todo.iter().find_map(|todo| match todo {
-            Todo::Do { request, .. } => self.state.cleared(request),
+            AfterCommit::Do { request, .. } => self.state.cleared(request),
             _ => None,
         });
         match (last, done) {
@@ -81,14 +81,14 @@ impl Actor {
         let mut effects = self.unrecorded.clone();
         self.step(input, &mut effects)?;
         let prompt = effects.iter().find_map(|effect| match effect {
-            Effect::Record(NewEvent { event: Event::PromptQueued(queued), .. }) => Some(queued.prompt),
+            StepEffect::Record(NewEvent { event: Event::PromptQueued(queued), .. }) => Some(queued.prompt),
             _ => None,
         });
         let set = effects.iter().find_map(|effect| match effect {
-            Effect::Send { message: Outbound::Set { number, .. }, .. } => Some(*number),
+            StepEffect::Send { message: Outbound::Set { number, .. }, .. } => Some(*number),
             _ => None,
         });
-        let starts = effects.contains(&Effect::Spawn);
+        let starts = effects.contains(&StepEffect::Spawn);
         let (write, todo) = self.write(effects, Vec::new(), None);
         failpoint::visit("command.accepted");
         Ok(AcceptedCommand { write, todo, prompt, set, starts })

@@ -3,25 +3,25 @@
 use crate::domain::StopMode;
 use tokio::sync::oneshot;
 
-use super::{Actor, Plan};
-use crate::session::handle::{CommandError, Done, Message, Stopped};
+use super::{ProcessPlan, SessionActor};
+use crate::session::handle::{CommandError, Done, SessionCommand, StopOutcome};
 use crate::session::state::Input;
 use crate::store::StoreError;
 
-impl Actor {
-    pub(super) async fn serve(&mut self, message: Message) {
+impl SessionActor {
+    pub(super) async fn serve(&mut self, message: SessionCommand) {
         match message {
-            Message::Command { input, reply } => {
+            SessionCommand::Command { input, reply } => {
                 let result = self.command(input).await;
                 reply.send(result).ok(); // the caller may have gone
             }
-            Message::Stop { how, by, reply } => self.stop(how, by, reply).await,
-            Message::Drain { reply, .. } if self.state.is_deferred() => {
+            SessionCommand::Stop { how, by, reply } => self.stop(how, by, reply).await,
+            SessionCommand::Drain { reply, .. } if self.state.is_deferred() => {
                 self.leave.cancel();
                 self.stoppers.push(reply);
             }
-            Message::Drain { by, reply } => self.stop(StopMode::Stop, by, reply).await,
-            Message::Agent { input, plan, reply } => {
+            SessionCommand::Drain { by, reply } => self.stop(StopMode::Stop, by, reply).await,
+            SessionCommand::Agent { input, plan, reply } => {
                 let result = self.another_agent(input, *plan).await;
                 reply.send(result).ok(); // the caller may have gone
             }
@@ -32,7 +32,7 @@ impl Actor {
         &mut self,
         how: StopMode,
         by: String,
-        reply: oneshot::Sender<Result<Stopped, CommandError>>,
+        reply: oneshot::Sender<Result<StopOutcome, CommandError>>,
     ) {
         match self.command(Input::Stop { how, by: by.clone() }).await {
             Ok(_) => self.stoppers.push(reply),
@@ -42,7 +42,7 @@ impl Actor {
     }
 
     /// As long as there has been none, there may be another. What is kept of how it is started changes with it.
-    async fn another_agent(&mut self, input: Input, plan: Plan) -> Result<Done, CommandError> {
+    async fn another_agent(&mut self, input: Input, plan: ProcessPlan) -> Result<Done, CommandError> {
         let launch = self.launch.replace(plan.launch.clone());
         let before = std::mem::replace(&mut self.plan, plan);
         let result = self.command(input).await;

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::Actor;
-use super::terminals::{self, Terminal};
+use super::SessionActor;
+use super::terminals::{self, TerminalHandle};
 use crate::domain::{ClearanceId, Errand, Exit, RequestId, StopMode, Verb};
 use crate::failpoint;
-use crate::host::{self, Lost, Process, output_start};
-use crate::session::errand::{self, Deed, Job, Looked, Run, Trouble};
+use crate::host::{self, AgentProcess, LostProcess, output_start};
+use crate::session::errand::{
+    self, HostCallAssessment, HostCallError, HostCallJob, HostCallResult, TerminalRun,
+};
 use crate::session::handle::OnItsWay;
 use crate::session::state::Input;
 
@@ -19,27 +21,27 @@ const FINISHING: Duration = Duration::from_secs(10);
 
 /// What has come of something.
 #[derive(Debug)]
-pub(super) enum Report {
-    File { request: RequestId, result: Result<Deed, Trouble> },
-    Told { request: RequestId, result: Result<Deed, Trouble> },
-    Started { request: RequestId, terminal: String, result: Result<Box<Process>, String> },
+pub(super) enum HostCallReport {
+    File { request: RequestId, result: Result<HostCallResult, HostCallError> },
+    Told { request: RequestId, result: Result<HostCallResult, HostCallError> },
+    Started { request: RequestId, terminal: String, result: Result<Box<AgentProcess>, String> },
     Ended { terminal: String, exit: Exit, why: Option<String> },
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Errands {
+pub(super) struct RunningHostCalls {
     /// Files are read and written in the order in which they were asked for. Bounded by the session's state.
-    files: VecDeque<(RequestId, Job)>,
+    files: VecDeque<(RequestId, HostCallJob)>,
     busy: bool,
-    terminals: BTreeMap<String, Terminal>,
-    running: JoinSet<Report>,
+    terminals: BTreeMap<String, TerminalHandle>,
+    running: JoinSet<HostCallReport>,
     /// Who waits to hear that what was decided has been done and told.
     waiting: Vec<(ClearanceId, OnItsWay)>,
 }
 
-impl Errands {
+impl RunningHostCalls {
     /// `None` if nothing is being done.
-    pub(super) async fn next(&mut self) -> Option<Report> {
+    pub(super) async fn next(&mut self) -> Option<HostCallReport> {
         loop {
             match self.running.join_next().await? {
                 Ok(report) => return Some(report),
@@ -53,26 +55,27 @@ impl Errands {
     }
 }
 
-impl Actor {
+impl SessionActor {
     /// An errand is looked at before it is recorded.
     pub(super) async fn looked_at(&self, errand: Errand) -> Input {
         let judge = std::sync::Arc::clone(&self.plan.judge);
         let (about, asked) = (self.state.spec().clone(), errand.clone());
         let looking = tokio::task::spawn_blocking(move || errand::look(&*judge, &about, &asked));
         let looked = tokio::time::timeout(super::ASSESSING, looking).await.ok().and_then(Result::ok);
-        let looked =
-            looked.unwrap_or_else(|| Looked::Refused(Trouble::failed("it could not be looked at in time")));
+        let looked = looked.unwrap_or_else(|| {
+            HostCallAssessment::Refused(HostCallError::failed("it could not be looked at in time"))
+        });
         Input::Errand(Box::new(errand), Box::new(looked))
     }
 
-    pub(super) fn begin_errand(&mut self, request: RequestId, job: Job) {
+    pub(super) fn begin_errand(&mut self, request: RequestId, job: HostCallJob) {
         match job {
-            Job::Read { .. } | Job::Write { .. } => {
+            HostCallJob::Read { .. } | HostCallJob::Write { .. } => {
                 self.errands.files.push_back((request, job));
                 self.next_file();
             }
-            Job::Run(run) => self.begin_terminal(request, &run),
-            Job::Terminal { terminal, verb } => self.about_terminal(request, &terminal, verb),
+            HostCallJob::Run(run) => self.begin_terminal(request, &run),
+            HostCallJob::Terminal { terminal, verb } => self.about_terminal(request, &terminal, verb),
         }
     }
 
@@ -86,35 +89,36 @@ impl Actor {
         self.errands.running.spawn(async move {
             failpoint::visit("errand.begun");
             let performing = tokio::task::spawn_blocking(move || errand::perform(&workspace, &job));
-            let result = performing.await.unwrap_or_else(|_| Err(Trouble::failed("intercom failed at it")));
+            let result =
+                performing.await.unwrap_or_else(|_| Err(HostCallError::failed("intercom failed at it")));
             failpoint::visit("errand.performed");
-            Report::File { request, result }
+            HostCallReport::File { request, result }
         });
     }
 
-    fn begin_terminal(&mut self, request: RequestId, run: &Run) {
+    fn begin_terminal(&mut self, request: RequestId, run: &TerminalRun) {
         let (id, session) = (run.terminal.clone(), self.state.id().to_string());
         let keep = terminals::keep(&self.plan.keep, &session, &id, run.output_limit);
         let spec = self.plan.spec.as_ref().map_err(Clone::clone);
         let spec = spec.and_then(|agent| terminals::spec(agent, &self.state.spec().workspace, run, &keep));
         let limit = self.plan.startup_timeout;
-        self.errands.terminals.insert(id.clone(), Terminal::new(keep.clone(), run.output_limit));
+        self.errands.terminals.insert(id.clone(), TerminalHandle::new(keep.clone(), run.output_limit));
         self.errands.running.spawn(async move {
             // An earlier daemon may have started it and died before it could say so.
             let found = if keep.dir.exists() {
-                Process::find(&session, &keep, output_start(&keep)).await
+                AgentProcess::find(&session, &keep, output_start(&keep)).await
             } else {
-                Err(Lost::NeverRan)
+                Err(LostProcess::NeverRan)
             };
             let result = match (found, spec) {
                 (Ok(process), _) => Ok(process),
                 (Err(_), Err(cause)) => Err(cause),
                 (Err(_), Ok(spec)) => {
-                    Process::spawn(spec, &keep, limit).await.map_err(|error| error.to_string())
+                    AgentProcess::spawn(spec, &keep, limit).await.map_err(|error| error.to_string())
                 }
             };
             failpoint::visit("terminal.spawned");
-            Report::Started { request, terminal: id, result: result.map(Box::new) }
+            HostCallReport::Started { request, terminal: id, result: result.map(Box::new) }
         });
     }
 
@@ -122,22 +126,22 @@ impl Actor {
         let result = match (verb, self.errands.terminals.get(id)) {
             (Verb::Output, Some(terminal)) => {
                 let (text, truncated) = terminal.text();
-                Ok(Deed::Output { text, truncated })
+                Ok(HostCallResult::Output { text, truncated })
             }
             (Verb::Kill, Some(terminal)) => return terminal.end(), // its end is the answer
             (Verb::Release, _) => {
                 if let Some(terminal) = self.errands.terminals.remove(id) {
                     host::remove(&terminal.keep.dir);
                 }
-                Ok(Deed::Released)
+                Ok(HostCallResult::Released)
             }
             (Verb::Wait, _) => return,
-            (_, None) => Err(Trouble::failed("the terminal was lost")),
+            (_, None) => Err(HostCallError::failed("the terminal was lost")),
         };
-        self.errands.running.spawn(std::future::ready(Report::Told { request, result }));
+        self.errands.running.spawn(std::future::ready(HostCallReport::Told { request, result }));
     }
 
-    pub(super) async fn reported(&mut self, report: Report) {
+    pub(super) async fn reported(&mut self, report: HostCallReport) {
         let clearance = self.clearance_of(&report);
         let input = self.take_in(report);
         self.absorb(vec![input], None).await;
@@ -149,36 +153,38 @@ impl Actor {
         }
     }
 
-    fn clearance_of(&self, report: &Report) -> Option<ClearanceId> {
+    fn clearance_of(&self, report: &HostCallReport) -> Option<ClearanceId> {
         match report {
-            Report::File { request, .. } | Report::Started { request, .. } => self.state.cleared(request),
-            Report::Told { .. } | Report::Ended { .. } => None,
+            HostCallReport::File { request, .. } | HostCallReport::Started { request, .. } => {
+                self.state.cleared(request)
+            }
+            HostCallReport::Told { .. } | HostCallReport::Ended { .. } => None,
         }
     }
 
-    fn take_in(&mut self, report: Report) -> Input {
+    fn take_in(&mut self, report: HostCallReport) -> Input {
         match report {
-            Report::File { request, result } => {
+            HostCallReport::File { request, result } => {
                 self.errands.busy = false;
                 self.next_file();
                 Input::Done { request, result: Box::new(result) }
             }
-            Report::Told { request, result } => Input::Done { request, result: Box::new(result) },
-            Report::Started { request, terminal, result } => {
+            HostCallReport::Told { request, result } => Input::Done { request, result: Box::new(result) },
+            HostCallReport::Started { request, terminal, result } => {
                 let result = match result {
                     Ok(process) => {
                         let pid = process.identity.pid;
                         self.watch_terminal(&terminal, *process);
-                        Ok(Deed::Started { pid })
+                        Ok(HostCallResult::Started { pid })
                     }
                     Err(cause) => {
                         self.errands.terminals.remove(&terminal);
-                        Err(Trouble::failed(cause))
+                        Err(HostCallError::failed(cause))
                     }
                 };
                 Input::Done { request, result: Box::new(result) }
             }
-            Report::Ended { terminal, exit, why } => {
+            HostCallReport::Ended { terminal, exit, why } => {
                 if let Some(held) = self.errands.terminals.get_mut(&terminal) {
                     held.over = true;
                 }
@@ -187,7 +193,7 @@ impl Actor {
         }
     }
 
-    fn watch_terminal(&mut self, id: &str, process: Process) {
+    fn watch_terminal(&mut self, id: &str, process: AgentProcess) {
         let patience = self.plan.ladder.after_sigterm;
         if let Some(terminal) = self.errands.terminals.get_mut(id) {
             let watching = terminal.watch(id.to_owned(), process, patience);
@@ -202,13 +208,13 @@ impl Actor {
             self.state.terminals().map(|terminal| (terminal.id.clone(), terminal.output_limit)).collect();
         for (id, output_limit) in known {
             let keep = terminals::keep(&self.plan.keep, &session, &id, output_limit);
-            let found = Process::find(&session, &keep, output_start(&keep)).await;
-            self.errands.terminals.insert(id.clone(), Terminal::new(keep, output_limit));
+            let found = AgentProcess::find(&session, &keep, output_start(&keep)).await;
+            self.errands.terminals.insert(id.clone(), TerminalHandle::new(keep, output_limit));
             match found {
                 Ok(process) => self.watch_terminal(&id, process),
                 Err(lost) => {
                     let (exit, why) = (Exit::default(), Some(lost.to_string()));
-                    let report = Report::Ended { terminal: id, exit, why };
+                    let report = HostCallReport::Ended { terminal: id, exit, why };
                     self.errands.running.spawn(std::future::ready(report));
                 }
             }
@@ -227,7 +233,7 @@ impl Actor {
                 Ok(Some(report)) => self.reported(report).await,
                 Ok(None) => break,
                 Err(_) if patience > FINISHING => {
-                    self.errands.terminals.values().for_each(Terminal::kill);
+                    self.errands.terminals.values().for_each(TerminalHandle::kill);
                     patience = FINISHING;
                 }
                 Err(_) => {
@@ -236,12 +242,12 @@ impl Actor {
                 }
             }
         }
-        self.errands = Errands::default();
+        self.errands = RunningHostCalls::default();
     }
 
     /// Nothing more can be recorded, and nothing is left behind.
     pub(super) async fn abandon_errands(&mut self) {
-        self.errands.terminals.values().for_each(Terminal::kill);
+        self.errands.terminals.values().for_each(TerminalHandle::kill);
         while let Ok(Some(_)) = tokio::time::timeout(FINISHING, self.errands.next()).await {}
     }
 

@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::output::OutputLine;
-use super::{Actor, Found, StartError, until};
+use super::{FoundProcess, SessionActor, StartError, until};
 use crate::domain::{Delivery, Wording};
 use crate::failpoint;
-use crate::host::{Departure, Process};
-use crate::session::commit::Todo;
-use crate::session::handle::Stopped;
-use crate::session::state::{Gone, Input};
+use crate::host::{AgentProcess, ProcessExit};
+use crate::session::commit::AfterCommit;
+use crate::session::handle::StopOutcome;
+use crate::session::state::{AgentExit, Input};
 use crate::store::{Found as Stored, Outgoing};
 
 /// How long a look at an agent's processes may take before it counts as blind.
 const LOOKING: Duration = Duration::from_secs(2);
 
-impl Actor {
+impl SessionActor {
     /// Goes on where an earlier daemon stopped.
-    pub(super) async fn take_up(&mut self, found: Found) {
+    pub(super) async fn take_up(&mut self, found: FoundProcess) {
         self.desk.publish(found.process.observer());
         (self.consumed, self.committed) = (found.consumed, found.consumed);
         let pid = found.process.identity.pid;
@@ -43,7 +43,7 @@ impl Actor {
         self.resume_errands().await;
         // It may have been told to stop and died before it told the shim, which heeds the first time only.
         if let Some(how) = self.state.stopping() {
-            self.perform(vec![Todo::Stop(how)]);
+            self.perform(vec![AfterCommit::Stop(how)]);
         }
         self.answer_start(Ok(()));
     }
@@ -51,7 +51,7 @@ impl Actor {
     pub(super) async fn spawn(&mut self) {
         let spawned = match self.plan.spec.clone() {
             Err(cause) => Err(cause),
-            Ok(spec) => Process::spawn(spec, &self.plan.keep, self.plan.startup_timeout)
+            Ok(spec) => AgentProcess::spawn(spec, &self.plan.keep, self.plan.startup_timeout)
                 .await
                 .map_err(|error| error.to_string()),
         };
@@ -85,14 +85,14 @@ impl Actor {
     pub(super) async fn lost(&mut self, reason: String) {
         self.resume_errands().await;
         self.finish_errands().await;
-        let gone = Gone { reason, unanswered: self.plan.driver.unanswered(), ..Gone::default() };
+        let gone = AgentExit { reason, unanswered: self.plan.driver.unanswered(), ..AgentExit::default() };
         self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![Outgoing::Cleared]).await;
         self.answer_start(Ok(()));
     }
 
     /// A look at what its processes do. On a thread of its own: the system may take its time.
     pub(super) async fn look(&mut self) {
-        let observer = self.process.as_ref().map(Process::observer);
+        let observer = self.process.as_ref().map(AgentProcess::observer);
         // One that hangs is not joined by others.
         let mut look =
             self.looking.take().unwrap_or_else(|| tokio::task::spawn_blocking(move || observer?.activity()));
@@ -146,7 +146,7 @@ impl Actor {
     }
 
     /// The process is gone: what it had said before is made into events first.
-    pub(super) async fn exited(&mut self, departure: Departure) {
+    pub(super) async fn exited(&mut self, departure: ProcessExit) {
         while let Some(chunk) = match &mut self.process {
             Some(process) => process.output.recv().await,
             None => None,
@@ -167,14 +167,14 @@ impl Actor {
             let end = self.consumed;
             self.digest_lines(frames.into_iter().map(|frame| OutputLine { frame, end }).collect()).await;
         }
-        let Departure { exit, reason, steps, killed, stderr_tail, written, rescued } = departure;
+        let ProcessExit { exit, reason, steps, killed, stderr_tail, written, rescued } = departure;
         // What was in its pipe by then has arrived, whether we were told or not.
         self.settle(self.state.under_way(written).map(|n| (n, None)).collect()).await;
-        self.stopped = Stopped { steps: steps.clone(), killed, unrecorded: false };
+        self.stopped = StopOutcome { steps: steps.clone(), killed, unrecorded: false };
         failpoint::visit("exit.heard");
         self.finish_errands().await;
         let unanswered = self.plan.driver.unanswered();
-        let gone = Gone { exit, reason, steps, killed, stderr_tail, unanswered, rescued };
+        let gone = AgentExit { exit, reason, steps, killed, stderr_tail, unanswered, rescued };
         self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![Outgoing::Cleared]).await;
         failpoint::visit("exit.committed");
         if let Some(process) = self.process.take() {

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::FutureExt;
 
-use super::{Actor, BATCH_BYTES, BATCH_ROWS};
+use super::{BATCH_BYTES, BATCH_ROWS, SessionActor};
 use crate::domain::Said;
 use crate::driver::Driver;
 use crate::failpoint;
-use crate::session::commit::{self, Todo};
-use crate::session::state::{Input, State};
+use crate::session::commit::{self, AfterCommit};
+use crate::session::state::{Input, SessionState};
 use crate::store::Write;
 use crate::wire::framing::Frame;
 
@@ -38,7 +38,7 @@ pub(super) struct OutputLine {
 
 /// What becomes of a line.
 #[derive(Debug, Clone, Copy)]
-enum Handling<'a> {
+enum LineHandling<'a> {
     Normal,
     /// It is rejected for this reason, and counts as a failure of what it was about.
     Failed(&'a str),
@@ -48,16 +48,16 @@ enum Handling<'a> {
 
 /// How a session was before an attempt.
 #[derive(Debug, Clone)]
-struct Checkpoint {
-    state: State,
+struct StepCheckpoint {
+    state: SessionState,
     driver: Driver,
 }
 
 /// Everything that lines have come to, ready to be recorded; `None` if they mean nothing. How far blank lines go is
 /// recorded with the next one that is not.
-type Prepared = Option<(Write, Vec<Todo>)>;
+type Prepared = Option<(Write, Vec<AfterCommit>)>;
 
-impl Actor {
+impl SessionActor {
     /// Makes a bounded number of messages in `buf` into events.
     pub(super) async fn digest(&mut self) {
         let mut lines = Vec::new();
@@ -90,7 +90,7 @@ impl Actor {
     pub(super) async fn digest_lines(&mut self, lines: Vec<OutputLine>) {
         let Some(end) = lines.last().map(|line| line.end) else { return };
         let before = self.checkpoint();
-        match self.attempt(&lines, Handling::Normal).await {
+        match self.attempt(&lines, LineHandling::Normal).await {
             Ok(prepared) => {
                 drop(lines); // they may be long, and the store may take its time
                 self.record(prepared, end).await;
@@ -109,14 +109,14 @@ impl Actor {
         let before = self.checkpoint();
         let line = [line];
         let [OutputLine { end, .. }] = line;
-        let cause = match self.attempt(&line, Handling::Normal).await {
+        let cause = match self.attempt(&line, LineHandling::Normal).await {
             Ok(prepared) => return self.record(prepared, end).await,
             Err(cause) => cause,
         };
         QUARANTINED_LINES.fetch_add(1, Ordering::Relaxed);
         let reason = format!("intercom failed at this line, which is a bug in intercom: {cause}");
         tracing::error!(%cause, line.end = end, "a line of the agent is quarantined");
-        for handling in [Handling::Failed(&reason), Handling::Dropped(&reason)] {
+        for handling in [LineHandling::Failed(&reason), LineHandling::Dropped(&reason)] {
             self.go_back_to(before.clone());
             match self.attempt(&line, handling).await {
                 Ok(prepared) => return self.record(prepared, end).await,
@@ -127,16 +127,20 @@ impl Actor {
         panic!("{reason}");
     }
 
-    fn checkpoint(&self) -> Checkpoint {
-        Checkpoint { state: self.state.clone(), driver: self.plan.driver.clone() }
+    fn checkpoint(&self) -> StepCheckpoint {
+        StepCheckpoint { state: self.state.clone(), driver: self.plan.driver.clone() }
     }
 
-    fn go_back_to(&mut self, before: Checkpoint) {
+    fn go_back_to(&mut self, before: StepCheckpoint) {
         (self.state, self.plan.driver) = (before.state, before.driver);
     }
 
     /// Everything up to the commit. After a failure, state and driver are somewhere in the middle.
-    async fn attempt(&mut self, lines: &[OutputLine], handling: Handling<'_>) -> Result<Prepared, String> {
+    async fn attempt(
+        &mut self,
+        lines: &[OutputLine],
+        handling: LineHandling<'_>,
+    ) -> Result<Prepared, String> {
         // Unwind safe: what was changed is put back, and nothing else is touched.
         AssertUnwindSafe(self.prepare(lines, handling))
             .catch_unwind()
@@ -144,7 +148,7 @@ impl Actor {
             .map_err(|panic| cause_of(&*panic))
     }
 
-    async fn prepare(&mut self, lines: &[OutputLine], handling: Handling<'_>) -> Prepared {
+    async fn prepare(&mut self, lines: &[OutputLine], handling: LineHandling<'_>) -> Prepared {
         let mut effects = self.unrecorded.clone();
         let (vigil, mut said) = (self.vigil(), Vec::new());
         let spent_elsewhere = self.spent_elsewhere(&vigil);
@@ -152,9 +156,9 @@ impl Actor {
         for line in lines {
             let driver = &mut self.plan.driver;
             match handling {
-                Handling::Normal => driver.decode(&line.frame, &mut said),
-                Handling::Failed(reason) => driver.decode_failed(&line.frame, reason, &mut said),
-                Handling::Dropped(reason) => said.push(Driver::dropped(&line.frame, reason)),
+                LineHandling::Normal => driver.decode(&line.frame, &mut said),
+                LineHandling::Failed(reason) => driver.decode_failed(&line.frame, reason, &mut said),
+                LineHandling::Dropped(reason) => said.push(Driver::dropped(&line.frame, reason)),
             }
             inspect("line.decoded", line, handling);
             means_something |= !said.is_empty();
@@ -189,8 +193,8 @@ impl Actor {
 }
 
 /// Lets a test fail here, at a line that it names.
-fn inspect(point: &str, line: &OutputLine, handling: Handling<'_>) {
-    if let (Frame::Text(text), Handling::Normal) = (&line.frame, handling) {
+fn inspect(point: &str, line: &OutputLine, handling: LineHandling<'_>) {
+    if let (Frame::Text(text), LineHandling::Normal) = (&line.frame, handling) {
         failpoint::inspect(point, text);
     }
 }

@@ -12,17 +12,17 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{ASSESSING, Actor, RETRY_LAST};
+use super::{ASSESSING, RETRY_LAST, SessionActor};
 use crate::domain::{Clearance, ClearanceId, ClearanceStatus, Outcome, Ruling};
 use crate::failpoint;
-use crate::session::state::{About, Input, Judge};
+use crate::session::state::{Input, RequestAssessor, SessionSpec};
 use crate::store::{ClearanceFilter, Store, StoreError};
 
 /// Clearances that are read in one go.
 const PAGE: usize = 200;
 
 /// The watch over the policy in force, and the task that applies it to pending clearances.
-pub(super) struct Reassessment {
+pub(super) struct PolicyReassessment {
     policy: watch::Receiver<u64>,
     task: Option<AbortOnDropHandle<Vec<(ClearanceId, Ruling)>>>,
     /// The version of the policy that the task assesses by.
@@ -30,20 +30,20 @@ pub(super) struct Reassessment {
 }
 
 /// A step of it.
-pub(super) enum Reassessed {
+pub(super) enum ReassessmentStep {
     PolicyChanged,
     /// The pending clearances that policy decides.
     Ruled(Vec<(ClearanceId, Ruling)>),
 }
 
-impl Reassessment {
+impl PolicyReassessment {
     pub(super) fn new(mut policy: watch::Receiver<u64>) -> Self {
         policy.mark_changed(); // a change that an earlier daemon did not come to
         Self { policy, task: None, version: 0 }
     }
 
     /// Waits for the next step; cancelling it loses nothing.
-    pub(super) async fn next(&mut self) -> Reassessed {
+    pub(super) async fn next(&mut self) -> ReassessmentStep {
         loop {
             let finished = async {
                 match &mut self.task {
@@ -53,11 +53,11 @@ impl Reassessment {
             };
             tokio::select! {
                 biased;
-                Ok(()) = self.policy.changed() => return Reassessed::PolicyChanged,
+                Ok(()) = self.policy.changed() => return ReassessmentStep::PolicyChanged,
                 rulings = finished => {
                     self.task = None;
                     match rulings {
-                        Ok(rulings) if *self.policy.borrow() == self.version => return Reassessed::Ruled(rulings),
+                        Ok(rulings) if *self.policy.borrow() == self.version => return ReassessmentStep::Ruled(rulings),
                         Ok(_) => {} // the change is the next step
                         Err(error) => tracing::error!(%error, "pending clearances could not be assessed again"),
                     }
@@ -67,10 +67,10 @@ impl Reassessment {
     }
 }
 
-impl Actor {
-    pub(super) async fn reassessed(&mut self, step: Reassessed) {
+impl SessionActor {
+    pub(super) async fn reassessed(&mut self, step: ReassessmentStep) {
         match step {
-            Reassessed::PolicyChanged => {
+            ReassessmentStep::PolicyChanged => {
                 self.reassessment.version = *self.reassessment.policy.borrow();
                 let (store, judge) = (self.store.clone(), Arc::clone(&self.plan.judge));
                 let about = self.state.spec().clone();
@@ -79,8 +79,8 @@ impl Actor {
                     .has_clearances()
                     .then(|| AbortOnDropHandle::new(tokio::spawn(assess_pending(store, judge, about))));
             }
-            Reassessed::Ruled(rulings) if rulings.is_empty() => {}
-            Reassessed::Ruled(rulings) => {
+            ReassessmentStep::Ruled(rulings) if rulings.is_empty() => {}
+            ReassessmentStep::Ruled(rulings) => {
                 failpoint::visit("policy.ruled");
                 let inputs =
                     rulings.into_iter().map(|(clearance, ruling)| Input::Ruled { clearance, ruling });
@@ -91,7 +91,11 @@ impl Actor {
 }
 
 /// Returns the rulings on the session's pending clearances that need no person.
-async fn assess_pending(store: Store, judge: Arc<dyn Judge>, about: About) -> Vec<(ClearanceId, Ruling)> {
+async fn assess_pending(
+    store: Store,
+    judge: Arc<dyn RequestAssessor>,
+    about: SessionSpec,
+) -> Vec<(ClearanceId, Ruling)> {
     let pending = loop {
         match pending(&store, &about).await {
             Ok(pending) => break pending,
@@ -115,7 +119,7 @@ async fn assess_pending(store: Store, judge: Arc<dyn Judge>, about: About) -> Ve
 }
 
 /// All of them, oldest first.
-async fn pending(store: &Store, about: &About) -> Result<Vec<Clearance>, StoreError> {
+async fn pending(store: &Store, about: &SessionSpec) -> Result<Vec<Clearance>, StoreError> {
     let filter = ClearanceFilter { status: Some(ClearanceStatus::Pending), session: Some(about.id) };
     let (mut found, mut before) = (Vec::new(), None);
     loop {

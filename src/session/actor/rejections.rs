@@ -1,20 +1,21 @@
 //! What the trace says of lines that were no use.
 
-use super::Actor;
+use super::SessionActor;
 use crate::domain::event::LineRejected;
 use crate::domain::{Event, NewEvent, Rejection};
 use crate::redact::redact;
-use crate::session::state::Effect;
+use crate::session::state::StepEffect;
 
 /// Unusable lines that are worth a warning each, per process; the rest is in the log only.
 const LOUD_REJECTIONS: u32 = 20;
 
-impl Actor {
+impl SessionActor {
     /// Says which lines were no use, whoever found that out.
-    pub(super) fn warn(&mut self, effects: &[Effect]) {
+    pub(super) fn warn(&mut self, effects: &[StepEffect]) {
         for effect in effects {
-            if let Effect::Record(NewEvent { event: Event::LineRejected(LineRejected(rejection)), .. }) =
-                effect
+            if let StepEffect::Record(NewEvent {
+                event: Event::LineRejected(LineRejected(rejection)), ..
+            }) = effect
             {
                 self.warn_of(rejection);
             }

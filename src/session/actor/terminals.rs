@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::errands::Report;
+use super::errands::HostCallReport;
 use crate::domain::Exit;
-use crate::host::{Keep, Ladder, Limits, News, PART_VARIABLE, Process, Spec, output_start, resolve_program};
-use crate::session::errand::Run;
-use crate::session::tail::Tail;
+use crate::host::{
+    AgentProcess, CgroupLimits, PART_VARIABLE, ProcessNews, ProcessSpec, RuntimeDir, StopLadder,
+    output_start, resolve_program,
+};
+use crate::session::errand::TerminalRun;
+use crate::session::tail::OutputTail;
 
 /// What a terminal may write ahead of us before it waits.
 const AHEAD_BYTES: u64 = 16 << 20;
@@ -22,20 +25,20 @@ const LINE: &str = "exec </dev/null 2>&1\n";
 
 /// The session's end of a terminal. Dropping it leaves the command alone.
 #[derive(Debug)]
-pub(super) struct Terminal {
-    pub(super) keep: Keep,
+pub(super) struct TerminalHandle {
+    pub(super) keep: RuntimeDir,
     pub(super) over: bool,
     /// Held for the moment of adding to it or copying it.
-    tail: Arc<Mutex<Tail>>,
+    tail: Arc<Mutex<OutputTail>>,
     end: CancellationToken,
     kill: CancellationToken,
     /// Told when nothing is left of it; none before it runs.
     gone: Option<CancellationToken>,
 }
 
-impl Terminal {
-    pub(super) fn new(keep: Keep, output_limit: u64) -> Self {
-        let tail = Arc::new(Mutex::new(Tail::new(output_limit)));
+impl TerminalHandle {
+    pub(super) fn new(keep: RuntimeDir, output_limit: u64) -> Self {
+        let tail = Arc::new(Mutex::new(OutputTail::new(output_limit)));
         let (end, kill) = (CancellationToken::new(), CancellationToken::new());
         Self { keep, over: false, tail, end, kill, gone: None }
     }
@@ -64,9 +67,9 @@ impl Terminal {
     pub(super) fn watch(
         &mut self,
         id: String,
-        mut process: Process,
+        mut process: AgentProcess,
         patience: Duration,
-    ) -> impl Future<Output = Report> + Send + use<> {
+    ) -> impl Future<Output = HostCallReport> + Send + use<> {
         let (tail, end, kill) = (Arc::clone(&self.tail), self.end.clone(), self.kill.clone());
         let gone = self.gone.insert(CancellationToken::new()).clone().drop_guard();
         let limit = self.keep.journal_cap_bytes - AHEAD_BYTES;
@@ -82,7 +85,7 @@ impl Terminal {
             let departure = loop {
                 tokio::select! {
                     news = process.news.recv() => match news {
-                        Some(News::Exited(departure)) => break Some(departure),
+                        Some(ProcessNews::Exited(departure)) => break Some(departure),
                         Some(_) => {}
                         None => break None,
                     },
@@ -105,17 +108,19 @@ impl Terminal {
                 take(&chunk);
             }
             match departure {
-                Some(departure) => Report::Ended { terminal: id, exit: departure.exit, why: None },
-                None => {
-                    Report::Ended { terminal: id, exit: Exit::default(), why: Some("it was lost".to_owned()) }
-                }
+                Some(departure) => HostCallReport::Ended { terminal: id, exit: departure.exit, why: None },
+                None => HostCallReport::Ended {
+                    terminal: id,
+                    exit: Exit::default(),
+                    why: Some("it was lost".to_owned()),
+                },
             }
         }
     }
 }
 
-fn gently(patience: Duration) -> Ladder {
-    Ladder {
+fn gently(patience: Duration) -> StopLadder {
+    StopLadder {
         interrupt: Vec::new(),
         after_interrupt: Duration::ZERO,
         after_stdin_closed: Duration::ZERO,
@@ -124,9 +129,9 @@ fn gently(patience: Duration) -> Ladder {
 }
 
 /// What is kept of a terminal, below what is kept of its session's process.
-pub(super) fn keep(of: &Keep, session: &str, id: &str, output_limit: u64) -> Keep {
+pub(super) fn keep(of: &RuntimeDir, session: &str, id: &str, output_limit: u64) -> RuntimeDir {
     let generation = of.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Keep {
+    RuntimeDir {
         dir: of.dir.join(id),
         stderr_tail_bytes: 0,
         journal_cap_bytes: output_limit + AHEAD_BYTES,
@@ -135,7 +140,12 @@ pub(super) fn keep(of: &Keep, session: &str, id: &str, output_limit: u64) -> Kee
 }
 
 /// How it is started: as its session's agent is, in the same environment and under the same limits.
-pub(super) fn spec(agent: &Spec, workspace: &Path, run: &Run, keep: &Keep) -> Result<Spec, String> {
+pub(super) fn spec(
+    agent: &ProcessSpec,
+    workspace: &Path,
+    run: &TerminalRun,
+    keep: &RuntimeDir,
+) -> Result<ProcessSpec, String> {
     let cwd = workspace.join(&run.cwd);
     let mut env = agent.env.clone();
     let part = (PART_VARIABLE.to_owned(), keep.part.clone().unwrap_or_default());
@@ -155,14 +165,14 @@ pub(super) fn spec(agent: &Spec, workspace: &Path, run: &Run, keep: &Keep) -> Re
     }
     // Below the agent's own cgroup, what holds for that holds for this as well, and ends with it.
     let group = agent.cgroup.as_ref().filter(|dir| dir.is_dir());
-    Ok(Spec {
+    Ok(ProcessSpec {
         session: agent.session.clone(),
         program: "/bin/sh".into(),
         args,
         env,
         cwd,
         cgroup: group.map(|dir| dir.join(&run.terminal)),
-        limits: if group.is_some() { Limits::default() } else { agent.limits.clone() },
+        limits: if group.is_some() { CgroupLimits::default() } else { agent.limits.clone() },
         user: agent.user.clone(),
         memo: None,
     })

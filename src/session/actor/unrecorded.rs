@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::Actor;
-use crate::host::News;
-use crate::session::commit::Todo;
-use crate::session::handle::{CommandError, Message, Stopped};
-use crate::session::state::{Effect, Input};
+use super::SessionActor;
+use crate::host::ProcessNews;
+use crate::session::commit::AfterCommit;
+use crate::session::handle::{CommandError, SessionCommand, StopOutcome};
+use crate::session::state::{Input, StepEffect};
 use crate::store::StoreError;
 
-impl Actor {
+impl SessionActor {
     /// The one thing that is done before it is recorded: the agent may be what fills the disk.
     pub(super) fn stop_unrecorded(
         &mut self,
         how: StopMode,
         by: String,
-        reply: oneshot::Sender<Result<Stopped, CommandError>>,
+        reply: oneshot::Sender<Result<StopOutcome, CommandError>>,
     ) {
         if self.state.is_ended() {
-            let stopped = Stopped { unrecorded: true, ..self.stopped.clone() };
+            let stopped = StopOutcome { unrecorded: true, ..self.stopped.clone() };
             reply.send(Ok(stopped)).ok(); // the caller may have gone
             return;
         }
@@ -32,12 +32,12 @@ impl Actor {
         }
         tracing::warn!(?how, "stopped before it could be recorded");
         let (stop, recorded): (Vec<_>, Vec<_>) =
-            effects.into_iter().partition(|effect| matches!(effect, Effect::Stop { .. }));
+            effects.into_iter().partition(|effect| matches!(effect, StepEffect::Stop { .. }));
         self.unrecorded.extend(recorded);
-        self.perform(if stop.is_empty() { Vec::new() } else { vec![Todo::Stop(how)] });
+        self.perform(if stop.is_empty() { Vec::new() } else { vec![AfterCommit::Stop(how)] });
         self.stoppers.push(reply);
         // It may have gone meanwhile, or there was none.
-        if self.state.is_ended() || self.unheard.iter().any(|news| matches!(news, News::Exited(_))) {
+        if self.state.is_ended() || self.unheard.iter().any(|news| matches!(news, ProcessNews::Exited(_))) {
             self.tell_stoppers();
         }
     }
@@ -45,7 +45,7 @@ impl Actor {
     /// Those who wait for the end of the tree do not have to wait for the store as well.
     fn tell_stoppers(&mut self) {
         for reply in self.stoppers.drain(..) {
-            let stopped = Stopped { unrecorded: true, ..self.stopped.clone() };
+            let stopped = StopOutcome { unrecorded: true, ..self.stopped.clone() };
             reply.send(Ok(stopped)).ok(); // the caller may have gone
         }
     }
@@ -65,17 +65,17 @@ impl Actor {
             tokio::select! {
                 biased;
                 Some(message) = self.desk.inbox.recv() => match message {
-                    Message::Command { reply, .. } | Message::Agent { reply, .. } => {
+                    SessionCommand::Command { reply, .. } | SessionCommand::Agent { reply, .. } => {
                         let busy = StoreError::Unavailable("an earlier write is being tried again".to_owned());
                         reply.send(Err(busy.into())).ok(); // the caller may have gone
                     }
-                    Message::Stop { how, by, reply } => self.stop_unrecorded(how, by, reply),
-                    Message::Drain { by, reply } => self.stop_unrecorded(StopMode::Stop, by, reply),
+                    SessionCommand::Stop { how, by, reply } => self.stop_unrecorded(how, by, reply),
+                    SessionCommand::Drain { by, reply } => self.stop_unrecorded(StopMode::Stop, by, reply),
                 },
                 Some(news) = news => {
-                    if let News::Exited(departure) = &news {
+                    if let ProcessNews::Exited(departure) = &news {
                         let (steps, killed) = (departure.steps.clone(), departure.killed);
-                        self.stopped = Stopped { steps, killed, unrecorded: false };
+                        self.stopped = StopOutcome { steps, killed, unrecorded: false };
                         self.end_terminals_unrecorded().await;
                         self.tell_stoppers();
                     }

@@ -5,21 +5,21 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::domain::{Clearance, Json, Line, RequestId, Ruling, SessionId, Time};
-use crate::session::Vigil;
+use crate::session::WatchPolicy;
 
 /// What it says of everything.
-struct Says(Assessed);
+struct Says(RequestAssessment);
 
-impl Judge for Says {
-    fn assess(&self, _: &About, _: &Ask) -> Assessed {
+impl RequestAssessor for Says {
+    fn assess(&self, _: &SessionSpec, _: &Ask) -> RequestAssessment {
         self.0.clone()
     }
 
-    fn vigil(&self, _: &About) -> Arc<Vigil> {
-        Arc::new(Vigil::off())
+    fn vigil(&self, _: &SessionSpec) -> Arc<WatchPolicy> {
+        Arc::new(WatchPolicy::off())
     }
 
-    fn unassessed(&self, _: &About) -> Assessed {
+    fn unassessed(&self, _: &SessionSpec) -> RequestAssessment {
         self.0.clone()
     }
 
@@ -31,18 +31,18 @@ impl Judge for Says {
         watch::Sender::new(0).subscribe()
     }
 
-    fn rule_pending(&self, _: &About, _: &Clearance) -> Ruling {
+    fn rule_pending(&self, _: &SessionSpec, _: &Clearance) -> Ruling {
         self.0.ruling.clone().unwrap()
     }
 }
 
-fn about() -> (tempfile::TempDir, About) {
+fn about() -> (tempfile::TempDir, SessionSpec) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("ws/src")).unwrap();
     std::fs::create_dir(dir.path().join("out")).unwrap();
     std::fs::write(dir.path().join("out/secret"), "secret").unwrap();
     std::fs::write(dir.path().join("ws/a.txt"), "one\ntwo\nthree\n").unwrap();
-    let about = About {
+    let about = SessionSpec {
         id: SessionId::mint(),
         name: None,
         agent: None,
@@ -64,8 +64,8 @@ fn errand(wants: Wants) -> Errand {
     Errand { request, method, wants, params: Json::trusted("{}"), line }
 }
 
-fn looks(about: &About, wants: Wants) -> Looked {
-    look(&Says(Assessed::default()), about, &errand(wants))
+fn looks(about: &SessionSpec, wants: Wants) -> HostCallAssessment {
+    look(&Says(RequestAssessment::default()), about, &errand(wants))
 }
 
 fn reading(path: &str) -> Wants {
@@ -108,13 +108,13 @@ fn whatever_leads_outside_is_refused() {
         outside.to_str().unwrap(),
     ] {
         for wants in [reading(path), writing(path, "x")] {
-            assert!(matches!(looks(&about, wants), Looked::Refused(_)), "{path:?}");
+            assert!(matches!(looks(&about, wants), HostCallAssessment::Refused(_)), "{path:?}");
         }
         let command = Command { cwd: Some(path.to_owned()), ..running("ls", &[]) };
-        assert!(matches!(looks(&about, Wants::Run(command)), Looked::Refused(_)), "{path:?}");
+        assert!(matches!(looks(&about, Wants::Run(command)), HostCallAssessment::Refused(_)), "{path:?}");
     }
-    assert!(matches!(looks(&about, writing("src", "x")), Looked::Refused(_)));
-    assert!(matches!(looks(&about, writing("a.txt", &"x".repeat(11 << 20))), Looked::Refused(_)));
+    assert!(matches!(looks(&about, writing("src", "x")), HostCallAssessment::Refused(_)));
+    assert!(matches!(looks(&about, writing("a.txt", &"x".repeat(11 << 20))), HostCallAssessment::Refused(_)));
 }
 
 #[test]
@@ -122,10 +122,12 @@ fn a_link_that_stays_inside_is_followed_once() {
     let (dir, about) = about();
     symlink("a.txt", about.workspace.join("link")).unwrap();
     symlink(about.workspace.join("src"), about.workspace.join("absolute")).unwrap();
-    let Looked::Free(job) = looks(&about, reading("link")) else { panic!("not free") };
-    assert!(matches!(&job, Job::Read { at, .. } if at == "a.txt"), "{job:?}");
-    let Looked::Ask(job, ..) = looks(&about, writing("absolute/new", "x")) else { panic!("not asked") };
-    assert!(matches!(&job, Job::Write { at, .. } if at == "src/new"), "{job:?}");
+    let HostCallAssessment::Free(job) = looks(&about, reading("link")) else { panic!("not free") };
+    assert!(matches!(&job, HostCallJob::Read { at, .. } if at == "a.txt"), "{job:?}");
+    let HostCallAssessment::Ask(job, ..) = looks(&about, writing("absolute/new", "x")) else {
+        panic!("not asked")
+    };
+    assert!(matches!(&job, HostCallJob::Write { at, .. } if at == "src/new"), "{job:?}");
     // What takes the place of a directory between the look and the deed leads nowhere.
     std::fs::remove_dir(about.workspace.join("src")).unwrap();
     symlink(dir.path().join("out"), about.workspace.join("src")).unwrap();
@@ -140,8 +142,8 @@ fn reading_is_free_unless_a_rule_or_the_risk_says_otherwise() {
         Some(Ruling { outcome, rule: rule.map(str::to_owned), why: String::new(), whom: Vec::new() })
     };
     let free = |risk, ruling| {
-        let says = Says(Assessed { risk, ruling, ..Assessed::default() });
-        matches!(look(&says, &about, &errand(reading("a.txt"))), Looked::Free(_))
+        let says = Says(RequestAssessment { risk, ruling, ..RequestAssessment::default() });
+        matches!(look(&says, &about, &errand(reading("a.txt"))), HostCallAssessment::Free(_))
     };
     assert!(free(Risk::Low, None));
     assert!(free(Risk::Low, ruling(Outcome::Ask, None)));
@@ -155,11 +157,11 @@ fn reading_is_free_unless_a_rule_or_the_risk_says_otherwise() {
 fn lines_are_counted_from_one_and_a_missing_file_is_empty_to_who_wants_all_of_it() {
     let (_dir, about) = about();
     let read = |path: &str, line, limit| {
-        let job = Job::Read { path: path.to_owned(), at: path.to_owned(), line, limit };
+        let job = HostCallJob::Read { path: path.to_owned(), at: path.to_owned(), line, limit };
         perform(&about.workspace, &job)
     };
     let text = |line, limit| match read("a.txt", line, limit).unwrap() {
-        Deed::Read { text, .. } => text,
+        HostCallResult::Read { text, .. } => text,
         deed => panic!("{deed:?}"),
     };
     assert_eq!(text(None, None), "one\ntwo\nthree\n");
@@ -169,7 +171,7 @@ fn lines_are_counted_from_one_and_a_missing_file_is_empty_to_who_wants_all_of_it
     assert_eq!(text(Some(0), Some(1)), "one\n");
     assert_eq!(text(Some(9), Some(u64::MAX)), "");
     let missing = read("none", None, None).unwrap();
-    assert_eq!(missing, Deed::Read { text: String::new(), bytes: 0, missing: true });
+    assert_eq!(missing, HostCallResult::Read { text: String::new(), bytes: 0, missing: true });
     assert_eq!(read("none", Some(1), None).unwrap_err().code, FaultCode::NotFound);
     std::fs::write(about.workspace.join("raw"), [0xff, 0xfe]).unwrap();
     assert_eq!(read("raw", None, None).unwrap_err().why, "it is not text");
@@ -178,7 +180,7 @@ fn lines_are_counted_from_one_and_a_missing_file_is_empty_to_who_wants_all_of_it
 #[test]
 fn a_write_is_shown_as_a_change_and_done_only_to_what_was_shown() {
     let (_dir, about) = about();
-    let Looked::Ask(job, ask, _) = looks(&about, writing("a.txt", "one\n2\nthree\n")) else {
+    let HostCallAssessment::Ask(job, ask, _) = looks(&about, writing("a.txt", "one\n2\nthree\n")) else {
         panic!("not asked")
     };
     assert!(ask.diff.as_deref().unwrap().contains("-two\n+2\n"), "{ask:?}");
@@ -190,7 +192,7 @@ fn a_write_is_shown_as_a_change_and_done_only_to_what_was_shown() {
     std::fs::write(&file, "one\ntwo\nthree\n").unwrap();
     // Twice is once.
     for _ in 0..2 {
-        assert_eq!(perform(&about.workspace, &job).unwrap(), Deed::Written { bytes: 12 });
+        assert_eq!(perform(&about.workspace, &job).unwrap(), HostCallResult::Written { bytes: 12 });
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "one\n2\nthree\n");
 }
@@ -199,7 +201,7 @@ fn a_write_is_shown_as_a_change_and_done_only_to_what_was_shown() {
 fn a_command_is_shown_with_all_that_changes_what_it_does() {
     let (_dir, about) = about();
     let shown = |command: Command| match looks(&about, Wants::Run(command)) {
-        Looked::Ask(_, ask, _) => ask.command.unwrap(),
+        HostCallAssessment::Ask(_, ask, _) => ask.command.unwrap(),
         other => panic!("{other:?}"),
     };
     assert_eq!(shown(running("cargo", &["test", "a b"])), "cargo test 'a b'");
@@ -211,7 +213,7 @@ fn a_command_is_shown_with_all_that_changes_what_it_does() {
     assert_eq!(shown(Command { env, ..running("a | b", &[]) }), "export A=1 && a | b");
     for name in ["INTERCOM_SESSION", "INTERCOM_TOKEN", "SLACK_BOT_TOKEN", "", "A B", "1A", "A=B"] {
         let command = Command { env: vec![(name.to_owned(), "x".to_owned())], ..running("ls", &[]) };
-        assert!(matches!(looks(&about, Wants::Run(command)), Looked::Refused(_)), "{name:?}");
+        assert!(matches!(looks(&about, Wants::Run(command)), HostCallAssessment::Refused(_)), "{name:?}");
     }
-    assert!(matches!(looks(&about, Wants::Run(running(" ", &[]))), Looked::Refused(_)));
+    assert!(matches!(looks(&about, Wants::Run(running(" ", &[]))), HostCallAssessment::Refused(_)));
 }

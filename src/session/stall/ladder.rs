@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Vigil, Watch};
+use super::{ActivityTracker, WatchPolicy};
 use crate::domain::{LadderChoice, Rung, Situation, Standing, Time};
 
 use std::time::Duration;
@@ -12,18 +12,18 @@ const RELAPSE: Duration = Duration::from_hours(1);
 
 /// One stall, from when it was noticed until it is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Episode {
+pub(crate) struct StallEpisode {
     /// Since when nothing had happened.
     pub since: Time,
     /// How many rungs are behind us.
     climbed: usize,
     due: Time,
-    last: Option<Performed>,
+    last: Option<PerformedStep>,
 }
 
 /// A step that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Performed {
+pub(crate) struct PerformedStep {
     pub rung: Rung,
     /// The how manieth of its kind.
     pub attempt: usize,
@@ -32,29 +32,29 @@ pub(crate) struct Performed {
 
 /// Where the ladder was left when a stall was over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Relapse {
+pub(super) struct StallRelapse {
     at: Time,
     climbed: usize,
 }
 
 /// What follows from a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Move {
+pub(crate) enum LadderMove {
     /// The last step has not helped.
-    Failed(Performed),
+    Failed(PerformedStep),
     /// The next one is due: number, of how many.
-    Take(Performed, usize, usize),
+    Take(PerformedStep, usize, usize),
 }
 
 /// A stall is over, by the agent's own doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Recovered {
+pub(crate) struct StallRecovery {
     pub since: Time,
     /// The step that it followed.
-    pub after: Performed,
+    pub after: PerformedStep,
 }
 
-impl Performed {
+impl PerformedStep {
     /// "nudge 2"
     pub(crate) fn name(&self) -> String {
         match self.rung {
@@ -64,7 +64,7 @@ impl Performed {
     }
 }
 
-impl Episode {
+impl StallEpisode {
     /// When the next step is due, if there is one.
     pub(super) fn due(&self, rungs: &[Rung]) -> Option<Time> {
         (!self.is_over() && !rungs.is_empty()).then_some(self.due)
@@ -81,8 +81,8 @@ fn helps(rung: Rung, state: Situation) -> bool {
     state != Situation::Gone || !matches!(rung, Rung::Nudge | Rung::Interrupt)
 }
 
-impl Watch {
-    pub(crate) fn rungs<'a>(&'a self, vigil: &'a Vigil) -> &'a [Rung] {
+impl ActivityTracker {
+    pub(crate) fn rungs<'a>(&'a self, vigil: &'a WatchPolicy) -> &'a [Rung] {
         match &self.choice {
             LadderChoice::Configured => &vigil.ladder,
             LadderChoice::Off => &[],
@@ -91,13 +91,13 @@ impl Watch {
     }
 
     /// Everything was tried.
-    pub(super) fn is_exhausted(&self, vigil: &Vigil) -> bool {
+    pub(super) fn is_exhausted(&self, vigil: &WatchPolicy) -> bool {
         self.episode.as_ref().is_some_and(|episode| episode.due(self.rungs(vigil)).is_none())
     }
 
     /// "nudged 1/2"
-    pub(super) fn done(&self, vigil: &Vigil) -> Option<String> {
-        let Performed { rung, attempt, .. } = self.episode.as_ref()?.last?;
+    pub(super) fn done(&self, vigil: &WatchPolicy) -> Option<String> {
+        let PerformedStep { rung, attempt, .. } = self.episode.as_ref()?.last?;
         Some(match rung {
             Rung::Alert => "people were told".to_owned(),
             Rung::Nudge => {
@@ -111,7 +111,7 @@ impl Watch {
     }
 
     /// What is to be done about a stall now: at most one step, after the word that the one before has failed.
-    pub(crate) fn climb(&mut self, standing: &Standing, now: Time, vigil: &Vigil) -> Vec<Move> {
+    pub(crate) fn climb(&mut self, standing: &Standing, now: Time, vigil: &WatchPolicy) -> Vec<LadderMove> {
         let rungs = self.rungs(vigil).to_vec();
         if !standing.state.is_stall() || self.is_snoozed(now) || rungs.is_empty() {
             return Vec::new();
@@ -120,34 +120,34 @@ impl Watch {
             now.since(relapse.at) < RELAPSE && relapse.climbed < rungs.len() && relapse.at <= now
         });
         let climbed = before.map_or(0, |relapse| relapse.climbed);
-        let begin = || Episode { since: standing.since, climbed, due: now, last: None };
+        let begin = || StallEpisode { since: standing.since, climbed, due: now, last: None };
         let episode = self.episode.get_or_insert_with(begin);
         if episode.due(&rungs).is_none_or(|due| due > now) {
             return Vec::new();
         }
         let mut moves = Vec::new();
         if let Some(last) = episode.last.filter(|last| last.rung != Rung::Alert) {
-            moves.push(Move::Failed(last));
+            moves.push(LadderMove::Failed(last));
         }
         // A ladder that has become shorter meanwhile still ends with people.
         let left = rungs.iter().enumerate().skip(episode.climbed.min(rungs.len() - 1));
         let next = left.into_iter().find(|(_, rung)| helps(**rung, standing.state));
         let (at, rung) = next.map_or((rungs.len() - 1, Rung::Escalate), |(at, rung)| (at, *rung));
         let attempt = rungs[..=at].iter().filter(|other| **other == rung).count();
-        let performed = Performed { rung, attempt, at: now };
+        let performed = PerformedStep { rung, attempt, at: now };
         episode.climbed = at + 1;
         episode.due = now.plus(vigil.verify);
         episode.last = Some(performed);
-        moves.push(Move::Take(performed, at + 1, rungs.len()));
+        moves.push(LadderMove::Take(performed, at + 1, rungs.len()));
         moves
     }
 
     /// It has come back to life: what it followed, if any step was taken.
-    pub(crate) fn recover(&mut self, now: Time) -> Option<Recovered> {
+    pub(crate) fn recover(&mut self, now: Time) -> Option<StallRecovery> {
         let episode = self.episode.take()?;
-        self.relapse = Some(Relapse { at: now, climbed: episode.climbed });
+        self.relapse = Some(StallRelapse { at: now, climbed: episode.climbed });
         let after = episode.last?;
-        Some(Recovered { since: episode.since, after })
+        Some(StallRecovery { since: episode.since, after })
     }
 
     /// Its processes have come back to work since the last step.
@@ -176,21 +176,21 @@ impl Watch {
     }
 
     /// The stall that is being dealt with.
-    pub(crate) fn episode(&self) -> Option<&Episode> {
+    pub(crate) fn episode(&self) -> Option<&StallEpisode> {
         self.episode.as_ref()
     }
 
     /// Its process was started again, and nobody has told it what to do: the last step is taken now, if it is there.
-    pub(crate) fn give_up(&mut self, now: Time, vigil: &Vigil) -> Option<(Performed, usize)> {
+    pub(crate) fn give_up(&mut self, now: Time, vigil: &WatchPolicy) -> Option<(PerformedStep, usize)> {
         let of = self.rungs(vigil).len();
         let open = self.episode.take().is_some_and(|episode| !episode.is_over());
         // Before the last step comes again, nothing else does.
-        self.relapse = Some(Relapse { at: now, climbed: of.saturating_sub(1) });
-        open.then_some((Performed { rung: Rung::Escalate, attempt: 1, at: now }, of))
+        self.relapse = Some(StallRelapse { at: now, climbed: of.saturating_sub(1) });
+        open.then_some((PerformedStep { rung: Rung::Escalate, attempt: 1, at: now }, of))
     }
 
     /// The step that was taken does not count before this: it takes its time.
-    pub(crate) fn postpone(&mut self, now: Time, vigil: &Vigil) {
+    pub(crate) fn postpone(&mut self, now: Time, vigil: &WatchPolicy) {
         if let Some(episode) = &mut self.episode {
             episode.due = now.plus(vigil.verify);
         }

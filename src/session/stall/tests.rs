@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::span;
-use crate::host::Child;
+use crate::host::ChildProcess;
 
 fn at(seconds: i64) -> Time {
     Time::from_millis(1_000_000_000 + seconds * 1000)
@@ -13,8 +13,8 @@ pub(in crate::session) fn minutes(n: u64) -> Option<Duration> {
     Some(Duration::from_mins(n))
 }
 
-pub(in crate::session) fn vigil() -> Vigil {
-    Vigil {
+pub(in crate::session) fn vigil() -> WatchPolicy {
+    WatchPolicy {
         ladder: Rung::LADDER.to_vec(),
         silent_after: minutes(5),
         no_cpu_after: minutes(10),
@@ -22,21 +22,21 @@ pub(in crate::session) fn vigil() -> Vigil {
         heartbeats_count_for: minutes(30),
         stopped_after: minutes(1),
         verify: Duration::from_mins(2),
-        ..Vigil::off()
+        ..WatchPolicy::off()
     }
 }
 
-fn asleep() -> Activity {
-    Activity { cpu_millis: 500, io_bytes: Some(1000), net_bytes: None, ..Activity::default() }
+fn asleep() -> ProcessActivity {
+    ProcessActivity { cpu_millis: 500, io_bytes: Some(1000), net_bytes: None, ..ProcessActivity::default() }
 }
 
-fn setting(now: Time) -> Setting {
-    Setting { now, started: at(0), turn: Some(at(0)), open: false }
+fn setting(now: Time) -> WatchSetting {
+    WatchSetting { now, started: at(0), turn: Some(at(0)), open: false }
 }
 
 /// Something was said at 0; then it is looked at every 30 seconds, and each time `look` says what is seen.
-fn watched(seconds: i64, look: impl Fn(i64) -> Option<Activity>) -> (Watch, Setting) {
-    let mut watch = Watch::default();
+fn watched(seconds: i64, look: impl Fn(i64) -> Option<ProcessActivity>) -> (ActivityTracker, WatchSetting) {
+    let mut watch = ActivityTracker::default();
     watch.heard(at(0));
     for second in (1..=seconds).filter(|second| second % 30 == 0) {
         watch.look(look(second), at(second), &vigil());
@@ -45,7 +45,7 @@ fn watched(seconds: i64, look: impl Fn(i64) -> Option<Activity>) -> (Watch, Sett
 }
 
 #[track_caller]
-fn check(watch: &Watch, setting: &Setting, expected: &str) {
+fn check(watch: &ActivityTracker, setting: &WatchSetting, expected: &str) {
     assert_eq!(watch.standing(setting, &vigil()).sentence(setting.now), expected);
 }
 
@@ -66,7 +66,7 @@ fn silence_with_nothing_running() {
 
 #[test]
 fn one_look_is_not_enough_to_say_that_nothing_happens() {
-    let mut watch = Watch::default();
+    let mut watch = ActivityTracker::default();
     watch.heard(at(0));
     watch.look(Some(asleep()), at(1000), &vigil());
     check(&watch, &setting(at(1000)), "quiet 16m: nothing said, nothing runs");
@@ -76,7 +76,7 @@ fn one_look_is_not_enough_to_say_that_nothing_happens() {
 
 #[test]
 fn a_tool_that_runs_has_longer() {
-    let with_tool = |seconds, look: fn(i64) -> Option<Activity>| {
+    let with_tool = |seconds, look: fn(i64) -> Option<ProcessActivity>| {
         let (mut watch, setting) = watched(seconds, look);
         watch.tool("1", "cargo test", true, at(60));
         (watch, setting)
@@ -101,8 +101,8 @@ fn a_tool_that_runs_has_longer() {
 fn a_busy_tree_is_at_work_but_not_for_ever() {
     let compiling = |second: i64| {
         let age_millis = u64::try_from((second - 60) * 1000).ok()?;
-        let children = vec![Child { is_part: false, name: "rustc".to_owned(), age_millis }];
-        Some(Activity { cpu_millis: u64::try_from(second * 900).ok()?, children, ..asleep() })
+        let children = vec![ChildProcess { is_part: false, name: "rustc".to_owned(), age_millis }];
+        Some(ProcessActivity { cpu_millis: u64::try_from(second * 900).ok()?, children, ..asleep() })
     };
     let (watch, setting) = watched(7000 / 30 * 30, compiling);
     check(&watch, &setting, "working: rustc running 1h55m, busy");
@@ -110,8 +110,8 @@ fn a_busy_tree_is_at_work_but_not_for_ever() {
     check(&watch, &setting, "stuck 2h: rustc running 1h59m, busy, but nothing said");
     // What began before the turn is no tool: a server of its own, for instance.
     let server = |_| {
-        let children = vec![Child { is_part: false, name: "mcp".to_owned(), age_millis: 90_000_000 }];
-        Some(Activity { children, ..asleep() })
+        let children = vec![ChildProcess { is_part: false, name: "mcp".to_owned(), age_millis: 90_000_000 }];
+        Some(ProcessActivity { children, ..asleep() })
     };
     let (watch, setting) = watched(330, server);
     check(&watch, &setting, "stuck 5m: nothing said, nothing runs");
@@ -119,7 +119,7 @@ fn a_busy_tree_is_at_work_but_not_for_ever() {
 
 #[test]
 fn every_counter_is_activity_and_none_is_needed() {
-    type Change = fn(&mut Activity, u64);
+    type Change = fn(&mut ProcessActivity, u64);
     let changes: &[(Change, bool)] = &[
         (|seen, n| seen.cpu_millis += n * 2000, true),
         (|seen, n| seen.cpu_millis += n, false),
@@ -145,7 +145,7 @@ fn every_counter_is_activity_and_none_is_needed() {
 #[test]
 fn heartbeats_count_but_not_for_ever() {
     let beating = |progress: fn(i64) -> u64, seconds: i64| {
-        let mut watch = Watch::default();
+        let mut watch = ActivityTracker::default();
         watch.heard(at(0));
         for second in (1..=seconds).filter(|second| second % 20 == 0) {
             watch.beat(progress(second), at(second));
@@ -164,38 +164,38 @@ fn heartbeats_count_but_not_for_ever() {
 #[test]
 fn who_waits_is_never_stuck() {
     let (mut watch, setting) = watched(90_000, |_| Some(asleep()));
-    let open = Setting { open: true, ..setting };
+    let open = WatchSetting { open: true, ..setting };
     check(&watch, &open, "waiting for you");
     watch.limited("usage", Some(at(97_200)), at(90_000));
     check(&watch, &setting, "waiting for its service: usage limit, over in 2h");
     watch.unlimited();
-    check(&watch, &Setting { turn: None, ..setting }, "idle");
+    check(&watch, &WatchSetting { turn: None, ..setting }, "idle");
 }
 
 #[test]
 fn a_stopped_process_is_found_also_between_turns() {
     let stopped = |second| {
         let stopped = (second >= 60).then(|| "agent".to_owned());
-        Some(Activity { stopped, ..asleep() })
+        Some(ProcessActivity { stopped, ..asleep() })
     };
     let (watch, setting) = watched(110, stopped);
     check(&watch, &setting, "quiet 1m: nothing said, nothing runs");
     let (watch, setting) = watched(180, stopped);
     check(&watch, &setting, "gone 2m: agent is stopped by a signal");
-    check(&watch, &Setting { turn: None, ..setting }, "gone 2m: agent is stopped by a signal");
+    check(&watch, &WatchSetting { turn: None, ..setting }, "gone 2m: agent is stopped by a signal");
 }
 
 #[test]
 fn a_dead_connection_is_named() {
-    let waiting = |_| Some(Activity { net_bytes: Some(5000), connections: Some(1), ..asleep() });
+    let waiting = |_| Some(ProcessActivity { net_bytes: Some(5000), connections: Some(1), ..asleep() });
     let (watch, setting) = watched(330, waiting);
     check(&watch, &setting, "stuck 5m: nothing said, 1 connection without traffic");
 }
 
 #[test]
 fn reminders_come_later_each_time() {
-    let vigil = Vigil { remind_after: minutes(30), ..vigil() };
-    let mut watch = Watch::default();
+    let vigil = WatchPolicy { remind_after: minutes(30), ..vigil() };
+    let mut watch = ActivityTracker::default();
     watch.waits(true, at(0));
     let mut told = Vec::new();
     for minute in 0..600 {
@@ -210,11 +210,11 @@ fn reminders_come_later_each_time() {
 
 #[test]
 fn a_limit_is_waited_out_and_resumed_if_that_is_wanted_and_near() {
-    let wanted = Vigil { resume_after_limit: minutes(60), ..vigil() };
+    let wanted = WatchPolicy { resume_after_limit: minutes(60), ..vigil() };
     for (vigil, length, resumed) in
         [(vigil(), 600, false), (wanted.clone(), 600, true), (wanted.clone(), 7200, false)]
     {
-        let mut watch = Watch::default();
+        let mut watch = ActivityTracker::default();
         watch.limited("rate", Some(at(length)), at(0));
         assert_eq!(watch.limit_over(at(length - 1), &vigil), None);
         let over = watch.limit_over(at(length), &vigil).map(|(_, resume)| resume);
@@ -222,7 +222,7 @@ fn a_limit_is_waited_out_and_resumed_if_that_is_wanted_and_near() {
         assert_eq!(watch.limit_over(at(length), &vigil), None);
     }
     // A service that never lets it go on does not go on for ever.
-    let mut watch = Watch::default();
+    let mut watch = ActivityTracker::default();
     let resumed = (0..100).filter(|n| {
         watch.limited("rate", Some(at(n + 1)), at(*n));
         watch.limit_over(at(n + 1), &wanted).is_some_and(|(_, resume)| resume)
@@ -236,7 +236,7 @@ fn reading_a_line_of_ours_is_no_work_of_its_own() {
     let standing = watch.standing(&setting, &vigil());
     assert_eq!(watch.climb(&standing, at(330), &vigil()).len(), 1);
     watch.told(at(330));
-    let worked = |cpu_millis| Some(Activity { cpu_millis, ..asleep() });
+    let worked = |cpu_millis| Some(ProcessActivity { cpu_millis, ..asleep() });
     for (second, cpu, stirred) in [(345, 9000, false), (360, 9000, false), (375, 18_000, true)] {
         watch.look(worked(cpu), at(second), &vigil());
         assert_eq!(watch.has_stirred(), stirred, "{second}");

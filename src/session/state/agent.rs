@@ -1,7 +1,10 @@
 //! What the agent says.
 
 use super::interrupt::CANCELLED;
-use super::{Assessed, Carries, DecisionTerms, OpenClearance, Out, Stage, State, Subject, Words};
+use super::{
+    DecisionTerms, DecisionWords, EffectSink, LifeStage, OpenClearance, OutboundKind, RequestAssessment,
+    RequestSubject, SessionState,
+};
 use crate::domain::event::{
     AgentRequest, ClearanceOutcome, ClearanceRequested, LineRejected, QuestionAsked, RawMessage,
     SessionUnenforced, SettingAccepted, SettingRefused, UnknownMessage,
@@ -11,7 +14,7 @@ use crate::domain::{
     QuestionId, Rejection, RequestId, Risk, Ruling, Said, VIA_POLICY, Verdict,
 };
 use crate::policy;
-use crate::session::errand::{Looked, Trouble};
+use crate::session::errand::{HostCallAssessment, HostCallError};
 use crate::text::short;
 
 pub(super) fn unknown(message: Json) -> Event {
@@ -34,14 +37,14 @@ fn is_work(said: &Said) -> bool {
     )
 }
 
-impl State {
+impl SessionState {
     /// A request for a clearance, with what was found out about it.
-    pub(super) fn asked(&mut self, ask: Ask, assessed: Assessed, out: &mut Out<'_, '_>) {
+    pub(super) fn asked(&mut self, ask: Ask, assessed: RequestAssessment, out: &mut EffectSink<'_, '_>) {
         self.heard_from(out);
         self.open_clearance(ask, assessed, out);
     }
 
-    pub(super) fn heard_from(&mut self, out: &mut Out<'_, '_>) {
+    pub(super) fn heard_from(&mut self, out: &mut EffectSink<'_, '_>) {
         self.not_quiet(None, out);
         self.alive("output", out);
         self.oversight.quietly().tracker.unlimited();
@@ -49,7 +52,7 @@ impl State {
         self.speaks(out);
     }
 
-    fn speaks(&mut self, out: &mut Out<'_, '_>) {
+    fn speaks(&mut self, out: &mut EffectSink<'_, '_>) {
         if !self.turns.spoke {
             self.turns.spoke = true;
             if !self.spec.strict {
@@ -59,7 +62,7 @@ impl State {
     }
 
     /// The end of another turn than the one that runs: kept, and nothing ends.
-    fn is_late_end(&mut self, said: &Said, out: &mut Out<'_, '_>) -> bool {
+    fn is_late_end(&mut self, said: &Said, out: &mut EffectSink<'_, '_>) -> bool {
         let Said::TurnEnd { turn, message, .. } = said else { return false };
         if !self.takes_late_end(*turn) {
             return false;
@@ -69,7 +72,7 @@ impl State {
         true
     }
 
-    pub(super) fn said(&mut self, said: Said, out: &mut Out<'_, '_>) {
+    pub(super) fn said(&mut self, said: Said, out: &mut EffectSink<'_, '_>) {
         self.not_quiet(Some(&said), out);
         if self.is_late_end(&said, out) {
             return;
@@ -106,7 +109,7 @@ impl State {
             Said::Cost { micros, currency } => self.cost(micros, currency.as_deref(), out),
             Said::Echo(event) => out.record(event),
             Said::Update { params } => out.record(Event::Update(RawMessage(params))),
-            Said::Tell { text } => self.send(Outbound::Text(text), Carries::Other, out),
+            Said::Tell { text } => self.send(Outbound::Text(text), OutboundKind::Other, out),
             Said::Ready { steers, lists, resumed, takes, info } => {
                 self.agent.lists = lists;
                 self.agent.told.takes = Some(takes);
@@ -129,10 +132,14 @@ impl State {
             Said::Withdrawn { request, message } => self.withdrawn(request, message, out),
             Said::NotSteered { message, no_turn } => self.not_steered(message, no_turn, out),
             Said::Limited { kind, resets, params } => self.limited(kind, resets, params, out),
-            Said::Clearance(ask) => self.open_clearance(ask, Assessed::default(), out),
+            Said::Clearance(ask) => self.open_clearance(ask, RequestAssessment::default(), out),
             // What nobody has looked at is not done.
             Said::Errand(errand) => {
-                self.errand(*errand, Looked::Refused(Trouble::failed("its agent has gone")), out);
+                self.errand(
+                    *errand,
+                    HostCallAssessment::Refused(HostCallError::failed("its agent has gone")),
+                    out,
+                );
             }
             Said::Question { request, text, sort, params, line } => {
                 if self.is_open(&request) {
@@ -168,14 +175,14 @@ impl State {
         }
     }
 
-    fn fault(&mut self, fault: Option<Fault>, out: &mut Out<'_, '_>) {
+    fn fault(&mut self, fault: Option<Fault>, out: &mut EffectSink<'_, '_>) {
         if let Some(fault) = fault {
-            self.send(Outbound::Fault(fault), Carries::Other, out);
+            self.send(Outbound::Fault(fault), OutboundKind::Other, out);
         }
     }
 
     /// Policy cannot be shown to bind an agent that acts and never asks.
-    fn tool(&mut self, acts: bool, params: Json, out: &mut Out<'_, '_>) {
+    fn tool(&mut self, acts: bool, params: Json, out: &mut EffectSink<'_, '_>) {
         if acts && !self.requests.asked && self.requests.unenforced.is_none() {
             let why = self.unenforced_because(out.vigil().asking_advice.as_deref());
             let event = SessionUnenforced { tool: params.clone(), why: Some(why.clone()) };
@@ -199,23 +206,28 @@ impl State {
         format!("it acts without ever having asked for a clearance; {advice}")
     }
 
-    fn outcome(&mut self, request: &RequestId, outcome: String, params: Json, out: &mut Out<'_, '_>) {
+    fn outcome(&mut self, request: &RequestId, outcome: String, params: Json, out: &mut EffectSink<'_, '_>) {
         let clearance = self.requests.decided_as(request);
         out.record(Event::ClearanceOutcome(ClearanceOutcome { clearance, outcome, params }));
     }
 
-    pub(super) fn open_clearance(&mut self, mut ask: Ask, assessed: Assessed, out: &mut Out<'_, '_>) {
+    pub(super) fn open_clearance(
+        &mut self,
+        mut ask: Ask,
+        assessed: RequestAssessment,
+        out: &mut EffectSink<'_, '_>,
+    ) {
         if self.is_open(&ask.request) {
             return self.duplicate(ask.request, ask.line, "clearance/request", out);
         }
         name_files_of_diff(&mut ask);
         let id = ClearanceId::from_seed(out.seed());
-        let Assessed { risk, computed, why, ruling, needed, limit, forbidden_by } = assessed;
+        let RequestAssessment { risk, computed, why, ruling, needed, limit, forbidden_by } = assessed;
         let claimed = if ask.claims { Risk::of_claim(ask.claimed_risk.as_deref()) } else { Risk::Low };
         let risk = risk.max(claimed).max(computed);
         let expires_at = limit.map(|(limit, _)| out.now().plus(limit));
         let on_expiry = limit.map_or(Verdict::Deny, |(_, verdict)| verdict);
-        let subject = Subject::of(&ask);
+        let subject = RequestSubject::of(&ask);
         let terms = DecisionTerms { needed, expires_at, on_expiry, forbidden_by, ..DecisionTerms::default() };
         out.record(Event::ClearanceRequested(Box::new(ClearanceRequested {
             clearance: id,
@@ -248,7 +260,7 @@ impl State {
     }
 
     /// Policy has changed since this clearance was requested. One that was decided or withdrawn meanwhile stays as it is.
-    pub(super) fn ruled(&mut self, id: ClearanceId, ruling: Ruling, out: &mut Out<'_, '_>) {
+    pub(super) fn ruled(&mut self, id: ClearanceId, ruling: Ruling, out: &mut EffectSink<'_, '_>) {
         if self.steerable().is_ok() && self.requests.clearances.contains_key(&id) {
             self.rule(id, ruling, true, out);
             self.oversight.tracker.heard(out.now()); // it was not its turn to speak until now
@@ -256,7 +268,7 @@ impl State {
     }
 
     /// What policy decides needs nobody, and no second approval. A `new` ruling is not the one that the request was recorded with.
-    fn rule(&mut self, id: ClearanceId, ruling: Ruling, new: bool, out: &mut Out<'_, '_>) {
+    fn rule(&mut self, id: ClearanceId, ruling: Ruling, new: bool, out: &mut EffectSink<'_, '_>) {
         let verdict = match ruling.outcome {
             Outcome::Allow => Verdict::Approve,
             Outcome::Deny => Verdict::Deny,
@@ -266,14 +278,14 @@ impl State {
         // What the agent asks about in its own way, only people can answer.
         let Ok(option) = self.chosen(id, verdict, None) else { return };
         let (reason, via) = (Some(ruling.why.clone()), VIA_POLICY.to_owned());
-        let words = Words { reason, option, by, via, ruling: new.then_some(ruling) };
+        let words = DecisionWords { reason, option, by, via, ruling: new.then_some(ruling) };
         if let Some(open) = self.requests.clearances.remove(&id) {
             self.close_decided(id, open, verdict, words, out);
         }
     }
 
     /// The agent does not want to know any more.
-    fn withdrawn(&mut self, request: RequestId, message: Json, out: &mut Out<'_, '_>) {
+    fn withdrawn(&mut self, request: RequestId, message: Json, out: &mut EffectSink<'_, '_>) {
         const WHY: &str = "the agent took it back";
         if self.withdraw_errand(&request, out) {
             return;
@@ -301,7 +313,7 @@ impl State {
         text: String,
         sort: Option<String>,
         params: Json,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) {
         let id = QuestionId::from_seed(out.seed());
         out.record(Event::QuestionAsked(QuestionAsked {
@@ -321,7 +333,13 @@ impl State {
         self.requests.open().any(|open| open == request) || self.errands.does(request)
     }
 
-    pub(super) fn duplicate(&mut self, request: RequestId, line: Line, method: &str, out: &mut Out<'_, '_>) {
+    pub(super) fn duplicate(
+        &mut self,
+        request: RequestId,
+        line: Line,
+        method: &str,
+        out: &mut EffectSink<'_, '_>,
+    ) {
         let reason = format!("a request with id {request} is open already");
         let rejection = Rejection {
             reason: reason.clone(),
@@ -335,8 +353,8 @@ impl State {
     }
 
     /// With `prompt_delivery = "heartbeat"`, one prompt leaves with each heartbeat.
-    fn prompt_with_heartbeat(&mut self, out: &mut Out<'_, '_>) {
-        if self.spec.prompts_on_heartbeat && self.life.stage == Stage::Running && !self.holds_prompts() {
+    fn prompt_with_heartbeat(&mut self, out: &mut EffectSink<'_, '_>) {
+        if self.spec.prompts_on_heartbeat && self.life.stage == LifeStage::Running && !self.holds_prompts() {
             self.send_queued_prompt(out);
         }
     }

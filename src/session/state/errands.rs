@@ -15,12 +15,12 @@ use crate::domain::event::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Carries, Effect, Out, State};
+use super::{EffectSink, OutboundKind, SessionState, StepEffect};
 use crate::domain::{
     ClearanceId, Delivery, Errand, Event, Exit, Fault, FaultCode, Json, Outbound, Reply, RequestId, Verb,
     Verdict,
 };
-use crate::session::errand::{Deed, Job, Looked, Run, Trouble};
+use crate::session::errand::{HostCallAssessment, HostCallError, HostCallJob, HostCallResult, TerminalRun};
 
 /// At the limit we stop reading from the agent: some must be done first. They are, without anybody.
 const MAX_DOING: usize = 64;
@@ -32,39 +32,39 @@ const MAX_WAITING: usize = 4;
 const MAX_HELD_BYTES: usize = 32 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Errands {
-    open: Vec<Open>,
-    terminals: Vec<Terminal>,
+pub(super) struct HostCalls {
+    open: Vec<OpenHostCall>,
+    terminals: Vec<AgentTerminal>,
     /// Terminals so far.
     counted: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Open {
+struct OpenHostCall {
     request: RequestId,
     method: String,
-    job: Job,
+    job: HostCallJob,
     clearance: Option<ClearanceId>,
     /// Nobody has to be asked, or not any more.
     doing: bool,
 }
 
-impl Open {
+impl OpenHostCall {
     fn waits_for(&self, terminal: &str) -> bool {
-        matches!(&self.job, Job::Terminal { terminal: on, verb } if on == terminal && *verb != Verb::Output)
+        matches!(&self.job, HostCallJob::Terminal { terminal: on, verb } if on == terminal && *verb != Verb::Output)
     }
 }
 
 /// One that was started, or is about to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Terminal {
+pub struct AgentTerminal {
     pub id: String,
     pub output_limit: u64,
     pub started: bool,
     pub ended: Option<Exit>,
 }
 
-impl Errands {
+impl HostCalls {
     fn holds(&self, request: &RequestId) -> bool {
         self.open.iter().any(|open| open.request == *request)
     }
@@ -74,59 +74,72 @@ impl Errands {
         self.open.iter().any(|open| open.request == *request && open.doing)
     }
 
-    fn take(&mut self, request: &RequestId) -> Option<Open> {
+    fn take(&mut self, request: &RequestId) -> Option<OpenHostCall> {
         let at = self.open.iter().position(|open| open.request == *request)?;
         Some(self.open.remove(at))
     }
 
     /// What ends by itself; how long a command in a terminal takes is up to the agent.
     fn doing(&self) -> usize {
-        let quick = |open: &&Open| {
-            open.doing && !matches!(&open.job, Job::Terminal { verb, .. } if *verb != Verb::Output)
+        let quick = |open: &&OpenHostCall| {
+            open.doing && !matches!(&open.job, HostCallJob::Terminal { verb, .. } if *verb != Verb::Output)
         };
         self.open.iter().filter(quick).count()
     }
 
     fn held_bytes(&self) -> usize {
-        let held = |open: &Open| match &open.job {
-            Job::Write { content, .. } => content.len(),
+        let held = |open: &OpenHostCall| match &open.job {
+            HostCallJob::Write { content, .. } => content.len(),
             _ => 0,
         };
         self.open.iter().map(held).sum()
     }
 
-    fn terminal(&self, id: &str) -> Option<&Terminal> {
+    fn terminal(&self, id: &str) -> Option<&AgentTerminal> {
         self.terminals.iter().find(|terminal| terminal.id == id && terminal.started)
     }
 
-    fn forget_terminal(&mut self, job: &Job) {
-        if let Job::Run(run) = job {
+    fn forget_terminal(&mut self, job: &HostCallJob) {
+        if let HostCallJob::Run(run) = job {
             self.terminals.retain(|terminal| terminal.id != run.terminal);
         }
     }
 }
 
-impl State {
-    pub(super) fn errand(&mut self, errand: Errand, looked: Looked, out: &mut Out<'_, '_>) {
+impl SessionState {
+    pub(super) fn errand(
+        &mut self,
+        errand: Errand,
+        looked: HostCallAssessment,
+        out: &mut EffectSink<'_, '_>,
+    ) {
         self.heard_from(out);
         let Errand { request, method, params, line, wants: _ } = errand;
         if self.is_open(&request) || self.errands.holds(&request) {
             return self.duplicate(request, line, &method, out);
         }
         let looked = match looked {
-            Looked::Free(job) => self.admit(job).map(|job| (job, None)),
-            Looked::Ask(job, ask, assessed) => self.admit(job).map(|job| (job, Some((ask, assessed)))),
-            Looked::Refused(trouble) => Err(trouble),
+            HostCallAssessment::Free(job) => self.admit(job).map(|job| (job, None)),
+            HostCallAssessment::Ask(job, ask, assessed) => {
+                self.admit(job).map(|job| (job, Some((ask, assessed))))
+            }
+            HostCallAssessment::Refused(trouble) => Err(trouble),
         };
         let (job, ask) = match looked {
             Ok(admitted) => admitted,
             Err(trouble) => {
-                let about = Json::of(&Params { params: &params });
+                let about = Json::of(&CallParams { params: &params });
                 return self.not_done(request, method, None, &trouble, about, out);
             }
         };
         let doing = ask.is_none();
-        self.errands.open.push(Open { request: request.clone(), method, job, clearance: None, doing });
+        self.errands.open.push(OpenHostCall {
+            request: request.clone(),
+            method,
+            job,
+            clearance: None,
+            doing,
+        });
         match ask {
             Some((ask, assessed)) => self.open_clearance(*ask, *assessed, out),
             None => self.begin_errand(&request, out),
@@ -134,29 +147,33 @@ impl State {
     }
 
     /// Whether there is room for it.
-    fn admit(&mut self, mut job: Job) -> Result<Job, Trouble> {
+    fn admit(&mut self, mut job: HostCallJob) -> Result<HostCallJob, HostCallError> {
         match &mut job {
-            Job::Write { content, .. } if self.errands.held_bytes() + content.len() > MAX_HELD_BYTES => {
-                return Err(Trouble::failed("too much is waiting to be written"));
+            HostCallJob::Write { content, .. }
+                if self.errands.held_bytes() + content.len() > MAX_HELD_BYTES =>
+            {
+                return Err(HostCallError::failed("too much is waiting to be written"));
             }
-            Job::Read { .. } | Job::Write { .. } => {}
-            Job::Run(run) => {
+            HostCallJob::Read { .. } | HostCallJob::Write { .. } => {}
+            HostCallJob::Run(run) => {
                 if self.errands.terminals.len() >= MAX_TERMINALS {
-                    return Err(Trouble::failed(format!("there are {MAX_TERMINALS} terminals already")));
+                    return Err(HostCallError::failed(format!(
+                        "there are {MAX_TERMINALS} terminals already"
+                    )));
                 }
                 self.errands.counted += 1;
                 run.terminal = format!("term-{}", self.errands.counted);
                 let (id, output_limit) = (run.terminal.clone(), run.output_limit);
-                self.errands.terminals.push(Terminal { id, output_limit, started: false, ended: None });
+                self.errands.terminals.push(AgentTerminal { id, output_limit, started: false, ended: None });
             }
-            Job::Terminal { terminal, .. } => {
+            HostCallJob::Terminal { terminal, .. } => {
                 if self.errands.terminal(terminal).is_none() {
                     let why = format!("there is no terminal {terminal:?}");
-                    return Err(Trouble { code: FaultCode::NotFound, why });
+                    return Err(HostCallError { code: FaultCode::NotFound, why });
                 }
                 let waiting = self.errands.open.iter().filter(|open| open.waits_for(terminal)).count();
                 if waiting >= MAX_WAITING {
-                    return Err(Trouble::failed("too many requests wait for this terminal"));
+                    return Err(HostCallError::failed("too many requests wait for this terminal"));
                 }
             }
         }
@@ -164,12 +181,12 @@ impl State {
     }
 
     /// Nobody has to be asked any more.
-    fn begin_errand(&mut self, request: &RequestId, out: &mut Out<'_, '_>) {
+    fn begin_errand(&mut self, request: &RequestId, out: &mut EffectSink<'_, '_>) {
         let Some(open) = self.errands.open.iter_mut().find(|open| open.request == *request) else { return };
         open.doing = true;
-        let Job::Terminal { terminal, verb } = &open.job else {
+        let HostCallJob::Terminal { terminal, verb } = &open.job else {
             let job = open.job.clone();
-            return out.effects.push(Effect::Do { request: request.clone(), job });
+            return out.effects.push(StepEffect::Do { request: request.clone(), job });
         };
         let (terminal, verb) = (terminal.clone(), *verb);
         match (verb, self.errands.terminal(&terminal).and_then(|terminal| terminal.ended.clone())) {
@@ -182,7 +199,14 @@ impl State {
     }
 
     /// Of one that has ended, for who waited for that.
-    fn waited(&mut self, request: &RequestId, terminal: &str, verb: Verb, exit: Exit, out: &mut Out<'_, '_>) {
+    fn waited(
+        &mut self,
+        request: &RequestId,
+        terminal: &str,
+        verb: Verb,
+        exit: Exit,
+        out: &mut EffectSink<'_, '_>,
+    ) {
         let Some(open) = self.errands.take(request) else { return };
         if verb == Verb::Kill {
             out.record(Event::TerminalKilled(TerminalKilled { terminal: terminal.to_owned() }));
@@ -192,8 +216,8 @@ impl State {
         }
     }
 
-    fn reply(&mut self, open: Open, reply: Reply, out: &mut Out<'_, '_>) {
-        let carries = open.clearance.map_or(Carries::Other, Carries::Clearance);
+    fn reply(&mut self, open: OpenHostCall, reply: Reply, out: &mut EffectSink<'_, '_>) {
+        let carries = open.clearance.map_or(OutboundKind::Other, OutboundKind::Clearance);
         self.send(Outbound::Reply { request: open.request, reply }, carries, out);
     }
 
@@ -203,11 +227,11 @@ impl State {
         request: RequestId,
         method: String,
         clearance: Option<ClearanceId>,
-        trouble: &Trouble,
+        trouble: &HostCallError,
         about: Json,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) {
-        let Trouble { code, why } = trouble;
+        let HostCallError { code, why } = trouble;
         out.record(Event::HostCallFailed(HostCallFailed {
             request: request.clone(),
             method,
@@ -216,7 +240,11 @@ impl State {
             about: Some(about),
         }));
         let fault = Fault { request, code: *code, message: why.clone() };
-        self.send(Outbound::Fault(fault), clearance.map_or(Carries::Other, Carries::Clearance), out);
+        self.send(
+            Outbound::Fault(fault),
+            clearance.map_or(OutboundKind::Other, OutboundKind::Clearance),
+            out,
+        );
     }
 
     /// A clearance was decided. Whether it was for an errand.
@@ -226,7 +254,7 @@ impl State {
         request: &RequestId,
         verdict: Verdict,
         reason: Option<&str>,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) -> bool {
         let Some(open) = self.errands.open.iter_mut().find(|open| open.request == *request && !open.doing)
         else {
@@ -239,7 +267,7 @@ impl State {
             self.forget_errand(request);
             let message = reason.map_or_else(|| "denied".to_owned(), |reason| format!("denied: {reason}"));
             let fault = Fault { request: request.clone(), code: FaultCode::Failed, message };
-            self.send(Outbound::Fault(fault), Carries::Clearance(id), out);
+            self.send(Outbound::Fault(fault), OutboundKind::Clearance(id), out);
         }
         true
     }
@@ -257,21 +285,26 @@ impl State {
     }
 
     /// The agent takes back what is being done: only waiting can be ended. Whether there was such a thing.
-    pub(super) fn withdraw_errand(&mut self, request: &RequestId, out: &mut Out<'_, '_>) -> bool {
+    pub(super) fn withdraw_errand(&mut self, request: &RequestId, out: &mut EffectSink<'_, '_>) -> bool {
         let Some(open) = self.errands.open.iter().find(|open| open.request == *request && open.doing) else {
             return false;
         };
-        if matches!(open.job, Job::Terminal { verb: Verb::Wait, .. }) {
+        if matches!(open.job, HostCallJob::Terminal { verb: Verb::Wait, .. }) {
             self.errands.take(request);
             let (request, message) = (request.clone(), "taken back".to_owned());
             let fault = Fault { request, code: FaultCode::Cancelled, message };
-            self.send(Outbound::Fault(fault), Carries::Other, out);
+            self.send(Outbound::Fault(fault), OutboundKind::Other, out);
         }
         true
     }
 
     /// What came of it.
-    pub(super) fn done(&mut self, request: &RequestId, result: Result<Deed, Trouble>, out: &mut Out<'_, '_>) {
+    pub(super) fn done(
+        &mut self,
+        request: &RequestId,
+        result: Result<HostCallResult, HostCallError>,
+        out: &mut EffectSink<'_, '_>,
+    ) {
         // Without one, its agent has gone.
         let Some(open) = self.errands.take(request) else { return };
         let deed = match result {
@@ -284,29 +317,29 @@ impl State {
         };
         let (request, clearance) = (open.request.clone(), open.clearance);
         let (event, reply) = match (open.job.clone(), deed) {
-            (Job::Read { path, at, line, limit }, Deed::Read { text, bytes, missing }) => {
+            (HostCallJob::Read { path, at, line, limit }, HostCallResult::Read { text, bytes, missing }) => {
                 let event = FileRead { path, at, request, clearance, bytes, missing, line, limit };
                 (Event::FileRead(event), Reply::Content(text))
             }
-            (Job::Write { path, at, before, .. }, Deed::Written { bytes }) => {
+            (HostCallJob::Write { path, at, before, .. }, HostCallResult::Written { bytes }) => {
                 let event = FileWritten { path, at, request, clearance, bytes, created: before.is_none() };
                 (Event::FileWritten(event), Reply::Written)
             }
-            (Job::Run(run), Deed::Started { pid }) => {
+            (HostCallJob::Run(run), HostCallResult::Started { pid }) => {
                 for terminal in self.errands.terminals.iter_mut().filter(|t| t.id == run.terminal) {
                     terminal.started = true;
                 }
                 let reply = Reply::Started { terminal: run.terminal.clone() };
-                let Run { terminal, line: command, cwd, .. } = run;
+                let TerminalRun { terminal, line: command, cwd, .. } = run;
                 let event = TerminalStarted { terminal, command, cwd, request, clearance, pid };
                 (Event::TerminalStarted(event), reply)
             }
-            (Job::Terminal { terminal, .. }, Deed::Output { text, truncated }) => {
+            (HostCallJob::Terminal { terminal, .. }, HostCallResult::Output { text, truncated }) => {
                 let exit = self.errands.terminal(&terminal).and_then(|terminal| terminal.ended.clone());
                 let event = TerminalOutput { terminal, request, clearance, bytes: text.len(), truncated };
                 (Event::TerminalOutput(event), Reply::Output { text, truncated, exit })
             }
-            (Job::Terminal { terminal, .. }, Deed::Released) => {
+            (HostCallJob::Terminal { terminal, .. }, HostCallResult::Released) => {
                 self.errands.terminals.retain(|known| known.id != terminal);
                 let event = TerminalReleased { terminal, request, clearance };
                 (Event::TerminalReleased(event), Reply::Released)
@@ -319,7 +352,13 @@ impl State {
     }
 
     /// The command of a terminal has ended, for whatever reason.
-    pub(super) fn terminal_ended(&mut self, id: &str, exit: &Exit, why: Option<&str>, out: &mut Out<'_, '_>) {
+    pub(super) fn terminal_ended(
+        &mut self,
+        id: &str,
+        exit: &Exit,
+        why: Option<&str>,
+        out: &mut EffectSink<'_, '_>,
+    ) {
         let Some(terminal) = self.errands.terminals.iter_mut().find(|terminal| terminal.id == id) else {
             return;
         };
@@ -338,7 +377,7 @@ impl State {
             .iter()
             .filter(|open| open.waits_for(id))
             .filter_map(|open| match open.job {
-                Job::Terminal { verb, .. } => Some((open.request.clone(), verb)),
+                HostCallJob::Terminal { verb, .. } => Some((open.request.clone(), verb)),
                 _ => None,
             })
             .collect();
@@ -351,7 +390,7 @@ impl State {
     }
 
     /// The agent has gone: nobody is there to be answered.
-    pub(super) fn drop_errands(&mut self, out: &mut Out<'_, '_>) {
+    pub(super) fn drop_errands(&mut self, out: &mut EffectSink<'_, '_>) {
         for open in std::mem::take(&mut *self.errands).open {
             let Some(clearance) = open.clearance else { continue };
             let cause = Delivery::STREAM_CLOSED.to_owned();
@@ -365,15 +404,15 @@ impl State {
     }
 
     /// What was to be done when the last daemon ended.
-    pub fn errands(&self) -> Vec<(RequestId, Job)> {
+    pub fn errands(&self) -> Vec<(RequestId, HostCallJob)> {
         let doing = self.errands.open.iter().filter(|open| open.doing);
         let due = doing.filter_map(|open| {
             let job = match &open.job {
-                Job::Terminal { verb: Verb::Wait, .. } => return None,
-                Job::Terminal { terminal, verb: Verb::Release }
+                HostCallJob::Terminal { verb: Verb::Wait, .. } => return None,
+                HostCallJob::Terminal { terminal, verb: Verb::Release }
                     if self.errands.terminal(terminal).is_some_and(|terminal| terminal.ended.is_none()) =>
                 {
-                    Job::Terminal { terminal: terminal.clone(), verb: Verb::Kill }
+                    HostCallJob::Terminal { terminal: terminal.clone(), verb: Verb::Kill }
                 }
                 job => job.clone(),
             };
@@ -383,7 +422,7 @@ impl State {
     }
 
     /// Those that were started.
-    pub fn terminals(&self) -> impl Iterator<Item = &Terminal> {
+    pub fn terminals(&self) -> impl Iterator<Item = &AgentTerminal> {
         self.errands.terminals.iter().filter(|terminal| terminal.started)
     }
 
@@ -394,28 +433,28 @@ impl State {
 
     /// The message that answers what this clearance was for, if it is on its way.
     pub fn answer_to(&self, clearance: ClearanceId) -> Option<u64> {
-        let is = |carries: &Carries| matches!(carries, Carries::Clearance(id) if *id == clearance);
+        let is = |carries: &OutboundKind| matches!(carries, OutboundKind::Clearance(id) if *id == clearance);
         self.outbox.in_flight.iter().find(|(_, carries)| is(carries)).map(|(n, _)| *n)
     }
 }
 
-fn order(request: &RequestId, terminal: String, verb: Verb, out: &mut Out<'_, '_>) {
-    let job = Job::Terminal { terminal, verb };
-    out.effects.push(Effect::Do { request: request.clone(), job });
+fn order(request: &RequestId, terminal: String, verb: Verb, out: &mut EffectSink<'_, '_>) {
+    let job = HostCallJob::Terminal { terminal, verb };
+    out.effects.push(StepEffect::Do { request: request.clone(), job });
 }
 
 #[derive(Serialize)]
-struct Params<'a> {
+struct CallParams<'a> {
     params: &'a Json,
 }
 
-impl Open {
+impl OpenHostCall {
     /// What it is about, in short.
     fn about(&self) -> Json {
         Json::of(&match &self.job {
-            Job::Read { path, .. } | Job::Write { path, .. } => json!({ "path": path }),
-            Job::Run(run) => json!({ "command": run.line }),
-            Job::Terminal { terminal, .. } => json!({ "terminal": terminal }),
+            HostCallJob::Read { path, .. } | HostCallJob::Write { path, .. } => json!({ "path": path }),
+            HostCallJob::Run(run) => json!({ "command": run.line }),
+            HostCallJob::Terminal { terminal, .. } => json!({ "terminal": terminal }),
         })
     }
 }

@@ -11,7 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::interrupt::INTERRUPTED;
-use super::{Carries, Gone, Out, Queued, Stage, State};
+use super::{AgentExit, EffectSink, LifeStage, OutboundKind, QueuedPrompt, SessionState};
 use crate::domain::event::{PromptRequeued, PromptWithdrawn, SessionSeen};
 use crate::domain::{Event, Exit, Failure, FailureKind, Time};
 use crate::host::STREAM_CLOSED;
@@ -27,7 +27,7 @@ const MAX_KEPT: usize = 64 * 1024;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Failures {
+pub(super) struct FailureState {
     /// The last failure, until somebody has seen it.
     unseen: Option<Failure>,
     /// The error of the last turn, seen or not, until one succeeds.
@@ -37,7 +37,7 @@ pub(super) struct Failures {
     /// And it has done nothing else about its prompt.
     pub(super) untouched: bool,
     /// The prompt of the turn that runs, as long as the agent may not have begun with it.
-    pub(super) unserved: Option<Queued>,
+    pub(super) unserved: Option<QueuedPrompt>,
     /// The last turn failed for want of a log-in. The queue waits for the next process, or for a person who tries again.
     pub(super) awaits_log_in: bool,
     /// The last line of stdout that was no message of its protocol.
@@ -46,7 +46,7 @@ pub(super) struct Failures {
     pub(super) exit: Option<String>,
 }
 
-impl Failures {
+impl FailureState {
     pub(super) fn next_process(&mut self) {
         *self = Self { unseen: self.unseen.take(), ..Self::default() };
     }
@@ -56,7 +56,7 @@ impl Failures {
     }
 
     /// Keeps a prompt that is on its way. One with content blocks is of an ACP client, which hears of the failure and asks again.
-    pub(super) fn sends(&mut self, prompt: &Queued) {
+    pub(super) fn sends(&mut self, prompt: &QueuedPrompt) {
         let is_kept = !prompt.ours && prompt.content.is_none() && prompt.text.len() <= MAX_KEPT;
         self.unserved = is_kept.then(|| prompt.clone());
     }
@@ -73,7 +73,7 @@ impl Failures {
     }
 }
 
-impl State {
+impl SessionState {
     /// The failure that nobody has seen yet.
     pub fn failed(&self) -> Option<&Failure> {
         self.failures.unseen.as_ref()
@@ -113,7 +113,7 @@ impl State {
 
     /// A turn is over. A prompt that the agent could not begin with for want of a log-in goes back to the front of the queue, once:
     /// agents that ask for a log-in before they take a prompt keep theirs there, too.
-    pub(super) fn keep_unserved(&mut self, out: &mut Out<'_, '_>) {
+    pub(super) fn keep_unserved(&mut self, out: &mut EffectSink<'_, '_>) {
         let unserved = self.failures.unserved.take();
         let untouched = std::mem::take(&mut self.failures.untouched);
         if !self.failures.awaits_log_in {
@@ -126,7 +126,7 @@ impl State {
             return;
         };
         // It was answered, so it has arrived, whether we were told or not. Later, that would take it out of the queue.
-        let carries = Carries::Prompt(prompt.id);
+        let carries = OutboundKind::Prompt(prompt.id);
         if let Some(n) = self.outbox.in_flight.iter().find(|(_, known)| **known == carries).map(|(n, _)| *n) {
             self.settle(n, None, out);
         }
@@ -138,12 +138,12 @@ impl State {
     }
 
     /// A person asks again: whatever waits for a log-in is tried. The same words are not said twice.
-    pub(super) fn try_again(&mut self, text: &str, by: &str, out: &mut Out<'_, '_>) {
+    pub(super) fn try_again(&mut self, text: &str, by: &str, out: &mut EffectSink<'_, '_>) {
         if !std::mem::take(&mut self.failures.awaits_log_in) {
             return;
         }
         let same = self.turns.queue.iter().position(|queued| !queued.ours && queued.text == text);
-        if let Some(Queued { id, .. }) = same.and_then(|at| self.turns.queue.remove(at)) {
+        if let Some(QueuedPrompt { id, .. }) = same.and_then(|at| self.turns.queue.remove(at)) {
             out.record(Event::PromptWithdrawn(PromptWithdrawn { prompt: id, by: by.to_owned() }));
         }
     }
@@ -162,16 +162,18 @@ impl State {
     }
 
     /// The end of a process, in words, unless somebody ended it. A clean exit of an agent that has worked is no failure.
-    pub(super) fn judge_exit(&mut self, gone: &Gone, now: Time) -> Option<String> {
-        if matches!(self.life.stage, Stage::Stopping { .. }) {
+    pub(super) fn judge_exit(&mut self, gone: &AgentExit, now: Time) -> Option<String> {
+        if matches!(self.life.stage, LifeStage::Stopping { .. }) {
             return None;
         }
         let strict = self.spec.strict;
-        let starting = self.life.stage == Stage::Starting || (!strict && !self.turns.spoke);
+        let starting = self.life.stage == LifeStage::Starting || (!strict && !self.turns.spoke);
         let when = match gone.unanswered {
             _ if !strict && !self.turns.spoke => " before it said anything".to_owned(),
-            Some(method) if self.life.stage == Stage::Starting => format!(" before it answered `{method}`"),
-            None if self.life.stage == Stage::Starting => " before it was ready".to_owned(),
+            Some(method) if self.life.stage == LifeStage::Starting => {
+                format!(" before it answered `{method}`")
+            }
+            None if self.life.stage == LifeStage::Starting => " before it was ready".to_owned(),
             _ if self.turns.turn.is_some() => " during a turn".to_owned(),
             _ => String::new(),
         };
@@ -207,7 +209,7 @@ impl State {
     }
 
     /// An operator has seen it. A newer failure than the one that was shown stays.
-    pub(super) fn seen(&mut self, at: Option<Time>, by: &str, out: &mut Out<'_, '_>) {
+    pub(super) fn seen(&mut self, at: Option<Time>, by: &str, out: &mut EffectSink<'_, '_>) {
         let shown = |failure: &mut Failure| at.is_none_or(|at| at == failure.at);
         if let Some(failure) = self.failures.unseen.take_if(shown) {
             let event = SessionSeen { reason: failure.reason, failed_at: failure.at, by: by.to_owned() };

@@ -1,12 +1,12 @@
 //! What can happen to a session, and why something cannot.
 
-use super::{About, Adoption, Assessed};
+use super::{AdoptedProcess, RequestAssessment, SessionSpec};
 use crate::domain::{
     Answer, Ask, ClearanceId, Errand, Exit, LadderChoice, Preset, PromptId, QuestionId, RequestId, Ruling,
     Set, StopMode, Time, Verdict, Wording,
 };
-use crate::host::Activity;
-use crate::session::errand::{Deed, Looked, Trouble};
+use crate::host::ProcessActivity;
+use crate::session::errand::{HostCallAssessment, HostCallError, HostCallResult};
 
 /// What can happen to a session.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub enum Input {
     },
     /// Another agent for a session that has had no process.
     Agent {
-        about: Box<About>,
+        about: Box<SessionSpec>,
         command: String,
         by: String,
     },
@@ -32,7 +32,7 @@ pub enum Input {
         prompt: Option<Wording>,
     },
     /// Its process was found running, and nobody knows what it was told.
-    Adopt(Box<Adoption>),
+    Adopt(Box<AdoptedProcess>),
     /// Somebody else than the ACP client that started it uses it.
     Keep {
         by: String,
@@ -55,17 +55,17 @@ pub enum Input {
         n: u64,
         cause: String,
     },
-    Exited(Box<Gone>),
+    Exited(Box<AgentExit>),
     // from the driver
     Said(Box<crate::domain::Said>),
     /// A request for a clearance, with what was found out about it.
-    Asked(Box<Ask>, Box<Assessed>),
+    Asked(Box<Ask>, Box<RequestAssessment>),
     /// Something that the agent wants us to do, with what was found out about it.
-    Errand(Box<Errand>, Box<Looked>),
+    Errand(Box<Errand>, Box<HostCallAssessment>),
     /// What came of it.
     Done {
         request: RequestId,
-        result: Box<Result<Deed, Trouble>>,
+        result: Box<Result<HostCallResult, HostCallError>>,
     },
     /// And of the command of a terminal; `why` if that is not known.
     TerminalEnded {
@@ -85,7 +85,7 @@ pub enum Input {
     /// We listen to it again: its silence was ours.
     Listening,
     /// A look at what its processes do, where that can be seen.
-    Watch(Option<Box<Activity>>),
+    Watch(Option<Box<ProcessActivity>>),
     // from operators
     Prompt {
         /// As whoever asks calls it; one of ours without.
@@ -163,7 +163,7 @@ pub enum Input {
 
 /// How a process and its tree went.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Gone {
+pub struct AgentExit {
     pub exit: Exit,
     /// Why, in words: "stream closed", "exited", …; overruled by an operator's stop.
     pub reason: String,

@@ -14,7 +14,7 @@
 use crate::domain::event::Interrupted;
 use serde::{Deserialize, Serialize};
 
-use super::{Carries, Out, Refused, Stage, State};
+use super::{EffectSink, LifeStage, OutboundKind, Refused, SessionState};
 use crate::domain::{Event, Json, Outbound, Said, StopMode, Time, TurnId};
 
 /// Why something of a cancelled turn is withdrawn.
@@ -26,7 +26,7 @@ const LONGEST: u32 = 6;
 
 /// The interrupts that an agent without turn ids may still confirm. Part of the session's snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Interrupts {
+pub(super) struct PendingInterrupts {
     /// Of the turn that runs.
     current: u32,
     /// Of turns that are over, and of no turn.
@@ -37,7 +37,7 @@ pub(super) struct Interrupts {
     latest: Option<Time>,
 }
 
-impl Interrupts {
+impl PendingInterrupts {
     pub(super) fn turn_began(&mut self, by_prompt: bool) {
         self.heard = !by_prompt;
     }
@@ -48,14 +48,14 @@ impl Interrupts {
     }
 }
 
-impl State {
+impl SessionState {
     /// Open requests stay open; only the agent's exit withdraws them. Where the protocol cancels the requests of a cancelled
     /// turn, they are withdrawn.
     pub(super) fn interrupt(
         &mut self,
         reason: String,
         by: &str,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) -> Result<(), Refused> {
         self.running()?;
         out.record(Event::Interrupted(Interrupted { reason: reason.clone(), by: by.to_owned() }));
@@ -63,8 +63,8 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn cancel_turn(&mut self, reason: String, out: &mut Out<'_, '_>) {
-        self.send(Outbound::Interrupt { reason }, Carries::Interrupt, out);
+    pub(super) fn cancel_turn(&mut self, reason: String, out: &mut EffectSink<'_, '_>) {
+        self.send(Outbound::Interrupt { reason }, OutboundKind::Interrupt, out);
         if self.spec.strict {
             self.cancel_open(CANCELLED, out);
         }
@@ -91,7 +91,7 @@ impl State {
     }
 
     /// The time for the agent to end its interrupted turn begins.
-    pub(super) fn await_end(&mut self, out: &Out<'_, '_>) {
+    pub(super) fn await_end(&mut self, out: &EffectSink<'_, '_>) {
         let quiet = out.vigil().interrupt_quiet;
         self.turns.cancelled_by = Some(out.now().plus(quiet));
         self.turns.interrupts.latest = Some(out.now().plus(quiet.saturating_mul(LONGEST)));
@@ -109,7 +109,7 @@ impl State {
     }
 
     /// The agent said something. Heartbeats do not show that it winds down.
-    pub(super) fn not_quiet(&mut self, said: Option<&Said>, out: &Out<'_, '_>) {
+    pub(super) fn not_quiet(&mut self, said: Option<&Said>, out: &EffectSink<'_, '_>) {
         if matches!(said, Some(Said::TurnEnd { .. })) {
             return;
         }
@@ -145,7 +145,7 @@ impl State {
     }
 
     /// The agent is done with everything that it meant to do.
-    pub(super) fn complete_turn(&mut self, out: &mut Out<'_, '_>) {
+    pub(super) fn complete_turn(&mut self, out: &mut EffectSink<'_, '_>) {
         let stop_reason = if self.turns.cancelled_by.is_some() { INTERRUPTED } else { "completed" };
         self.judge_turn(stop_reason, false, out.now());
         self.end_turn(stop_reason, out);
@@ -158,7 +158,7 @@ impl State {
         stop_reason: &str,
         params: Json,
         failed: bool,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) {
         match (self.confirms(), self.spec.strict) {
             (true, false) => self.end_turn_as_told(INTERRUPTED, params, false, out),
@@ -174,7 +174,7 @@ impl State {
 
     /// Whether the end of the turn that runs confirms an interrupt.
     fn confirms(&mut self) -> bool {
-        let stopping = matches!(self.life.stage, Stage::Stopping { how: StopMode::Stop, .. });
+        let stopping = matches!(self.life.stage, LifeStage::Stopping { how: StopMode::Stop, .. });
         let confirms = self.turns.cancelled_by.is_some() || (stopping && !self.spec.strict);
         if confirms {
             self.turns.interrupts.current = self.turns.interrupts.current.saturating_sub(1);
@@ -186,13 +186,13 @@ impl State {
     }
 
     /// An interrupted turn that the agent does not end has ended after a silence.
-    pub(super) fn end_if_quiet(&mut self, out: &mut Out<'_, '_>) {
+    pub(super) fn end_if_quiet(&mut self, out: &mut EffectSink<'_, '_>) {
         if self.turns.cancelled_by.is_none_or(|by| by > out.now()) {
             return;
         }
         let reason = if self.spec.strict {
             // Its answer to this prompt is too late.
-            self.send(Outbound::Abandon, Carries::Other, out);
+            self.send(Outbound::Abandon, OutboundKind::Other, out);
             "cancelled, and never confirmed"
         } else {
             INTERRUPTED

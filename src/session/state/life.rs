@@ -11,7 +11,7 @@ use crate::domain::{Exit, StopMode, Time};
 /// The life of one session, from its creation over its processes to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SessionLife {
-    pub(super) stage: Stage,
+    pub(super) stage: LifeStage,
     /// Counts its processes.
     pub(super) generation: u32,
     pub(super) pid: Option<i32>,
@@ -36,7 +36,7 @@ pub(super) struct SessionLife {
 impl Default for SessionLife {
     fn default() -> Self {
         Self {
-            stage: Stage::Created,
+            stage: LifeStage::Created,
             generation: 1,
             pid: None,
             started_at: None,
@@ -53,7 +53,7 @@ impl Default for SessionLife {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Stage {
+pub(super) enum LifeStage {
     /// It has no process yet. Nothing is in its queue: whatever is put there starts it.
     Created,
     Starting,
@@ -86,13 +86,13 @@ pub(super) enum Stage {
 
 impl SessionLife {
     pub(super) fn is_ended(&self) -> bool {
-        matches!(self.stage, Stage::Ended { .. } | Stage::Parked { .. })
+        matches!(self.stage, LifeStage::Ended { .. } | LifeStage::Parked { .. })
     }
 
     /// When its process is to be started again, if it has none and is.
     pub(super) fn resting(&self) -> Option<Time> {
         match self.stage {
-            Stage::Resting { at, .. } => Some(at),
+            LifeStage::Resting { at, .. } => Some(at),
             _ => None,
         }
     }
@@ -100,13 +100,13 @@ impl SessionLife {
     /// How it is being stopped, if it is.
     pub(super) fn stopping(&self) -> Option<StopMode> {
         match self.stage {
-            Stage::Stopping { how, .. } => Some(how),
+            LifeStage::Stopping { how, .. } => Some(how),
             _ => None,
         }
     }
 
     /// Whether its first process is to be started, or was and nothing is known of it.
     pub(super) fn is_waking(&self) -> bool {
-        self.deferred && self.stage == Stage::Starting && self.pid.is_none()
+        self.deferred && self.stage == LifeStage::Starting && self.pid.is_none()
     }
 }

@@ -2,7 +2,8 @@
 
 use super::watch::BY;
 use super::{
-    Carries, Effect, Input, MAX_IN_FLIGHT, OpenClearance, Out, Queued, Refused, Stage, State, Subject, Words,
+    DecisionWords, EffectSink, Input, LifeStage, MAX_IN_FLIGHT, OpenClearance, OutboundKind, QueuedPrompt,
+    Refused, RequestSubject, SessionState, StepEffect,
 };
 use crate::domain::event::{
     ClearanceApproved, ClearanceClosed, ClearanceDecided, ClearanceDelivered, ClearanceUndelivered,
@@ -15,9 +16,9 @@ use crate::domain::{
     Verdict, Wording, agent,
 };
 
-impl State {
+impl SessionState {
     /// Whatever a person does begins the ladder anew.
-    pub(super) fn operator(&mut self, input: Input, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+    pub(super) fn operator(&mut self, input: Input, out: &mut EffectSink<'_, '_>) -> Result<(), Refused> {
         let by = match input {
             Input::Prompt { id, wording, by } => {
                 self.put_as(id, wording, by.clone(), false, out)?;
@@ -27,7 +28,7 @@ impl State {
             Input::TakeBack { prompt, by } => return self.take_back(prompt, &by, out),
             Input::Amend { prompt, text, place, by } => return self.amend(prompt, text, place, &by, out),
             Input::Decide { clearance, verdict, reason, option, by, via } => {
-                let words = Words { reason, option, by: by.clone(), via, ruling: None };
+                let words = DecisionWords { reason, option, by: by.clone(), via, ruling: None };
                 self.decide(clearance, verdict, words, out)?;
                 by
             }
@@ -67,7 +68,7 @@ impl State {
         &mut self,
         wording: Wording,
         by: String,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) -> Result<(), Refused> {
         self.put(wording, by, false, out)
     }
@@ -78,7 +79,7 @@ impl State {
         wording: Wording,
         by: String,
         ours: bool,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) -> Result<(), Refused> {
         self.put_as(None, wording, by, ours, out)
     }
@@ -90,7 +91,7 @@ impl State {
         wording: Wording,
         by: String,
         ours: bool,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) -> Result<(), Refused> {
         self.steerable()?;
         if self.turns.queue.len() >= self.spec.max_queued_prompts && by != BY {
@@ -110,7 +111,7 @@ impl State {
             content: content.clone(),
             by,
         }));
-        let queued = Queued { id, text, content, ours };
+        let queued = QueuedPrompt { id, text, content, ours };
         if ours {
             // Before what people ask next, and after what was said before.
             let at = self.turns.queue.iter().take_while(|queued| queued.ours).count();
@@ -118,7 +119,7 @@ impl State {
         } else {
             self.turns.queue.push_back(queued);
         }
-        if self.life.stage == Stage::Created {
+        if self.life.stage == LifeStage::Created {
             self.begin(out);
         }
         self.flush_prompts(out);
@@ -126,8 +127,8 @@ impl State {
     }
 
     /// Prompts leave at once and in order, as long as the agent takes what we send.
-    pub(super) fn flush_prompts(&mut self, out: &mut Out<'_, '_>) {
-        while self.life.stage == Stage::Running
+    pub(super) fn flush_prompts(&mut self, out: &mut EffectSink<'_, '_>) {
+        while self.life.stage == LifeStage::Running
             && !self.spec.prompts_on_heartbeat
             && !self.holds_prompts()
             && self.outbox.in_flight.len() < MAX_IN_FLIGHT
@@ -138,10 +139,10 @@ impl State {
         }
     }
 
-    pub(super) fn send_queued_prompt(&mut self, out: &mut Out<'_, '_>) {
+    pub(super) fn send_queued_prompt(&mut self, out: &mut EffectSink<'_, '_>) {
         let Some(queued) = self.turns.queue.pop_front() else { return };
         self.failures.sends(&queued);
-        let Queued { id, text, content, ours } = queued;
+        let QueuedPrompt { id, text, content, ours } = queued;
         if !ours {
             self.oversight.tracker.heard(out.now());
         }
@@ -153,14 +154,14 @@ impl State {
         let turn = self.turns.turn.as_ref().map(|turn| turn.id);
         out.record(Event::PromptSending(PromptSending { prompt: id, turn }));
         let wording = Wording { text, content };
-        self.send(Outbound::Prompt { wording, turn }, Carries::Prompt(id), out);
+        self.send(Outbound::Prompt { wording, turn }, OutboundKind::Prompt(id), out);
     }
 
     pub(super) fn take_back(
         &mut self,
         prompt: PromptId,
         by: &str,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) -> Result<(), Refused> {
         let at = self.turns.queue.iter().position(|queued| queued.id == prompt).ok_or(Refused::NotQueued)?;
         self.turns.queue.remove(at);
@@ -175,7 +176,7 @@ impl State {
         text: Option<String>,
         place: Option<usize>,
         by: &str,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) -> Result<(), Refused> {
         let at = self.turns.queue.iter().position(|queued| queued.id == prompt && !queued.ours);
         let at = at.ok_or(Refused::NotQueued)?;
@@ -206,22 +207,22 @@ impl State {
         &mut self,
         id: ClearanceId,
         verdict: Verdict,
-        words: Words,
-        out: &mut Out<'_, '_>,
+        words: DecisionWords,
+        out: &mut EffectSink<'_, '_>,
     ) -> Result<(), Refused> {
         self.steerable()?;
         if !self.requests.clearances.contains_key(&id) {
             return Err(Refused::NotOpen);
         }
         let option = self.chosen(id, verdict, words.option)?;
-        let words = Words { option, ..words };
+        let words = DecisionWords { option, ..words };
         if verdict == Verdict::Approve
             && let Some(open) = self.requests.clearances.get_mut(&id)
             && !open.approve(&words.by, words.option.as_ref())?
         {
             let (approvals, needed) = (open.terms.approvals.len(), open.terms.needed);
-            let Words { reason, option, by, via, .. } = words;
-            let Subject { action, title } = open.subject.clone();
+            let DecisionWords { reason, option, by, via, .. } = words;
+            let RequestSubject { action, title } = open.subject.clone();
             out.record(Event::ClearanceApproved(ClearanceApproved {
                 clearance: id,
                 action,
@@ -272,12 +273,12 @@ impl State {
         id: ClearanceId,
         open: OpenClearance,
         verdict: Verdict,
-        words: Words,
-        out: &mut Out<'_, '_>,
+        words: DecisionWords,
+        out: &mut EffectSink<'_, '_>,
     ) {
         let status = verdict.status();
-        let Words { reason, option, by, via, ruling } = words;
-        let OpenClearance { request, terms, subject: Subject { action, title }, .. } = open;
+        let DecisionWords { reason, option, by, via, ruling } = words;
+        let OpenClearance { request, terms, subject: RequestSubject { action, title }, .. } = open;
         out.record(Event::ClearanceDecided(ClearanceDecided {
             clearance: id,
             action,
@@ -300,18 +301,18 @@ impl State {
         verdict: Verdict,
         reason: Option<String>,
         option: Option<String>,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) {
         self.requests.remember_decided(request.clone(), id);
         if self.errand_decided(id, &request, verdict, reason.as_deref(), out) {
             return;
         }
         let approved = verdict == Verdict::Approve;
-        self.send(Outbound::Decision { request, approved, reason, option }, Carries::Clearance(id), out);
+        self.send(Outbound::Decision { request, approved, reason, option }, OutboundKind::Clearance(id), out);
     }
 
     /// What has waited long enough is decided as configured, and the agent is told that it was the clock.
-    pub(super) fn expire(&mut self, out: &mut Out<'_, '_>) {
+    pub(super) fn expire(&mut self, out: &mut EffectSink<'_, '_>) {
         const REASON: &str = "expired";
         let now = out.now();
         if self.steerable().is_err() {
@@ -326,7 +327,7 @@ impl State {
                 Err(_) => (Verdict::Deny, self.chosen(id, Verdict::Deny, None).unwrap_or_default()),
             };
             let Some(open) = self.requests.clearances.remove(&id) else { continue };
-            let OpenClearance { request, subject: Subject { action, title }, .. } = open;
+            let OpenClearance { request, subject: RequestSubject { action, title }, .. } = open;
             let status = ClearanceStatus::Expired;
             out.record(Event::ClearanceClosed(ClearanceClosed {
                 clearance: id,
@@ -348,7 +349,7 @@ impl State {
         decision: Answer,
         instruction: Option<String>,
         by: String,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) -> Result<(), Refused> {
         self.steerable()?;
         let request = self.requests.questions.remove(&id).ok_or(Refused::NotOpen)?;
@@ -358,11 +359,16 @@ impl State {
             instruction: instruction.clone(),
             by,
         }));
-        self.send(Outbound::Answer { request, decision, instruction }, Carries::Question(id), out);
+        self.send(Outbound::Answer { request, decision, instruction }, OutboundKind::Question(id), out);
         Ok(())
     }
 
-    pub(super) fn nudge(&mut self, message: String, by: &str, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+    pub(super) fn nudge(
+        &mut self,
+        message: String,
+        by: &str,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
         self.running()?;
         out.record(Event::Nudged(Nudged { message: message.clone(), by: by.to_owned() }));
         match (self.spec.strict, &self.turns.turn) {
@@ -375,15 +381,15 @@ impl State {
                 self.put(message.into(), by.to_owned(), true, out)
             }
             _ => {
-                self.send(Outbound::Nudge { message }, Carries::Nudge, out);
+                self.send(Outbound::Nudge { message }, OutboundKind::Nudge, out);
                 Ok(())
             }
         }
     }
 
     /// A nudge that could not be told in the turn is told instead of it, or after it.
-    pub(super) fn not_steered(&mut self, message: String, no_turn: bool, out: &mut Out<'_, '_>) {
-        if self.life.stage != Stage::Running {
+    pub(super) fn not_steered(&mut self, message: String, no_turn: bool, out: &mut EffectSink<'_, '_>) {
+        if self.life.stage != LifeStage::Running {
             return; // its end has come first
         }
         if !no_turn && self.turns.turn.is_some() {
@@ -392,37 +398,45 @@ impl State {
         self.put(message.into(), BY.to_owned(), true, out).ok(); // it runs, and nothing else refuses what is ours
     }
 
-    pub(super) fn stop(&mut self, how: StopMode, by: String, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+    pub(super) fn stop(
+        &mut self,
+        how: StopMode,
+        by: String,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
         match &self.life.stage {
-            Stage::Ended { .. } => return Err(Refused::Ended),
+            LifeStage::Ended { .. } => return Err(Refused::Ended),
             // Once on its way, only a kill is news, and that it is not to come back.
-            Stage::Stopping { how: StopMode::Kill, again: false, .. } => return Ok(()),
-            Stage::Stopping { how: StopMode::Stop, again: false, .. } if how == StopMode::Stop => {
+            LifeStage::Stopping { how: StopMode::Kill, again: false, .. } => return Ok(()),
+            LifeStage::Stopping { how: StopMode::Stop, again: false, .. } if how == StopMode::Stop => {
                 return Ok(());
             }
             _ => {}
         }
         out.record(Event::SessionStopping(SessionStopping { how, by: by.clone(), again: false, why: None }));
-        if matches!(self.life.stage, Stage::Created | Stage::Resting { .. } | Stage::Parked { .. }) {
+        if matches!(
+            self.life.stage,
+            LifeStage::Created | LifeStage::Resting { .. } | LifeStage::Parked { .. }
+        ) {
             let how = if how == StopMode::Kill { "killed" } else { "stopped" };
             self.failures.exit = None; // it is their doing now
             self.end(format!("{how} by {by}"), out); // there is no process
             return Ok(());
         }
-        out.effects.push(Effect::Stop { how });
-        self.life.stage = Stage::Stopping { how, by, again: false, why: None };
+        out.effects.push(StepEffect::Stop { how });
+        self.life.stage = LifeStage::Stopping { how, by, again: false, why: None };
         Ok(())
     }
 
     /// An outgoing message has arrived, or never will.
-    pub(super) fn settle(&mut self, n: u64, cause: Option<&str>, out: &mut Out<'_, '_>) {
+    pub(super) fn settle(&mut self, n: u64, cause: Option<&str>, out: &mut EffectSink<'_, '_>) {
         // An unknown number is one that was settled before: once is enough.
         let Some(carries) = self.outbox.in_flight.remove(&n) else { return };
         if cause.is_none() {
             self.oversight.tracker.told(out.now());
         }
         match carries {
-            Carries::Clearance(id) => {
+            OutboundKind::Clearance(id) => {
                 out.record(match cause {
                     None => Event::ClearanceDelivered(ClearanceDelivered { clearance: id }),
                     Some(cause) => Event::ClearanceUndelivered(ClearanceUndelivered {
@@ -431,7 +445,7 @@ impl State {
                     }),
                 });
             }
-            Carries::Question(id) => {
+            OutboundKind::Question(id) => {
                 out.record(match cause {
                     None => Event::QuestionDelivered(QuestionDelivered { question: id }),
                     Some(cause) => Event::QuestionUndelivered(QuestionUndelivered {
@@ -440,7 +454,7 @@ impl State {
                     }),
                 });
             }
-            Carries::Prompt(id) => {
+            OutboundKind::Prompt(id) => {
                 out.record(match cause {
                     None => Event::PromptDelivered(PromptDelivered { prompt: id }),
                     Some(cause) => {
@@ -449,12 +463,12 @@ impl State {
                 });
             }
             // That they arrive is what everybody expects.
-            Carries::Nudge => {
+            OutboundKind::Nudge => {
                 if let Some(cause) = cause {
                     out.record(Event::NudgeUndelivered(MessageUndelivered { cause: cause.to_owned() }));
                 }
             }
-            Carries::Interrupt => {
+            OutboundKind::Interrupt => {
                 if let Some(cause) = cause {
                     out.record(Event::InterruptUndelivered(MessageUndelivered { cause: cause.to_owned() }));
                     // An agent may exit because of an interrupt before anybody hears that it has it.
@@ -463,7 +477,7 @@ impl State {
                     }
                 }
             }
-            Carries::Other => {}
+            OutboundKind::Other => {}
         }
         self.flush_prompts(out);
     }

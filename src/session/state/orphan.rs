@@ -11,7 +11,7 @@
 
 use super::agent::unknown;
 use super::watch::BY;
-use super::{Input, Out, Refused, Stage, State};
+use super::{EffectSink, Input, LifeStage, Refused, SessionState};
 use crate::domain::event::{
     ClearanceClosed, LineRejected, PromptUndelivered, QuestionClosed, RawMessage, SessionAdopted,
     UnknownMessage,
@@ -29,7 +29,7 @@ const UNANSWERED: &str = "nobody can answer it: the session is an orphan";
 
 /// A process that was found running.
 #[derive(Debug, Clone)]
-pub struct Adoption {
+pub struct AdoptedProcess {
     pub generation: u32,
     /// `None` if its shim has not said so yet.
     pub pid: Option<i32>,
@@ -49,11 +49,11 @@ pub struct OpenRequests {
     pub prompts: Vec<PromptId>,
 }
 
-impl State {
+impl SessionState {
     /// Whatever the database says of the session was true at the time of the backup: what was open then is closed, and nothing
     /// of it is sent later.
-    pub(super) fn adopt(&mut self, adoption: Adoption, out: &mut Out<'_, '_>) {
-        let Adoption { generation, pid, created, why, open } = adoption;
+    pub(super) fn adopt(&mut self, adoption: AdoptedProcess, out: &mut EffectSink<'_, '_>) {
+        let AdoptedProcess { generation, pid, created, why, open } = adoption;
         if let Some(command) = created {
             self.record_creation(BY, &command, out);
         } else {
@@ -64,7 +64,7 @@ impl State {
             close(open, &cause, out);
         }
         self.next_generation();
-        (self.life.generation, self.life.orphan, self.life.stage) = (generation, true, Stage::Running);
+        (self.life.generation, self.life.orphan, self.life.stage) = (generation, true, LifeStage::Running);
         (self.life.pid, self.life.started_at, self.life.deferred) = (pid, Some(out.now()), false);
         (self.turns.unfinished, self.life.left_at, self.spec.on_client_left) = (None, None, None);
         self.life.restarts.clear();
@@ -76,7 +76,7 @@ impl State {
     }
 
     /// What it says is kept, its end is its end, and nothing but a stop is done to it.
-    pub(super) fn step_orphan(&mut self, input: Input, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+    pub(super) fn step_orphan(&mut self, input: Input, out: &mut EffectSink<'_, '_>) -> Result<(), Refused> {
         match input {
             Input::Said(said) => keep(*said, out),
             Input::Asked(ask, _) => out.record(unanswered(ask.params)),
@@ -120,14 +120,14 @@ impl State {
 
     fn refusal(&self, refused: Refused) -> Refused {
         match self.life.stage {
-            Stage::Stopping { .. } => Refused::Stopping,
+            LifeStage::Stopping { .. } => Refused::Stopping,
             _ => refused,
         }
     }
 }
 
 /// Closes what only the ledger knows.
-fn close(open: OpenRequests, cause: &str, out: &mut Out<'_, '_>) {
+fn close(open: OpenRequests, cause: &str, out: &mut EffectSink<'_, '_>) {
     let reason = || cause.to_owned();
     for clearance in open.clearances {
         out.record(Event::ClearanceClosed(ClearanceClosed {
@@ -150,7 +150,7 @@ fn close(open: OpenRequests, cause: &str, out: &mut Out<'_, '_>) {
 }
 
 /// Everything is in the log; nothing follows from it.
-fn keep(said: Said, out: &mut Out<'_, '_>) {
+fn keep(said: Said, out: &mut EffectSink<'_, '_>) {
     match said {
         Said::Status { params } => out.record(Event::Status(RawMessage(params))),
         Said::Heartbeat { params, .. } => out.record(Event::Heartbeat(RawMessage(params))),

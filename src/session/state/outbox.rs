@@ -12,7 +12,7 @@ use crate::domain::{ClearanceId, PromptId, QuestionId};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MessageOutbox {
     pub(super) next_n: u64,
-    pub(super) in_flight: BTreeMap<u64, Carries>,
+    pub(super) in_flight: BTreeMap<u64, OutboundKind>,
 }
 
 impl Default for MessageOutbox {
@@ -23,7 +23,7 @@ impl Default for MessageOutbox {
 
 impl MessageOutbox {
     /// Takes the next number for a message.
-    pub(super) fn send(&mut self, carries: Carries) -> u64 {
+    pub(super) fn send(&mut self, carries: OutboundKind) -> u64 {
         let n = self.next_n;
         self.next_n += 1;
         self.in_flight.insert(n, carries);
@@ -33,7 +33,7 @@ impl MessageOutbox {
 
 /// What an outgoing message is about, so that we know whom to tell when it has arrived.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Carries {
+pub(super) enum OutboundKind {
     Clearance(ClearanceId),
     Question(QuestionId),
     Prompt(PromptId),

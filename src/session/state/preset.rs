@@ -1,17 +1,17 @@
 //! What a session may do at most.
 
-use super::{Out, Refused, State, Words};
+use super::{DecisionWords, EffectSink, Refused, SessionState};
 use crate::domain::event::SessionPresetChanged;
 use crate::domain::{Event, Preset, Verdict};
 
-impl State {
+impl SessionState {
     /// Holds from now on, also for what waits to be decided.
     pub(super) fn choose_preset(
         &mut self,
         preset: Preset,
         widens: bool,
         by: &str,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) -> Result<(), Refused> {
         let from = self.spec.preset;
         if from == preset {
@@ -28,12 +28,13 @@ impl State {
         Ok(())
     }
 
-    fn deny_forbidden(&mut self, preset: Preset, out: &mut Out<'_, '_>) {
+    fn deny_forbidden(&mut self, preset: Preset, out: &mut EffectSink<'_, '_>) {
         for id in self.requests.forbidden_by(preset) {
             let option = self.chosen(id, Verdict::Deny, None).unwrap_or_default();
             let Some(open) = self.requests.clearances.remove(&id) else { continue };
             let reason = Some(format!("{} denies it", preset.rule()));
-            let words = Words { reason, option, by: preset.rule(), via: "policy".to_owned(), ruling: None };
+            let words =
+                DecisionWords { reason, option, by: preset.rule(), via: "policy".to_owned(), ruling: None };
             self.close_decided(id, open, Verdict::Deny, words, out);
             self.oversight.tracker.heard(out.now()); // it was not its turn to speak until now
         }

@@ -35,7 +35,7 @@ pub(super) struct OpenClearance {
     /// The answers that the agent offers, if it does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) choices: Vec<Choice>,
-    pub(super) subject: Subject,
+    pub(super) subject: RequestSubject,
 }
 
 /// How a clearance is decided.
@@ -68,12 +68,12 @@ impl Default for DecisionTerms {
 
 /// What a clearance is about. Its decision is read, audited and sent on without its request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Subject {
+pub(super) struct RequestSubject {
     pub(super) action: Option<String>,
     pub(super) title: String,
 }
 
-impl Subject {
+impl RequestSubject {
     pub(super) fn of(ask: &Ask) -> Self {
         let action = action::action(Parts::from(ask));
         Self { action, title: action::title(&ask.title) }
@@ -195,7 +195,7 @@ mod tests {
             request: RequestId::parse("1").unwrap(),
             terms: DecisionTerms { needed, ..DecisionTerms::default() },
             choices: choices.iter().map(choice).collect(),
-            subject: Subject::default(),
+            subject: RequestSubject::default(),
         }
     }
 

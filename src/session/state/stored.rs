@@ -4,40 +4,40 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Deserialize;
 
-use super::errands::Errands;
+use super::errands::HostCalls;
 use super::facts::AgentFacts;
-use super::failure::Failures;
-use super::interrupt::Interrupts;
-use super::life::{SessionLife, Stage};
-use super::outbox::{Carries, MessageOutbox};
-use super::requests::{DecisionTerms, OpenClearance, RequestTable, Subject};
+use super::failure::FailureState;
+use super::interrupt::PendingInterrupts;
+use super::life::{LifeStage, SessionLife};
+use super::outbox::{MessageOutbox, OutboundKind};
+use super::requests::{DecisionTerms, OpenClearance, RequestSubject, RequestTable};
 use super::tracked::Tracked;
-use super::turn::{Queued, TurnState};
-use super::watch::Oversight;
-use super::{About, State};
+use super::turn::{QueuedPrompt, TurnState};
+use super::watch::AgentOversight;
+use super::{SessionSpec, SessionState};
 use crate::domain::{
     Choice, ClearanceId, Exit, Json, PromptId, QuestionId, RequestId, Standing, Time, Told, Turn,
 };
-use crate::session::stall::Watch;
+use crate::session::stall::ActivityTracker;
 
 /// Either layout. Which one it is, its first field tells: `spec`, or `about`.
 #[derive(Debug, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the flat layout has them")]
 pub(super) struct StoredState {
-    spec: Option<Tracked<About>>,
+    spec: Option<Tracked<SessionSpec>>,
     life: Option<Tracked<SessionLife>>,
     turns: Option<Tracked<TurnState>>,
     requests: Option<Tracked<RequestTable>>,
     outbox: Option<Tracked<MessageOutbox>>,
     agent: Option<Tracked<AgentFacts>>,
-    oversight: Option<Tracked<Oversight>>,
+    oversight: Option<Tracked<AgentOversight>>,
     #[serde(default)]
-    errands: Tracked<Errands>,
+    errands: Tracked<HostCalls>,
     #[serde(default)]
-    failures: Tracked<Failures>,
+    failures: Tracked<FailureState>,
     // The flat layout. Later releases of it added fields, hence the defaults.
-    about: Option<About>,
-    stage: Option<Stage>,
+    about: Option<SessionSpec>,
+    stage: Option<LifeStage>,
     generation: Option<u32>,
     pid: Option<i32>,
     turn: Option<Turn>,
@@ -50,14 +50,14 @@ pub(super) struct StoredState {
     #[serde(default)]
     choices: BTreeMap<ClearanceId, Vec<Choice>>,
     #[serde(default)]
-    subjects: BTreeMap<ClearanceId, Subject>,
+    subjects: BTreeMap<ClearanceId, RequestSubject>,
     #[serde(default)]
     questions: BTreeMap<QuestionId, RequestId>,
     #[serde(default)]
-    queue: VecDeque<Queued>,
+    queue: VecDeque<QueuedPrompt>,
     next_n: Option<u64>,
     #[serde(default)]
-    in_flight: BTreeMap<u64, Carries>,
+    in_flight: BTreeMap<u64, OutboundKind>,
     started_at: Option<Time>,
     #[serde(default)]
     stderr_tail: String,
@@ -76,12 +76,12 @@ pub(super) struct StoredState {
     ready_by: Option<Time>,
     cancelled_by: Option<Time>,
     #[serde(default)]
-    interrupts: Interrupts,
+    interrupts: PendingInterrupts,
     #[serde(default)]
     told: Told,
     driver: Option<Json>,
     #[serde(default)]
-    watch: Watch,
+    watch: ActivityTracker,
     standing: Option<Standing>,
     #[serde(default)]
     restarts: VecDeque<Time>,
@@ -103,7 +103,7 @@ fn part<T>(part: Option<T>, name: &'static str) -> Result<T, MissingPart> {
     part.ok_or(MissingPart(name))
 }
 
-impl TryFrom<StoredState> for State {
+impl TryFrom<StoredState> for SessionState {
     type Error = MissingPart;
 
     fn try_from(mut stored: StoredState) -> Result<Self, MissingPart> {
@@ -140,7 +140,7 @@ impl StoredState {
         clearances.into_iter().map(open).collect()
     }
 
-    fn into_parts(mut self, about: About) -> Result<State, MissingPart> {
+    fn into_parts(mut self, about: SessionSpec) -> Result<SessionState, MissingPart> {
         let clearances = self.open_clearances();
         let requests = RequestTable {
             clearances,
@@ -179,8 +179,8 @@ impl StoredState {
             lists: self.lists,
             sets: self.sets,
         };
-        let oversight = Oversight { tracker: self.watch, condition: self.standing };
-        Ok(State {
+        let oversight = AgentOversight { tracker: self.watch, condition: self.standing };
+        Ok(SessionState {
             spec: Tracked::new(about),
             life: Tracked::new(life),
             turns: Tracked::new(turns),

@@ -29,10 +29,10 @@ use crate::domain::{
 
 /// A session with a clock and ids of its own.
 struct World {
-    state: State,
+    state: SessionState,
     time: i64,
     seeds: u64,
-    vigil: Vigil,
+    vigil: WatchPolicy,
 }
 
 const STARTUP: Duration = Duration::from_secs(30);
@@ -42,8 +42,8 @@ impl World {
         Self::with(|_| {})
     }
 
-    fn with(change: impl FnOnce(&mut About)) -> Self {
-        let mut about = About {
+    fn with(change: impl FnOnce(&mut SessionSpec)) -> Self {
+        let mut about = SessionSpec {
             id: SessionId::from_seed([7; 10]),
             name: None,
             agent: None,
@@ -57,7 +57,7 @@ impl World {
             on_client_left: None,
         };
         change(&mut about);
-        Self { state: State::new(about), time: 0, seeds: 0, vigil: Vigil::off() }
+        Self { state: SessionState::new(about), time: 0, seeds: 0, vigil: WatchPolicy::off() }
     }
 
     fn running() -> Self {
@@ -76,7 +76,7 @@ impl World {
         self.go(Input::Spawned { pid: 42 });
     }
 
-    fn try_go(&mut self, input: Input) -> Result<Vec<Effect>, Refused> {
+    fn try_go(&mut self, input: Input) -> Result<Vec<StepEffect>, Refused> {
         self.time += 1;
         let seeds = &mut self.seeds;
         let mut seed = || {
@@ -85,7 +85,7 @@ impl World {
             seed[2..].copy_from_slice(&seeds.to_be_bytes());
             seed
         };
-        let mut cx = Cx {
+        let mut cx = StepContext {
             now: Time::from_millis(self.time),
             seed: &mut seed,
             vigil: &self.vigil,
@@ -98,7 +98,7 @@ impl World {
     }
 
     #[track_caller]
-    fn go(&mut self, input: Input) -> Vec<Effect> {
+    fn go(&mut self, input: Input) -> Vec<StepEffect> {
         self.try_go(input).unwrap()
     }
 
@@ -112,7 +112,7 @@ impl World {
         self.state = serde_json::from_str(&serde_json::to_string(&self.state).unwrap()).unwrap();
     }
 
-    fn say(&mut self, said: Said) -> Vec<Effect> {
+    fn say(&mut self, said: Said) -> Vec<StepEffect> {
         self.go(Input::Said(Box::new(said)))
     }
 
@@ -122,20 +122,20 @@ impl World {
     }
 }
 
-fn kind(effect: &Effect) -> Option<&'static str> {
+fn kind(effect: &StepEffect) -> Option<&'static str> {
     match effect {
-        Effect::Record(new) => new.event.kind().map(EventKind::as_str),
+        StepEffect::Record(new) => new.event.kind().map(EventKind::as_str),
         _ => None,
     }
 }
 
-fn sent(effects: &[Effect]) -> Vec<(u64, Outbound)> {
+fn sent(effects: &[StepEffect]) -> Vec<(u64, Outbound)> {
     let sends = effects.iter().filter_map(|effect| match effect {
         // Turns have tests of their own.
-        Effect::Send { n, message: Outbound::Prompt { wording, .. } } => {
+        StepEffect::Send { n, message: Outbound::Prompt { wording, .. } } => {
             Some((*n, prompted(wording.clone())))
         }
-        Effect::Send { n, message } => Some((*n, message.clone())),
+        StepEffect::Send { n, message } => Some((*n, message.clone())),
         _ => None,
     });
     sends.collect()
@@ -228,7 +228,7 @@ fn decide_as(by: &str, clearance: ClearanceId, verdict: Verdict) -> Input {
 }
 
 fn gone() -> Input {
-    Input::Exited(Box::new(Gone { reason: "stream closed".to_owned(), ..Gone::default() }))
+    Input::Exited(Box::new(AgentExit { reason: "stream closed".to_owned(), ..AgentExit::default() }))
 }
 
 #[test]
@@ -441,7 +441,7 @@ fn a_kill_overtakes_a_stop_and_a_second_stop_changes_nothing() {
     let mut world = World::running();
     assert_eq!(world.kinds(stop(StopMode::Stop)), ["session.stopping"]);
     assert_eq!(world.go(stop(StopMode::Stop)), []);
-    assert_eq!(world.go(stop(StopMode::Kill)).last(), Some(&Effect::Stop { how: StopMode::Kill }));
+    assert_eq!(world.go(stop(StopMode::Kill)).last(), Some(&StepEffect::Stop { how: StopMode::Kill }));
     assert_eq!(world.go(stop(StopMode::Stop)), []);
     assert_eq!(world.try_go(prompt("x")), Err(Refused::Stopping));
     world.go(gone());
@@ -549,15 +549,15 @@ struct Seen {
 }
 
 impl Seen {
-    fn look(&mut self, generation: u32, effects: &[Effect]) {
+    fn look(&mut self, generation: u32, effects: &[StepEffect]) {
         if generation != self.generation {
             self.generation = generation;
             (self.interrupts, self.late_ends) = (0, 0);
         }
         for effect in effects {
             match effect {
-                Effect::Record(new) => self.look_at(&new.event),
-                Effect::Send { n, message } => {
+                StepEffect::Record(new) => self.look_at(&new.event),
+                StepEffect::Send { n, message } => {
                     self.interrupts += u32::from(matches!(message, Outbound::Interrupt { .. }));
                     assert!(self.numbers.insert((generation, *n)), "a number was used twice");
                 }
@@ -649,7 +649,7 @@ fn input(world: &World, act: &Act, seen: &Seen) -> Option<Input> {
                 4 => presets::forbidden(state, &[Preset::ReadOnly, Preset::Sandbox]),
                 5 => presets::forbidden(state, &[Preset::Safe, Preset::Sandbox]),
                 6 => presets::forbidden(state, &[Preset::ReadOnly, Preset::Safe, Preset::Sandbox]),
-                _ => Assessed { needed: 2, ..decisions::limited(5, Verdict::Deny) },
+                _ => RequestAssessment { needed: 2, ..decisions::limited(5, Verdict::Deny) },
             };
             Input::Asked(Box::new(ask(&request.to_string())), Box::new(assessed))
         }
@@ -762,7 +762,7 @@ proptest! {
                 seen.deferred = false;
             }
             // A snapshot is the state.
-            let copy: State = serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap();
+            let copy: SessionState = serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap();
             prop_assert_eq!(&copy.record(), &state.record());
             prop_assert_eq!(&copy.outbox.in_flight, &state.outbox.in_flight);
         }

@@ -1,10 +1,10 @@
 //! What the agent tells about itself, what is set, and what may be spent.
 
-use super::{Carries, Out, Refused, Stage, State};
+use super::{EffectSink, LifeStage, OutboundKind, Refused, SessionState};
 use crate::domain::event::{AgentSetting, SpendCapped};
 use crate::domain::{Controls, Event, Outbound, Set, Step, Told, agent};
 
-impl State {
+impl SessionState {
     pub(super) fn controls(&mut self, controls: Controls) {
         // In another mode the agent may ask: it is judged anew.
         if controls.current_mode() != self.agent.told.controls.current_mode() {
@@ -26,11 +26,11 @@ impl State {
         }
     }
 
-    pub(super) fn cost(&mut self, micros: u64, currency: Option<&str>, out: &Out<'_, '_>) {
+    pub(super) fn cost(&mut self, micros: u64, currency: Option<&str>, out: &EffectSink<'_, '_>) {
         self.agent.told.spent.add_cost(micros, currency, out.now());
     }
 
-    pub(super) fn set(&mut self, set: Set, by: &str, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+    pub(super) fn set(&mut self, set: Set, by: &str, out: &mut EffectSink<'_, '_>) -> Result<(), Refused> {
         self.running()?;
         if !self.spec.strict {
             return Err(Refused::NothingToSet);
@@ -44,22 +44,22 @@ impl State {
         };
         let by = by.to_owned();
         out.record(Event::AgentSetting(AgentSetting { mode, model, option, value, by, set: number }));
-        self.send(Outbound::Set { set, number }, Carries::Other, out);
+        self.send(Outbound::Set { set, number }, OutboundKind::Other, out);
         Ok(())
     }
 
     /// No act of a person's that would change anything.
-    pub(super) fn list(&mut self, out: &mut Out<'_, '_>) -> Result<(), Refused> {
+    pub(super) fn list(&mut self, out: &mut EffectSink<'_, '_>) -> Result<(), Refused> {
         self.running()?;
         if !self.agent.lists {
             return Err(Refused::NothingToList);
         }
-        self.send(Outbound::List, Carries::Other, out);
+        self.send(Outbound::List, OutboundKind::Other, out);
         Ok(())
     }
 
     /// Whether another turn may begin. If not, that is told once.
-    pub(super) fn may_spend(&mut self, out: &mut Out<'_, '_>) -> bool {
+    pub(super) fn may_spend(&mut self, out: &mut EffectSink<'_, '_>) -> bool {
         let why = self.cap(out);
         if let Some(why) = why.clone().filter(|_| self.agent.told.capped.is_none()) {
             out.record(Event::SpendCapped(SpendCapped { why }));
@@ -70,7 +70,7 @@ impl State {
         self.agent.told.capped.is_none()
     }
 
-    fn cap(&self, out: &Out<'_, '_>) -> Option<String> {
+    fn cap(&self, out: &EffectSink<'_, '_>) -> Option<String> {
         let (spent, caps) = (&self.agent.told.spent, &out.vigil().spend);
         let currency = spent.currency.as_deref().unwrap_or("USD");
         let today = spent.on(agent::day(out.now())).saturating_add(out.cx.spent_elsewhere);
@@ -83,8 +83,8 @@ impl State {
     }
 
     /// A cap may have been raised, or a day be over.
-    pub(super) fn look_at_purse(&mut self, out: &mut Out<'_, '_>) {
-        if self.agent.told.capped.is_some() && self.life.stage == Stage::Running && self.may_spend(out) {
+    pub(super) fn look_at_purse(&mut self, out: &mut EffectSink<'_, '_>) {
+        if self.agent.told.capped.is_some() && self.life.stage == LifeStage::Running && self.may_spend(out) {
             self.flush_prompts(out);
         }
     }

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::interrupt::Interrupts;
-use super::{Out, State};
+use super::interrupt::PendingInterrupts;
+use super::{EffectSink, SessionState};
 use crate::domain::event::{TurnEnded, TurnStarted};
 use crate::domain::{Content, Event, Json, PromptId, Time, Turn, TurnId};
 
@@ -17,16 +17,16 @@ pub(super) struct TurnState {
     pub(super) turn: Option<Turn>,
     /// When a turn that was interrupted counts as over, if the agent does not end it.
     pub(super) cancelled_by: Option<Time>,
-    pub(super) interrupts: Interrupts,
+    pub(super) interrupts: PendingInterrupts,
     /// Whether the agent has said something usable in this generation.
     pub(super) spoke: bool,
-    pub(super) queue: VecDeque<Queued>,
+    pub(super) queue: VecDeque<QueuedPrompt>,
     /// What it was asked last and has not finished.
     pub(super) unfinished: Option<PromptId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Queued {
+pub(super) struct QueuedPrompt {
     pub(super) id: PromptId,
     pub(super) text: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,8 +36,8 @@ pub(super) struct Queued {
     pub(super) ours: bool,
 }
 
-impl State {
-    pub(super) fn begin_turn(&mut self, cause: &str, out: &mut Out<'_, '_>) {
+impl SessionState {
+    pub(super) fn begin_turn(&mut self, cause: &str, out: &mut EffectSink<'_, '_>) {
         if self.turns.turn.is_some() {
             return;
         }
@@ -47,16 +47,16 @@ impl State {
         self.turns.interrupts.turn_began(cause == "prompt");
     }
 
-    pub(super) fn end_turn(&mut self, stop_reason: &str, out: &mut Out<'_, '_>) {
+    pub(super) fn end_turn(&mut self, stop_reason: &str, out: &mut EffectSink<'_, '_>) {
         self.end_turn_with(stop_reason, true, out);
     }
 
     /// The agent has not said that it let go of it.
-    pub(super) fn end_turn_unconfirmed(&mut self, stop_reason: &str, out: &mut Out<'_, '_>) {
+    pub(super) fn end_turn_unconfirmed(&mut self, stop_reason: &str, out: &mut EffectSink<'_, '_>) {
         self.end_turn_with(stop_reason, false, out);
     }
 
-    fn end_turn_with(&mut self, stop_reason: &str, confirmed: bool, out: &mut Out<'_, '_>) {
+    fn end_turn_with(&mut self, stop_reason: &str, confirmed: bool, out: &mut EffectSink<'_, '_>) {
         let Some(turn) = self.turns.turn.take() else { return };
         self.turn_over();
         out.record(Event::TurnEnded(TurnEnded {
@@ -74,7 +74,7 @@ impl State {
         stop_reason: &str,
         params: Json,
         failed: bool,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) {
         let turn = self.turns.turn.take().map(|turn| turn.id);
         self.judge_turn(stop_reason, failed, out.now());

@@ -1,36 +1,36 @@
 //! What people see of a session, derived from its state.
 
-use super::{Stage, State, orphan};
+use super::{LifeStage, SessionState, orphan};
 use crate::domain::{Phase, SessionRecord};
 
-impl State {
+impl SessionState {
     pub fn phase(&self) -> Phase {
         match self.life.stage {
-            Stage::Created => Phase::Created,
-            Stage::Starting | Stage::Resting { .. } => Phase::Starting,
-            Stage::Parked { .. } => Phase::Parked,
-            Stage::Running if self.has_open() => Phase::Waiting,
-            Stage::Running if self.turns.turn.is_some() => Phase::Working,
-            Stage::Running => Phase::Idle,
-            Stage::Stopping { .. } => Phase::Stopping,
-            Stage::Ended { .. } => Phase::Ended,
+            LifeStage::Created => Phase::Created,
+            LifeStage::Starting | LifeStage::Resting { .. } => Phase::Starting,
+            LifeStage::Parked { .. } => Phase::Parked,
+            LifeStage::Running if self.has_open() => Phase::Waiting,
+            LifeStage::Running if self.turns.turn.is_some() => Phase::Working,
+            LifeStage::Running => Phase::Idle,
+            LifeStage::Stopping { .. } => Phase::Stopping,
+            LifeStage::Ended { .. } => Phase::Ended,
         }
     }
 
     /// Why it is in this phase, as a sentence for people.
     pub fn why(&self) -> String {
         match &self.life.stage {
-            Stage::Created => "not started yet: its first prompt starts it".to_owned(),
-            Stage::Starting if self.life.pid.is_some() => "the agent is getting ready".to_owned(),
-            Stage::Starting => "the agent's process is starting".to_owned(),
-            Stage::Resting { reason, attempt, .. } => {
+            LifeStage::Created => "not started yet: its first prompt starts it".to_owned(),
+            LifeStage::Starting if self.life.pid.is_some() => "the agent is getting ready".to_owned(),
+            LifeStage::Starting => "the agent's process is starting".to_owned(),
+            LifeStage::Resting { reason, attempt, .. } => {
                 format!("to be started again, attempt {attempt}: {}", self.end_in_words(reason))
             }
-            Stage::Stopping { again: true, .. } => "being stopped to be started again".to_owned(),
-            Stage::Stopping { by, .. } => format!("being stopped by {by}"),
-            Stage::Ended { reason, .. } | Stage::Parked { reason, .. } => self.end_in_words(reason),
-            Stage::Running if self.life.orphan => orphan::WHY.to_owned(),
-            Stage::Running => match self.phase() {
+            LifeStage::Stopping { again: true, .. } => "being stopped to be started again".to_owned(),
+            LifeStage::Stopping { by, .. } => format!("being stopped by {by}"),
+            LifeStage::Ended { reason, .. } | LifeStage::Parked { reason, .. } => self.end_in_words(reason),
+            LifeStage::Running if self.life.orphan => orphan::WHY.to_owned(),
+            LifeStage::Running => match self.phase() {
                 Phase::Waiting => format!("waiting for you: {}", self.open_in_words()),
                 Phase::Working if self.turns.cancelled_by.is_some() => {
                     "interrupted: the agent has not ended its turn yet".to_owned()
@@ -68,7 +68,7 @@ impl State {
     pub fn record(&self) -> SessionRecord {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let (ended_at, end_reason) = match &self.life.stage {
-            Stage::Ended { reason, at } | Stage::Parked { reason, at } => {
+            LifeStage::Ended { reason, at } | LifeStage::Parked { reason, at } => {
                 (Some(*at), Some(self.failures.exit.as_ref().unwrap_or(reason).clone()))
             }
             _ => (None, None),

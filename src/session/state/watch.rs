@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Effect, Out, Refused, Stage, State};
+use super::{EffectSink, LifeStage, Refused, SessionState, StepEffect};
 use crate::domain::{
     Event, Json, LadderChoice, Resets, Rung, Situation, Standing, StopMode, Time, Watched, span,
 };
-use crate::host::Activity;
-use crate::session::stall::{BUSY, Move, Performed, Setting, Vigil, Watch};
+use crate::host::ProcessActivity;
+use crate::session::stall::{ActivityTracker, BUSY, LadderMove, PerformedStep, WatchPolicy, WatchSetting};
 
 /// Who does what nobody has asked for.
 pub(super) const BY: &str = "intercom";
@@ -28,21 +28,21 @@ const SAME_START: Duration = Duration::from_secs(5);
 
 /// The watch over an agent, and what people are shown of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Oversight {
-    pub(super) tracker: Watch,
+pub(super) struct AgentOversight {
+    pub(super) tracker: ActivityTracker,
     /// Where the agent stands, if that says more than the phase.
     pub(super) condition: Option<Standing>,
 }
 
-impl State {
+impl SessionState {
     /// The agent gives a sign of life.
-    pub(super) fn alive(&mut self, by: &str, out: &mut Out<'_, '_>) {
+    pub(super) fn alive(&mut self, by: &str, out: &mut EffectSink<'_, '_>) {
         self.oversight.quietly().tracker.heard(out.now());
         self.back_to_life(by, out);
     }
 
     /// Heartbeats are signs of life too, but without progress not for ever.
-    pub(super) fn beats(&mut self, mark: u64, out: &mut Out<'_, '_>) {
+    pub(super) fn beats(&mut self, mark: u64, out: &mut EffectSink<'_, '_>) {
         let now = out.now();
         self.oversight.quietly().tracker.beat(mark, now);
         if self.oversight.tracker.talk(out.vigil()) == Some(now) {
@@ -50,9 +50,9 @@ impl State {
         }
     }
 
-    fn back_to_life(&mut self, by: &str, out: &mut Out<'_, '_>) {
+    fn back_to_life(&mut self, by: &str, out: &mut EffectSink<'_, '_>) {
         let now = out.now();
-        if self.life.stage != Stage::Running {
+        if self.life.stage != LifeStage::Running {
             return; // its last words are not its recovery
         }
         if let Some(recovered) = self.oversight.quietly().tracker.recover(now) {
@@ -75,7 +75,7 @@ impl State {
     }
 
     /// A person did something.
-    pub(super) fn acted(&mut self, by: &str, out: &mut Out<'_, '_>) {
+    pub(super) fn acted(&mut self, by: &str, out: &mut EffectSink<'_, '_>) {
         if self.oversight.tracker.reset(out.now()) {
             out.record(Event::StallReset(StallReset { by: by.to_owned() }));
         }
@@ -88,13 +88,19 @@ impl State {
         self.oversight.tracker.turn_over(self.turns.cancelled_by.take().is_some());
         self.turns.interrupts.turn_over();
         // What we say next, or when it is started again, is still about what it was asked.
-        let again = matches!(self.life.stage, Stage::Stopping { again: true, .. });
+        let again = matches!(self.life.stage, LifeStage::Stopping { again: true, .. });
         if !again && !self.turns.queue.front().is_some_and(|next| next.ours) {
             self.turns.unfinished = None;
         }
     }
 
-    pub(super) fn limited(&mut self, kind: String, resets: Resets, params: Json, out: &mut Out<'_, '_>) {
+    pub(super) fn limited(
+        &mut self,
+        kind: String,
+        resets: Resets,
+        params: Json,
+        out: &mut EffectSink<'_, '_>,
+    ) {
         let (now, vigil) = (out.now(), out.vigil());
         let until = match resets {
             Resets::At(at) => Some(at),
@@ -109,10 +115,10 @@ impl State {
         self.oversight.condition = Some(self.oversight.tracker.standing(&self.setting(now), vigil));
     }
 
-    fn setting(&self, now: Time) -> Setting {
+    fn setting(&self, now: Time) -> WatchSetting {
         // Prompts that wait for people are no work of the agent's.
         let waits = self.agent.told.capped.is_some() || self.failures.awaits_log_in;
-        Setting {
+        WatchSetting {
             now,
             started: self.life.started_at.unwrap_or(self.spec.created_at),
             // What waits in the queue of a running agent is work, too.
@@ -127,21 +133,21 @@ impl State {
     }
 
     /// When something is due by the clock: a look at the agent, a reminder, a step, an expiry.
-    pub fn next_due(&self, now: Time, vigil: &Vigil) -> Option<Time> {
+    pub fn next_due(&self, now: Time, vigil: &WatchPolicy) -> Option<Time> {
         match self.life.stage {
-            Stage::Running if self.life.orphan => None,
-            Stage::Running => {
+            LifeStage::Running if self.life.orphan => None,
+            LifeStage::Running => {
                 let watch = self.oversight.tracker.next(&self.setting(now), vigil);
                 watch.into_iter().chain(self.turns.cancelled_by).min()
             }
-            Stage::Starting => self.life.ready_by,
-            Stage::Resting { at, .. } => Some(at),
+            LifeStage::Starting => self.life.ready_by,
+            LifeStage::Resting { at, .. } => Some(at),
             _ => None,
         }
     }
 
     /// Whoever was not listened to has not been late.
-    pub(super) fn deadlines_anew(&mut self, out: &Out<'_, '_>) {
+    pub(super) fn deadlines_anew(&mut self, out: &EffectSink<'_, '_>) {
         self.life.ready_by = self.life.ready_by.map(|_| out.ready_by());
         if self.turns.cancelled_by.is_some() {
             self.await_end(out);
@@ -149,13 +155,13 @@ impl State {
     }
 
     /// A look at what its processes do, and what follows.
-    pub(super) fn watched(&mut self, activity: Option<Activity>, out: &mut Out<'_, '_>) {
+    pub(super) fn watched(&mut self, activity: Option<ProcessActivity>, out: &mut EffectSink<'_, '_>) {
         let (now, vigil) = (out.now(), out.vigil());
-        if self.life.ready_by.is_some_and(|by| by <= now) && self.life.stage == Stage::Starting {
+        if self.life.ready_by.is_some_and(|by| by <= now) && self.life.stage == LifeStage::Starting {
             let why = format!("it was not ready within {}", span(out.cx.startup));
             return self.unusable(why, out);
         }
-        if self.life.stage != Stage::Running {
+        if self.life.stage != LifeStage::Running {
             return;
         }
         self.end_if_quiet(out);
@@ -188,7 +194,7 @@ impl State {
         } else if self.oversight.tracker.has_stirred() {
             self.back_to_life("activity", out);
         }
-        if self.life.stage == Stage::Running {
+        if self.life.stage == LifeStage::Running {
             self.publish(self.oversight.tracker.standing(&self.setting(now), vigil));
         }
         // Of an agent that does nothing there is nothing new to be kept.
@@ -217,10 +223,10 @@ impl State {
         }
     }
 
-    fn take_step(&mut self, step: Move, standing: &Standing, out: &mut Out<'_, '_>) {
+    fn take_step(&mut self, step: LadderMove, standing: &Standing, out: &mut EffectSink<'_, '_>) {
         let now = out.now();
         match step {
-            Move::Failed(last) => {
+            LadderMove::Failed(last) => {
                 out.record(Event::StallStepFailed(StallStepFailed {
                     step: last.rung,
                     name: last.name(),
@@ -228,7 +234,7 @@ impl State {
                     why: standing.sentence(now),
                 }));
             }
-            Move::Take(step, number, of) => {
+            LadderMove::Take(step, number, of) => {
                 record_step(&step, (number, of), standing, out);
                 self.perform(step, standing, out);
             }
@@ -236,7 +242,7 @@ impl State {
     }
 
     /// What cannot be sent has not helped: that is told when the next step is due.
-    fn perform(&mut self, step: Performed, standing: &Standing, out: &mut Out<'_, '_>) {
+    fn perform(&mut self, step: PerformedStep, standing: &Standing, out: &mut EffectSink<'_, '_>) {
         let vigil = out.vigil();
         match step.rung {
             Rung::Alert | Rung::Escalate => {}
@@ -255,15 +261,15 @@ impl State {
             Rung::Restart => {
                 let (how, by) = (StopMode::Stop, BY.to_owned());
                 out.record(Event::SessionStopping(SessionStopping { how, by, again: true, why: None }));
-                out.effects.push(Effect::Stop { how: StopMode::Stop });
+                out.effects.push(StepEffect::Stop { how: StopMode::Stop });
                 self.life.stage =
-                    Stage::Stopping { how: StopMode::Stop, by: BY.to_owned(), again: true, why: None };
+                    LifeStage::Stopping { how: StopMode::Stop, by: BY.to_owned(), again: true, why: None };
             }
         }
     }
 
     /// In a turn it is nudged, otherwise prompted.
-    fn tell_to_go_on(&mut self, text: &str, out: &mut Out<'_, '_>) {
+    fn tell_to_go_on(&mut self, text: &str, out: &mut EffectSink<'_, '_>) {
         if self.turns.turn.is_none() {
             self.put(text.into(), BY.to_owned(), true, out).ok(); // with a full queue it has enough to do
         } else {
@@ -272,7 +278,7 @@ impl State {
     }
 
     /// After a restart because of a stall: it works on, or people have to tell it what to do.
-    pub(super) fn started_again(&mut self, out: &mut Out<'_, '_>) {
+    pub(super) fn started_again(&mut self, out: &mut EffectSink<'_, '_>) {
         if self.turns.turn.is_some() || !self.turns.queue.is_empty() {
             return self.oversight.tracker.postpone(out.now(), out.vigil());
         }
@@ -280,7 +286,7 @@ impl State {
     }
 
     /// A stall that has ended without a sign of life, and nobody works on: people have to.
-    fn leave_to_people(&mut self, why: &str, out: &mut Out<'_, '_>) {
+    fn leave_to_people(&mut self, why: &str, out: &mut EffectSink<'_, '_>) {
         let (now, vigil) = (out.now(), out.vigil());
         let Some(since) = self.oversight.tracker.episode().map(|episode| episode.since) else { return };
         if let Some((step, of)) = self.oversight.quietly().tracker.give_up(now, vigil) {
@@ -294,7 +300,7 @@ impl State {
         &mut self,
         until: Option<Time>,
         by: &str,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) -> Result<(), Refused> {
         self.steerable()?;
         out.record(Event::StallSnoozed(StallSnoozed { until, by: by.to_owned() }));
@@ -307,7 +313,7 @@ impl State {
         &mut self,
         choice: LadderChoice,
         by: &str,
-        out: &mut Out<'_, '_>,
+        out: &mut EffectSink<'_, '_>,
     ) -> Result<(), Refused> {
         self.steerable()?;
         out.record(Event::LadderChanged(LadderChanged { ladder: choice.to_string(), by: by.to_owned() }));
@@ -317,7 +323,7 @@ impl State {
     }
 
     /// What people see is up to date at once.
-    fn restand(&mut self, out: &Out<'_, '_>) {
+    fn restand(&mut self, out: &EffectSink<'_, '_>) {
         if self.oversight.condition.is_some() {
             self.publish(self.oversight.tracker.standing(&self.setting(out.now()), out.vigil()));
         }
@@ -335,7 +341,12 @@ impl State {
     }
 }
 
-fn record_step(step: &Performed, (number, of): (usize, usize), standing: &Standing, out: &mut Out<'_, '_>) {
+fn record_step(
+    step: &PerformedStep,
+    (number, of): (usize, usize),
+    standing: &Standing,
+    out: &mut EffectSink<'_, '_>,
+) {
     let now = out.now();
     out.record(Event::StallStepTaken(StallStepTaken {
         step: step.rung,

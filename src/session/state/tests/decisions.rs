@@ -3,19 +3,22 @@
 use super::*;
 use crate::domain::{ClearanceStatus, Controls, Named, StopMode};
 
-pub(super) fn ruled(outcome: Outcome) -> Assessed {
+pub(super) fn ruled(outcome: Outcome) -> RequestAssessment {
     let ruling = Ruling { outcome, rule: Some("rule 1".into()), why: "because".into(), whom: vec![] };
-    Assessed { ruling: Some(ruling), ..Assessed::default() }
+    RequestAssessment { ruling: Some(ruling), ..RequestAssessment::default() }
 }
 
-pub(super) fn limited(millis: u64, verdict: Verdict) -> Assessed {
-    Assessed { limit: Some((Duration::from_millis(millis), verdict)), ..Assessed::default() }
+pub(super) fn limited(millis: u64, verdict: Verdict) -> RequestAssessment {
+    RequestAssessment {
+        limit: Some((Duration::from_millis(millis), verdict)),
+        ..RequestAssessment::default()
+    }
 }
 
-fn asked(world: &mut World, assessed: Assessed) -> (ClearanceId, Vec<Effect>) {
+fn asked(world: &mut World, assessed: RequestAssessment) -> (ClearanceId, Vec<StepEffect>) {
     let effects = world.go(Input::Asked(Box::new(ask("1")), Box::new(assessed)));
     let opened = effects.iter().find_map(|effect| match effect {
-        Effect::Record(NewEvent { event: Event::ClearanceRequested(requested), .. }) => {
+        StepEffect::Record(NewEvent { event: Event::ClearanceRequested(requested), .. }) => {
             Some(requested.clearance)
         }
         _ => None,
@@ -23,7 +26,7 @@ fn asked(world: &mut World, assessed: Assessed) -> (ClearanceId, Vec<Effect>) {
     (opened.unwrap(), effects)
 }
 
-fn kinds(effects: &[Effect]) -> Vec<&'static str> {
+fn kinds(effects: &[StepEffect]) -> Vec<&'static str> {
     effects.iter().filter_map(kind).filter(|kind| kind.starts_with("clearance")).collect()
 }
 
@@ -48,13 +51,13 @@ pub(super) fn again(id: ClearanceId, outcome: Outcome) -> Input {
 fn a_rule_that_comes_later_decides_what_is_pending_and_nothing_else() {
     for (outcome, approved) in [(Outcome::Allow, true), (Outcome::Deny, false)] {
         let mut world = World::running();
-        let (id, _) = asked(&mut world, Assessed { needed: 2, ..ruled(Outcome::Ask) });
+        let (id, _) = asked(&mut world, RequestAssessment { needed: 2, ..ruled(Outcome::Ask) });
         world.go(decide_as("ana", id, Verdict::Approve));
         assert_eq!(kinds(&world.go(again(id, Outcome::Ask))), [""; 0], "that leaves it to people");
         let effects = world.go(again(id, outcome));
         assert_eq!(kinds(&effects), ["clearance.decided"]);
         let decided = effects.iter().find_map(|effect| match effect {
-            Effect::Record(NewEvent { event: Event::ClearanceDecided(decided), .. }) => {
+            StepEffect::Record(NewEvent { event: Event::ClearanceDecided(decided), .. }) => {
                 Some((&*decided.by, &*decided.via, decided.ruling.clone()))
             }
             _ => None,
@@ -65,10 +68,10 @@ fn a_rule_that_comes_later_decides_what_is_pending_and_nothing_else() {
         assert_eq!(world.try_go(decide(id, Verdict::Approve)), Err(Refused::NotOpen));
     }
     let mut world = World::running();
-    let (id, _) = asked(&mut world, Assessed::default());
+    let (id, _) = asked(&mut world, RequestAssessment::default());
     world.go(decide(id, Verdict::Deny));
     assert_eq!(kinds(&world.go(again(id, Outcome::Allow))), [""; 0], "a person was first");
-    let (id, _) = asked(&mut world, Assessed::default());
+    let (id, _) = asked(&mut world, RequestAssessment::default());
     world.go(Input::Stop { how: StopMode::Stop, by: "ana".into() });
     assert_eq!(kinds(&world.go(again(id, Outcome::Allow))), [""; 0], "its end withdraws it");
 }
@@ -83,7 +86,7 @@ fn a_rule_that_asks_leaves_it_to_people() {
 
 #[test]
 fn two_approvals_are_needed_from_two_people_and_one_denial_is_enough() {
-    let quorum = || Assessed { needed: 2, ..Assessed::default() };
+    let quorum = || RequestAssessment { needed: 2, ..RequestAssessment::default() };
     let mut world = World::running();
     let (id, _) = asked(&mut world, quorum());
     let first = world.go(decide_as("ana", id, Verdict::Approve));
@@ -111,7 +114,7 @@ fn what_has_waited_long_enough_is_decided_by_the_clock_once() {
     let Outbound::Decision { approved, reason, .. } = &sent(&effects)[0].1 else { panic!("{effects:?}") };
     assert_eq!((*approved, reason.as_deref()), (false, Some("expired")));
     let decided = effects.iter().find_map(|effect| match effect {
-        Effect::Record(NewEvent { event: Event::ClearanceClosed(closed), .. }) => {
+        StepEffect::Record(NewEvent { event: Event::ClearanceClosed(closed), .. }) => {
             Some((closed.status, closed.decision))
         }
         _ => None,
@@ -143,7 +146,7 @@ fn the_agent_says_what_came_of_it() {
     };
     let effects = world.say(told("1"));
     let outcome = effects.iter().find_map(|effect| match effect {
-        Effect::Record(NewEvent { event: Event::ClearanceOutcome(outcome), .. }) => {
+        StepEffect::Record(NewEvent { event: Event::ClearanceOutcome(outcome), .. }) => {
             Some((outcome.clearance, outcome.outcome.as_str()))
         }
         _ => None,

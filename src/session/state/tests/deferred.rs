@@ -25,12 +25,13 @@ impl World {
 
 /// Another one, of the same session.
 pub(super) fn agent(name: &str) -> Input {
-    let about = About { agent: Some(name.to_owned()), strict: true, ..World::new().state.spec().clone() };
+    let about =
+        SessionSpec { agent: Some(name.to_owned()), strict: true, ..World::new().state.spec().clone() };
     Input::Agent { about: Box::new(about), command: name.to_owned(), by: "ana".into() }
 }
 
-fn spawns(effects: &[Effect]) -> usize {
-    effects.iter().filter(|effect| **effect == Effect::Spawn).count()
+fn spawns(effects: &[StepEffect]) -> usize {
+    effects.iter().filter(|effect| **effect == StepEffect::Spawn).count()
 }
 
 #[test]
@@ -86,16 +87,16 @@ fn a_stop_or_a_kill_ends_it_at_once() {
             effects.iter().filter_map(kind).collect::<Vec<_>>(),
             ["session.stopping", "session.ended"]
         );
-        assert!(!effects.contains(&Effect::Stop { how }), "there is nobody to be stopped");
+        assert!(!effects.contains(&StepEffect::Stop { how }), "there is nobody to be stopped");
         assert_eq!((world.state.phase(), world.state.why()), (Phase::Ended, why.to_owned()));
     }
 }
 
 #[test]
 fn if_it_cannot_be_started_what_was_to_start_it_has_failed() {
-    let failed = |effects: &[Effect]| {
+    let failed = |effects: &[StepEffect]| {
         let states = effects.iter().filter_map(|effect| match effect {
-            Effect::Record(NewEvent { event: Event::PromptUndelivered(failed), .. }) => {
+            StepEffect::Record(NewEvent { event: Event::PromptUndelivered(failed), .. }) => {
                 Some(failed.cause.clone())
             }
             _ => None,

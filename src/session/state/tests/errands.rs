@@ -2,32 +2,35 @@
 
 use super::*;
 use crate::domain::{Errand, Exit, Reply, Verb, Wants};
-use crate::session::errand::{Deed, Job, Looked, Run, Trouble};
+use crate::session::errand::{HostCallAssessment, HostCallError, HostCallJob, HostCallResult, TerminalRun};
 
-fn errand(request: &str, job: Job, asks: bool) -> Input {
+fn errand(request: &str, job: HostCallJob, asks: bool) -> Input {
     let line = Line { excerpt: String::new(), bytes: 0 };
     // What is wanted has been looked at: only the job counts.
     let wants = Wants::Read { path: String::new(), line: None, limit: None };
     let params = Json::trusted("{}");
     let errand = Errand { request: id(request), method: "m".to_owned(), wants, params, line };
-    let looked =
-        if asks { Looked::Ask(job, Box::new(ask(request)), Box::default()) } else { Looked::Free(job) };
+    let looked = if asks {
+        HostCallAssessment::Ask(job, Box::new(ask(request)), Box::default())
+    } else {
+        HostCallAssessment::Free(job)
+    };
     Input::Errand(Box::new(errand), Box::new(looked))
 }
 
 /// A file to be written, about which this was found out.
-pub(super) fn to_write(request: &str, assessed: Assessed) -> Input {
+pub(super) fn to_write(request: &str, assessed: RequestAssessment) -> Input {
     let Input::Errand(errand, _) = errand(request, write("x"), true) else { unreachable!() };
-    let looked = Looked::Ask(write("x"), Box::new(ask(request)), Box::new(assessed));
+    let looked = HostCallAssessment::Ask(write("x"), Box::new(ask(request)), Box::new(assessed));
     Input::Errand(errand, Box::new(looked))
 }
 
-fn write(content: &str) -> Job {
-    Job::Write { path: "a".to_owned(), at: "a".to_owned(), content: content.to_owned(), before: None }
+fn write(content: &str) -> HostCallJob {
+    HostCallJob::Write { path: "a".to_owned(), at: "a".to_owned(), content: content.to_owned(), before: None }
 }
 
-fn run() -> Job {
-    Job::Run(Run {
+fn run() -> HostCallJob {
+    HostCallJob::Run(TerminalRun {
         terminal: String::new(),
         program: "make".to_owned(),
         args: Vec::new(),
@@ -38,19 +41,19 @@ fn run() -> Job {
     })
 }
 
-fn on(terminal: &str, verb: Verb) -> Job {
-    Job::Terminal { terminal: terminal.to_owned(), verb }
+fn on(terminal: &str, verb: Verb) -> HostCallJob {
+    HostCallJob::Terminal { terminal: terminal.to_owned(), verb }
 }
 
-fn orders(effects: &[Effect]) -> Vec<Job> {
+fn orders(effects: &[StepEffect]) -> Vec<HostCallJob> {
     let orders = effects.iter().filter_map(|effect| match effect {
-        Effect::Do { job, .. } => Some(job.clone()),
+        StepEffect::Do { job, .. } => Some(job.clone()),
         _ => None,
     });
     orders.collect()
 }
 
-fn done(request: &str, result: Result<Deed, Trouble>) -> Input {
+fn done(request: &str, result: Result<HostCallResult, HostCallError>) -> Input {
     Input::Done { request: id(request), result: Box::new(result) }
 }
 
@@ -60,7 +63,7 @@ fn decide(clearance: ClearanceId, verdict: Verdict) -> Input {
 }
 
 impl World {
-    fn wants(&mut self, request: &str, job: Job) -> ClearanceId {
+    fn wants(&mut self, request: &str, job: HostCallJob) -> ClearanceId {
         assert_eq!(orders(&self.go(errand(request, job, true))), [], "people come first");
         *self.state.requests.clearances.iter().find(|(_, open)| open.request.as_json() == request).unwrap().0
     }
@@ -68,10 +71,10 @@ impl World {
     /// One that runs.
     fn terminal(&mut self, request: &str) -> String {
         let clearance = self.wants(request, run());
-        let [Job::Run(run)] = &orders(&self.go(decide(clearance, Verdict::Approve)))[..] else {
+        let [HostCallJob::Run(run)] = &orders(&self.go(decide(clearance, Verdict::Approve)))[..] else {
             panic!("nothing is run")
         };
-        self.go(done(request, Ok(Deed::Started { pid: 7 })));
+        self.go(done(request, Ok(HostCallResult::Started { pid: 7 })));
         run.terminal.clone()
     }
 }
@@ -89,16 +92,16 @@ fn what_is_approved_is_done_once_and_then_answered() {
     assert_eq!(orders(&effects), [write("x")]);
     assert_eq!(sent(&effects), [], "the answer follows the deed");
     // It is in the snapshot until then, and there only.
-    let again: State = serde_json::from_str(&serde_json::to_string(&world.state).unwrap()).unwrap();
+    let again: SessionState = serde_json::from_str(&serde_json::to_string(&world.state).unwrap()).unwrap();
     assert_eq!(again.errands(), [(id("1"), write("x"))]);
-    let effects = world.go(done("1", Ok(Deed::Written { bytes: 1 })));
+    let effects = world.go(done("1", Ok(HostCallResult::Written { bytes: 1 })));
     assert_eq!(effects.iter().filter_map(kind).collect::<Vec<_>>(), ["file.written"]);
     let [(n, Outbound::Reply { reply: Reply::Written, .. })] = &sent(&effects)[..] else {
         panic!("{effects:?}")
     };
     assert_eq!(world.kinds(Input::Delivered { n: *n }), ["clearance.delivered"]);
     assert_eq!(world.state.errands(), []);
-    assert_eq!(world.go(done("1", Ok(Deed::Written { bytes: 1 }))), [], "once is enough");
+    assert_eq!(world.go(done("1", Ok(HostCallResult::Written { bytes: 1 }))), [], "once is enough");
 }
 
 #[test]
@@ -109,8 +112,12 @@ fn what_is_denied_or_fails_is_an_error_with_the_reason() {
     let [(_, Outbound::Fault(fault))] = &sent(&effects)[..] else { panic!("{effects:?}") };
     assert_eq!((fault.code, fault.message.as_str()), (FaultCode::Failed, "denied: why"));
     assert_eq!(orders(&effects), []);
-    world.go(errand("2", Job::Read { path: "a".into(), at: "a".into(), line: None, limit: None }, false));
-    let effects = world.go(done("2", Err(Trouble::failed("no"))));
+    world.go(errand(
+        "2",
+        HostCallJob::Read { path: "a".into(), at: "a".into(), line: None, limit: None },
+        false,
+    ));
+    let effects = world.go(done("2", Err(HostCallError::failed("no"))));
     assert_eq!(effects.iter().filter_map(kind).collect::<Vec<_>>(), ["call.failed"]);
     assert!(matches!(&sent(&effects)[..], [(_, Outbound::Fault(_))]));
 }
@@ -120,7 +127,11 @@ fn an_id_that_is_taken_is_taken_until_it_is_answered() {
     let mut world = World::running();
     world.wants("1", write("x"));
     assert_eq!(world.kinds(errand("1", write("y"), true)), ["line.rejected"]);
-    world.go(errand("2", Job::Read { path: "a".into(), at: "a".into(), line: None, limit: None }, false));
+    world.go(errand(
+        "2",
+        HostCallJob::Read { path: "a".into(), at: "a".into(), line: None, limit: None },
+        false,
+    ));
     assert_eq!(world.say(clearance("2")).iter().find_map(kind), Some("line.rejected"));
 }
 
@@ -134,7 +145,7 @@ fn the_end_of_the_agent_ends_what_waits_and_what_is_being_done() {
     let kinds = world.kinds(Input::Exited(Box::default()));
     assert!(kinds.contains(&"clearance.closed") && kinds.contains(&"clearance.undelivered"), "{kinds:?}");
     assert_eq!((world.state.errands(), world.state.terminals().count()), (Vec::new(), 0));
-    assert_eq!(world.go(done("2", Ok(Deed::Written { bytes: 1 }))), []);
+    assert_eq!(world.go(done("2", Ok(HostCallResult::Written { bytes: 1 }))), []);
 }
 
 #[test]
@@ -172,7 +183,7 @@ fn a_terminal_answers_who_waits_for_it_when_it_ends() {
         ]
     );
     assert_eq!(orders(&effects), [on(&terminal, Verb::Release)]);
-    let effects = world.go(done("5", Ok(Deed::Released)));
+    let effects = world.go(done("5", Ok(HostCallResult::Released)));
     assert!(matches!(&sent(&effects)[..], [(_, Outbound::Reply { reply: Reply::Released, .. })]));
     assert_eq!(world.state.terminals().count(), 0);
     assert_eq!(world.kinds(ended(&terminal)), Vec::<&str>::new());

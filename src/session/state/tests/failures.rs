@@ -5,12 +5,12 @@ use super::*;
 use crate::domain::{FailureKind, Rejection, StopMode};
 
 fn exited(code: i32, stderr: &str, unanswered: Option<&'static str>) -> Input {
-    Input::Exited(Box::new(Gone {
+    Input::Exited(Box::new(AgentExit {
         exit: Exit { code: Some(code), signal: None },
         reason: "stream closed".to_owned(),
         stderr_tail: stderr.to_owned(),
         unanswered,
-        ..Gone::default()
+        ..AgentExit::default()
     }))
 }
 
@@ -103,8 +103,9 @@ fn a_prompt_that_could_not_be_begun_for_want_of_a_log_in_is_sent_to_the_next_pro
     world.go(prompt("two"));
     world.say(log_in());
     let effects = world.say(error_end("error: no"));
-    let sent =
-        |effects: &[Effect]| effects.iter().filter(|effect| matches!(effect, Effect::Send { .. })).count();
+    let sent = |effects: &[StepEffect]| {
+        effects.iter().filter(|effect| matches!(effect, StepEffect::Send { .. })).count()
+    };
     assert_eq!((texts(&world), sent(&effects)), (vec!["one".into(), "two".into()], 0), "the queue waits");
     assert!(!world.state.record().failed.unwrap().prompt_lost);
     // An agent whose queue waits for people is watched as one without a queue: it is not stuck.

@@ -27,7 +27,7 @@ pub(super) fn end_in(input: &Input) -> Option<End> {
 }
 
 /// What a `turn/end` may do to a session in this state; 1 if it named no turn and ended none although one runs.
-pub(super) fn check_end(End(named): End, before: &State, effects: &[Effect]) -> u32 {
+pub(super) fn check_end(End(named): End, before: &SessionState, effects: &[StepEffect]) -> u32 {
     let ended = effects.iter().filter_map(kind).any(|kind| kind == "turn.ended");
     let running = before.turns.turn.as_ref().map(|turn| turn.id);
     match named {
@@ -49,7 +49,7 @@ impl World {
     }
 
     /// So long that an interrupted turn is over.
-    fn quiet(&mut self) -> Vec<Effect> {
+    fn quiet(&mut self) -> Vec<StepEffect> {
         self.time += 60_000;
         self.go(Input::Watch(None))
     }
@@ -66,7 +66,7 @@ impl World {
     }
 }
 
-fn ended(effects: &[Effect]) -> Option<String> {
+fn ended(effects: &[StepEffect]) -> Option<String> {
     let ended = effects.iter().filter_map(kind).any(|kind| kind == "turn.ended");
     ended.then(|| data(effects, EventKind::TurnEnded)["stop_reason"].as_str().unwrap().to_owned())
 }
@@ -133,9 +133,9 @@ fn prompts_wait_for_the_end_of_an_interrupted_turn_and_begin_the_next() {
 #[test]
 fn a_prompt_says_its_turn() {
     let mut world = World::running();
-    let turn_of = |effects: &[Effect]| {
+    let turn_of = |effects: &[StepEffect]| {
         effects.iter().find_map(|effect| match effect {
-            Effect::Send { message: Outbound::Prompt { turn, .. }, .. } => *turn,
+            StepEffect::Send { message: Outbound::Prompt { turn, .. }, .. } => *turn,
             _ => None,
         })
     };
@@ -286,13 +286,13 @@ struct Confirming {
 }
 
 impl Confirming {
-    fn told(&mut self, effects: &[Effect]) {
+    fn told(&mut self, effects: &[StepEffect]) {
         for effect in effects {
             match effect {
-                Effect::Send { message: Outbound::Prompt { turn, .. }, .. } => {
+                StepEffect::Send { message: Outbound::Prompt { turn, .. }, .. } => {
                     self.unread.push_back(Unread::Prompt(turn.unwrap()));
                 }
-                Effect::Send { message: Outbound::Interrupt { .. }, .. } => {
+                StepEffect::Send { message: Outbound::Interrupt { .. }, .. } => {
                     self.unread.push_back(Unread::Interrupt);
                 }
                 _ => {}

@@ -31,7 +31,7 @@ impl Recorded {
     }
 
     /// Lives this life, and stores it as the actor does.
-    fn live(&self, acts: &[Act], mut world: World, first: Vec<Effect>) {
+    fn live(&self, acts: &[Act], mut world: World, first: Vec<StepEffect>) {
         let (store, mut seen, mut effects) = (self.open(), Seen::default(), first);
         let mut launch = Some("{}".to_owned());
         let mut acts = acts.iter();

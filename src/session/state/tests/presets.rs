@@ -4,9 +4,9 @@ use super::*;
 use crate::domain::StopMode;
 
 /// What these presets forbid, as it is found out under the preset of this session.
-pub(super) fn forbidden(state: &State, by: &[Preset]) -> Assessed {
+pub(super) fn forbidden(state: &SessionState, by: &[Preset]) -> RequestAssessment {
     let outcome = if by.contains(&state.spec.preset) { Outcome::Deny } else { Outcome::Ask };
-    Assessed { forbidden_by: by.to_vec(), ..decisions::ruled(outcome) }
+    RequestAssessment { forbidden_by: by.to_vec(), ..decisions::ruled(outcome) }
 }
 
 fn preset(preset: Preset, widens: bool) -> Input {
@@ -30,7 +30,7 @@ fn what_waits_and_is_forbidden_from_now_on_is_denied_and_the_rest_waits_on() {
     };
     assert_eq!(request.as_json(), "1");
     let decided = effects.iter().find_map(|effect| match effect {
-        Effect::Record(NewEvent { event: Event::ClearanceDecided(decided), .. }) => {
+        StepEffect::Record(NewEvent { event: Event::ClearanceDecided(decided), .. }) => {
             Some((decided.by.as_str(), decided.via.as_str()))
         }
         _ => None,
@@ -74,5 +74,5 @@ fn an_errand_that_waits_and_is_forbidden_is_not_done() {
     let effects = world.go(preset(Preset::Sandbox, false));
     let [(_, Outbound::Fault(fault))] = &sent(&effects)[..] else { panic!("{effects:?}") };
     assert_eq!(fault.message, "denied: preset sandbox denies it");
-    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Do { .. })));
+    assert!(!effects.iter().any(|effect| matches!(effect, StepEffect::Do { .. })));
 }

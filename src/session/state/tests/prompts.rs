@@ -18,9 +18,9 @@ fn with_content() -> Input {
     }
 }
 
-pub(super) fn data(effects: &[Effect], kind: EventKind) -> serde_json::Value {
+pub(super) fn data(effects: &[StepEffect], kind: EventKind) -> serde_json::Value {
     let found = effects.iter().find_map(|effect| match effect {
-        Effect::Record(new) if new.event.kind() == Some(kind) => Some(new.event.data()),
+        StepEffect::Record(new) if new.event.kind() == Some(kind) => Some(new.event.data()),
         _ => None,
     });
     serde_json::from_str(&found.unwrap()).unwrap()
@@ -44,7 +44,7 @@ fn a_prompt_leaves_the_queue_in_a_turn_that_has_begun_and_before_it_is_sent() {
     let effects = world.go(prompt("one"));
     let kinds: Vec<_> = effects.iter().filter_map(kind).collect();
     assert_eq!(kinds, ["prompt.queued", "turn.started", "prompt.sending"]);
-    assert!(matches!(effects.last(), Some(Effect::Send { .. })), "{effects:?}");
+    assert!(matches!(effects.last(), Some(StepEffect::Send { .. })), "{effects:?}");
     let (sending, began) = (data(&effects, EventKind::PromptSending), data(&effects, EventKind::TurnStarted));
     assert_eq!(sending["prompt"], data(&effects, EventKind::PromptQueued)["prompt"]);
     assert_eq!(sending["turn"], began["turn"]);
@@ -69,7 +69,7 @@ fn what_a_prompt_is_made_of_is_recorded_kept_and_told_as_it_came() {
     let mut world = strict();
     world.go(prompt("one"));
     let effects = world.go(with_content());
-    let Effect::Record(new) = &effects[0] else { panic!("{effects:?}") };
+    let StepEffect::Record(new) = &effects[0] else { panic!("{effects:?}") };
     assert!(new.event.data().contains(BLOCKS), "{:?}", new.event);
     // It waits in a snapshot as well as here.
     world.state = serde_json::from_str(&serde_json::to_string(&world.state).unwrap()).unwrap();
@@ -95,7 +95,7 @@ fn a_prompt_with_other_words_keeps_its_other_blocks() {
     let expected = content(BLOCKS).reworded("see");
     assert_eq!(data(&effects, EventKind::PromptAmended)["content"][1]["type"], "image");
     let amended = effects.iter().find_map(|effect| match effect {
-        Effect::Record(NewEvent { event: Event::PromptAmended(amended), .. }) => Some(amended),
+        StepEffect::Record(NewEvent { event: Event::PromptAmended(amended), .. }) => Some(amended),
         _ => None,
     });
     let amended = amended.unwrap();
@@ -107,7 +107,8 @@ fn a_prompt_with_other_words_keeps_its_other_blocks() {
 #[test]
 fn a_repeated_prompt_is_repeated_whole() {
     let mut world = strict();
-    world.state.life.stage = Stage::Resting { reason: "exited".into(), at: Time::from_millis(0), attempt: 1 };
+    world.state.life.stage =
+        LifeStage::Resting { reason: "exited".into(), at: Time::from_millis(0), attempt: 1 };
     let wording = Wording { text: "look".into(), content: Some(content(BLOCKS)) };
     world.go(Input::Restart { prompt: Some(wording.clone()) });
     world.go(Input::Spawned { pid: 43 });

@@ -19,7 +19,7 @@ fn what_is_set_has_a_number_and_so_has_what_the_agent_makes_of_it() {
     let told = data(&effects, EventKind::AgentSetting);
     assert_eq!((&told["set"], &told["value"]), (&2.into(), &true.into()));
     let effects = world.say(Said::IsSet { set: Some(2), result: Json::trusted(r#"{"n": 1.0}"#) });
-    let Some(Effect::Record(new)) = effects.first() else { panic!("{effects:?}") };
+    let Some(StepEffect::Record(new)) = effects.first() else { panic!("{effects:?}") };
     assert_eq!(
         (new.event.name(), new.event.data().as_ref()),
         ("agent.set_done", r#"{"set":2,"result":{"n": 1.0}}"#)

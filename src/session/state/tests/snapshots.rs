@@ -6,11 +6,11 @@ const SHOP: &str = include_str!("flat/shop.json");
 const CHAT: &str = include_str!("flat/chat.json");
 const GONE: &str = include_str!("flat/gone.json");
 
-fn read(snapshot: &str) -> State {
-    let mut read: State = serde_json::from_str(snapshot).unwrap();
+fn read(snapshot: &str) -> SessionState {
+    let mut read: SessionState = serde_json::from_str(snapshot).unwrap();
     assert!(read.take_dirty() && !read.take_dirty(), "it is stored in parts with the next event");
     let parts = serde_json::to_string(&read).unwrap();
-    assert_eq!(serde_json::from_str::<State>(&parts).unwrap(), read);
+    assert_eq!(serde_json::from_str::<SessionState>(&parts).unwrap(), read);
     read
 }
 
@@ -72,7 +72,7 @@ fn a_snapshot_of_the_first_version_is_read() {
     {
         fields.remove(new);
     }
-    let read: State = serde_json::from_str(&snapshot.to_string()).unwrap();
+    let read: SessionState = serde_json::from_str(&snapshot.to_string()).unwrap();
     let open = read.requests.clearances.values().next().unwrap();
     assert_eq!((open.request.as_json(), &open.terms), (r#""c1""#, &DecisionTerms::default()));
 }
@@ -80,11 +80,11 @@ fn a_snapshot_of_the_first_version_is_read() {
 #[test]
 fn what_is_no_snapshot_says_what_it_lacks() {
     for (snapshot, missing) in [("{}", "spec"), (r#"{"turns":null}"#, "spec")] {
-        let error = serde_json::from_str::<State>(snapshot).unwrap_err().to_string();
+        let error = serde_json::from_str::<SessionState>(snapshot).unwrap_err().to_string();
         assert_eq!(error, format!("the snapshot has no `{missing}`"));
     }
     let mut flat: serde_json::Value = serde_json::from_str(GONE).unwrap();
     flat.as_object_mut().unwrap().remove("stage");
-    let error = serde_json::from_str::<State>(&flat.to_string()).unwrap_err().to_string();
+    let error = serde_json::from_str::<SessionState>(&flat.to_string()).unwrap_err().to_string();
     assert_eq!(error, "the snapshot has no `stage`");
 }

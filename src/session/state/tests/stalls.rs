@@ -6,21 +6,21 @@ use serde_json::Value;
 
 use super::*;
 use crate::domain::{Call, Resets, Rung, StopMode};
-use crate::host::Activity;
+use crate::host::ProcessActivity;
 use crate::session::restart;
 use crate::session::stall::tests::{self, minutes};
 
-fn vigil() -> Vigil {
-    Vigil {
+fn vigil() -> WatchPolicy {
+    WatchPolicy {
         remind_after: minutes(30),
         nudge_text: "go on".to_owned(),
         reprompt_text: "go on, please".to_owned(),
         resume_after_limit: minutes(60),
         resume_text: "the limit is over".to_owned(),
-        spend: crate::session::Caps::default(),
+        spend: crate::session::SpendCaps::default(),
         reason_as_prompt: true,
-        restart: restart::Terms {
-            policy: restart::Policy::OnFailure,
+        restart: restart::RestartTerms {
+            policy: restart::RestartCondition::OnFailure,
             budget: 3,
             window: Duration::from_mins(10),
             first_wait: Duration::from_secs(1),
@@ -44,7 +44,7 @@ struct Sim {
 }
 
 impl Sim {
-    fn new(vigil: Vigil) -> Self {
+    fn new(vigil: WatchPolicy) -> Self {
         let mut world = World::new();
         (world.vigil, world.time) = (vigil, 1_000_000_000);
         let mut sim = Self { world, busy: false, stopped: false, cpu: 0, counted: 0, told: Vec::new() };
@@ -69,14 +69,14 @@ impl Sim {
         let effects = self.world.try_go(input)?;
         for effect in effects {
             match effect {
-                Effect::Record(NewEvent { at, event }) => {
+                StepEffect::Record(NewEvent { at, event }) => {
                     let data = serde_json::from_str(&event.data()).unwrap();
                     self.told.push((at.millis(), event.name().to_owned(), data));
                 }
                 // What is sent arrives, and what is to be stopped goes.
-                Effect::Send { n, .. } => self.go(Input::Delivered { n }),
-                Effect::Stop { .. } => self.die(Exit { code: None, signal: Some(15) }),
-                Effect::Spawn | Effect::Do { .. } => {}
+                StepEffect::Send { n, .. } => self.go(Input::Delivered { n }),
+                StepEffect::Stop { .. } => self.die(Exit { code: None, signal: Some(15) }),
+                StepEffect::Spawn | StepEffect::Do { .. } => {}
             }
         }
         Ok(())
@@ -87,26 +87,26 @@ impl Sim {
     }
 
     fn say(&mut self, said: Said) {
-        if self.world.state.life.stage == Stage::Running {
+        if self.world.state.life.stage == LifeStage::Running {
             self.go(Input::Said(Box::new(said)));
         }
     }
 
     fn die(&mut self, exit: Exit) {
         (self.busy, self.stopped) = (false, false);
-        let gone = Gone { exit, reason: "exited".to_owned(), ..Gone::default() };
+        let gone = AgentExit { exit, reason: "exited".to_owned(), ..AgentExit::default() };
         self.go(Input::Exited(Box::new(gone)));
     }
 
-    fn activity(&mut self) -> Activity {
+    fn activity(&mut self) -> ProcessActivity {
         if self.busy {
             self.cpu += u64::try_from(self.now() - self.counted).unwrap();
         }
         self.counted = self.now();
-        Activity {
+        ProcessActivity {
             cpu_millis: self.cpu,
             stopped: self.stopped.then(|| "agent".to_owned()),
-            ..Activity::default()
+            ..ProcessActivity::default()
         }
     }
 
@@ -274,8 +274,8 @@ fn an_agent_that_always_dies_is_parked_with_its_last_words() {
 #[test]
 fn what_was_asked_to_end_ends() {
     for exit in [Exit { code: Some(1), signal: None }, Exit { code: None, signal: Some(9) }] {
-        let mut sim = Sim::new(Vigil {
-            restart: restart::Terms { policy: restart::Policy::Always, ..vigil().restart },
+        let mut sim = Sim::new(WatchPolicy {
+            restart: restart::RestartTerms { policy: restart::RestartCondition::Always, ..vigil().restart },
             ..vigil()
         });
         let stop = Input::Stop { how: StopMode::Stop, by: "ana".into() };
@@ -290,7 +290,7 @@ fn what_was_asked_to_end_ends() {
         // And when a restart was under way.
         let mut sim = Sim::new(vigil());
         sim.world.state.life.stage =
-            Stage::Stopping { how: StopMode::Stop, by: "intercom".into(), again: true, why: None };
+            LifeStage::Stopping { how: StopMode::Stop, by: "intercom".into(), again: true, why: None };
         sim.world.go(stop);
         sim.die(exit);
         assert_eq!(sim.world.state.phase(), Phase::Ended);
@@ -317,7 +317,7 @@ fn a_limit_is_waited_out() {
 fn whose_request_expires_is_not_stuck_at_once() {
     let mut sim = Sim::new(vigil());
     let limit = Some((Duration::from_mins(45), Verdict::Deny));
-    let assessed = Assessed { limit, ..Assessed::default() };
+    let assessed = RequestAssessment { limit, ..RequestAssessment::default() };
     sim.go(Input::Asked(Box::new(ask("\"1\"")), Box::new(assessed)));
     sim.pass(Duration::from_mins(45));
     sim.told.clear();
@@ -362,8 +362,8 @@ fn whose_processes_cannot_be_seen_is_found_too() {
 
 #[test]
 fn a_restart_of_the_ladder_is_not_lost_with_the_daemon() {
-    let terms = restart::Terms { policy: restart::Policy::Never, ..vigil().restart };
-    let mut sim = Sim::new(Vigil { restart: terms, ..vigil() });
+    let terms = restart::RestartTerms { policy: restart::RestartCondition::Never, ..vigil().restart };
+    let mut sim = Sim::new(WatchPolicy { restart: terms, ..vigil() });
     while sim.world.state.resting().is_none() {
         sim.pass(Duration::from_secs(1));
     }
@@ -371,18 +371,18 @@ fn a_restart_of_the_ladder_is_not_lost_with_the_daemon() {
     sim.world.time = sim.world.state.resting().unwrap().millis();
     sim.go(Input::Restart { prompt: None });
     sim.restart_daemon();
-    let gone = Gone { reason: "lost: it never came to run".to_owned(), ..Gone::default() };
+    let gone = AgentExit { reason: "lost: it never came to run".to_owned(), ..AgentExit::default() };
     sim.go(Input::Exited(Box::new(gone)));
     assert!(sim.world.state.resting().is_some(), "{}", sim.world.state.why());
 }
 
 #[test]
 fn the_last_words_of_a_stuck_agent_are_not_its_recovery() {
-    let mut sim = Sim::new(Vigil { ladder: vec![Rung::Restart, Rung::Escalate], ..vigil() });
+    let mut sim = Sim::new(WatchPolicy { ladder: vec![Rung::Restart, Rung::Escalate], ..vigil() });
     sim.pass(Duration::from_mins(4));
     sim.world.state.oversight.tracker.heard(Time::from_millis(1_000_000_000));
     // As `Sim` lets it go at once, the step is taken by hand.
-    while sim.world.state.life.stage == Stage::Running {
+    while sim.world.state.life.stage == LifeStage::Running {
         sim.world.time += 15_000;
         let seen = sim.activity();
         sim.world.go(Input::Watch(Some(Box::new(seen))));
@@ -520,7 +520,7 @@ fn judge(sim: &Sim, truth: &mut Truth, number: &mut u64) {
 fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
     let now = sim.now();
     let by = || "ana".to_owned();
-    let speaks = sim.world.state.life.stage == Stage::Running;
+    let speaks = sim.world.state.life.stage == LifeStage::Running;
     match act {
         Act::Output | Act::Beat | Act::Tool(_) | Act::Ask | Act::TurnEnd | Act::Limit(_) | Act::Die(_)
             if !speaks =>
@@ -572,7 +572,7 @@ fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
         }
         Act::Limit(length) => {
             let resets = Resets::After(Duration::from_mins(*length));
-            if sim.world.state.life.stage == Stage::Running {
+            if sim.world.state.life.stage == LifeStage::Running {
                 truth.limited = now + i64::try_from(length * 60_000).unwrap();
             }
             sim.say(Said::Limited { kind: "rate".into(), resets, params: Json::trusted("{}") });
@@ -587,7 +587,7 @@ fn do_it(sim: &mut Sim, act: &Act, truth: &mut Truth) {
             return;
         }
         Act::Die(well) => {
-            if sim.world.state.life.stage == Stage::Running {
+            if sim.world.state.life.stage == LifeStage::Running {
                 sim.die(Exit { code: Some(i32::from(!well)), signal: None });
             }
         }
@@ -635,7 +635,7 @@ fn live(acts: &[(Act, u64)], cut: usize) {
     sim.activity();
     sim.busy = false;
     sim.restart_daemon();
-    let forgotten = sim.world.state.life.stage == Stage::Running
+    let forgotten = sim.world.state.life.stage == LifeStage::Running
         && sim.world.state.turns.turn.is_some()
         && !sim.world.state.has_open()
         && sim.world.state.oversight.tracker.limit.is_none()
