@@ -47,7 +47,7 @@ const MAX_CALL_BYTES: usize = 256 * 1024;
 const MAX_PENDING: usize = 64;
 /// The words at the end of a turn that are looked at for a limit.
 const MAX_LAST_WORDS: usize = 500;
-/// What is told again when a session is loaded. All else is news.
+/// The updates that are replayed when a session is loaded. All others are news.
 const HISTORY: &[&str] = &[
     "user_message_chunk",
     "agent_message_chunk",
@@ -57,18 +57,18 @@ const HISTORY: &[&str] = &[
     "plan",
 ];
 
-/// What does not change while a session lives.
+/// The settings that do not change while a session lives.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
-    /// How people call the agent.
+    /// The agent's name, as people know it.
     pub agent: String,
     pub workspace: String,
     pub offer: Offer,
-    /// How to log in, where that can be done without a person.
+    /// The authentication method, where one works without a person.
     pub auth_method: Option<String>,
     /// The mode to set whenever the agent's process starts.
     pub mode: Option<String>,
-    /// How people log in, where that is known; else the agent's own words are used.
+    /// The way for people to log in, where that is known; else the agent's own words are used.
     pub login: Option<String>,
     /// The key that the agent got, if its name is known.
     pub key: Option<AgentKey>,
@@ -93,7 +93,7 @@ pub struct Acp {
     dirty: bool,
 }
 
-/// What has to be remembered.
+/// The state that the driver has to remember.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is known or not by itself")]
@@ -109,7 +109,7 @@ struct Mind {
     can: Can,
     auth: Vec<AuthMethod>,
     about: Option<Json>,
-    /// What the agent tells again is in the log already.
+    /// True while the agent replays updates that are in the log already.
     replaying: bool,
     logged_in: bool,
     /// The forms of open questions, `null` without one; all other open requests are for permission.
@@ -121,7 +121,7 @@ struct Mind {
     controls: Controls,
     /// The words of nudges that wait for an answer, by our request.
     steering: BTreeMap<u64, String>,
-    /// What is being set, by our request.
+    /// The settings that wait for an answer, by our request.
     setting: BTreeMap<u64, controls::Setting>,
     /// Pages of a list that is not complete yet.
     listed: Vec<Json>,
@@ -131,7 +131,7 @@ struct Mind {
     opening: Option<opening::OpenSession>,
 }
 
-/// What we have asked.
+/// A request of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Pending {
     Initialize,
@@ -371,7 +371,7 @@ impl Acp {
         Said::Tool { acts, call: Some(Call { id, title, open }), params: Json::raw(params) }
     }
 
-    /// What was said of a call before.
+    /// Returns the earlier report of a call.
     fn call(&self, id: &str) -> Option<Json> {
         self.mind.calls.iter().find(|(known, _)| known == id).map(|(_, raw)| raw.clone())
     }

@@ -180,7 +180,8 @@ fn mark(progress: Option<&RawValue>) -> u64 {
     hasher.finish()
 }
 
-/// What says how it stands with a call is worth remembering; calls without a name of their own go by their title.
+/// Returns the call of an update that tells its status, which is worth remembering. A call without an id goes
+/// by its title.
 fn call(known: ToolUpdate<'_>) -> Option<Call> {
     let open = matches!(&*known.status?, "pending" | "in_progress");
     let title = known.title.into_owned();

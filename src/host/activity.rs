@@ -1,4 +1,4 @@
-//! Whether an agent is doing anything at all, as its processes show it: their CPU, their I/O, their connections.
+//! The activity of an agent, as its processes show it: their CPU, their I/O, their connections.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,9 +12,10 @@ use super::observe::{Observer, ticks_per_second};
 use super::tcp;
 use super::tree::{Below, walk};
 
-/// What starts this soon after the agent is a part of it: the program behind an adapter, its tool servers.
+/// The time after the agent's start within which a new process is a part of it: the program behind an
+/// adapter, its tool servers.
 const SETTLING_SECONDS: u64 = 3;
-/// Of each process; who holds more is not looked at further.
+/// The most open files looked at in each process.
 const MAX_OPEN_FILES: usize = 1024;
 const MAX_CHILDREN: usize = 8;
 const MAX_NAME_CHARS: usize = 60;
@@ -22,13 +23,13 @@ const MAX_NAME_ARGUMENTS: usize = 3;
 const MAX_COMMAND_LINE_BYTES: u64 = 4096;
 const SHELLS: &[&str] = &["sh", "ash", "bash", "dash", "fish", "ksh", "zsh"];
 
-/// What an agent's processes have done since they began, as of now.
+/// The activity of an agent's processes since they began, as of now.
 ///
 /// The counters grow while the tree lives, with few exceptions: a closed connection takes its bytes with it, and a process
 /// that nobody waits for takes all that it did. So a counter that fell has changed as well: something was done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessActivity {
-    /// Of all processes, also of those that have ended and were waited for.
+    /// The CPU time of all processes, also of those that have ended and were waited for.
     pub cpu_millis: u64,
     /// Read and written, by any call and to anything; `None` if we may see it of no process.
     pub io_bytes: Option<u64>,
@@ -39,7 +40,7 @@ pub struct ProcessActivity {
     pub connections: Option<u32>,
     /// The name of the agent's process, or of a part of it, that is stopped or traced.
     pub stopped: Option<String>,
-    /// What it has started, what it most likely waits for first; at most [`MAX_CHILDREN`].
+    /// The processes that it has started, most likely the one it waits for first; at most [`MAX_CHILDREN`].
     pub children: Vec<ChildProcess>,
     /// That are alive, the agent included.
     pub processes: u32,
@@ -69,7 +70,7 @@ impl Observer {
 }
 
 impl ProcessActivity {
-    /// Of what runs for it under a shim of its own: the agent has started that, too.
+    /// Adds the activity of a part that runs under a shim of its own: the agent has started that, too.
     fn add(&mut self, part: Self) {
         let sum = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).reduce(u64::saturating_add);
         self.cpu_millis = self.cpu_millis.saturating_add(part.cpu_millis);
@@ -84,7 +85,7 @@ impl ProcessActivity {
     }
 }
 
-/// Of everything below `root`, which does not count itself.
+/// Returns the activity of everything below `root`, which does not count itself.
 fn of_tree(root: i32) -> Option<ProcessActivity> {
     // Who has lost its parent is reaped by the root.
     let reaped = stat(root)?.reaped_ticks;
@@ -174,7 +175,7 @@ fn children(living: &[Below], parts: &HashSet<i32>) -> Vec<ChildProcess> {
     choose(living, parts, is_wrapper).into_iter().map(child).collect()
 }
 
-/// See [`Child`]. What a part of the agent starts, the agent starts.
+/// See [`ChildProcess`]. What a part of the agent starts, the agent starts.
 fn choose<'a>(
     living: &'a [Below],
     parts: &HashSet<i32>,
@@ -197,7 +198,7 @@ fn choose<'a>(
     found
 }
 
-/// Whether this is a shell's `-c`, also as in `bash --norc -lc`.
+/// Is true for a shell's `-c`, also as in `bash --norc -lc`.
 fn runs_a_command(arguments: &[String]) -> bool {
     let mut options = arguments.iter().skip(1).take_while(|word| word.starts_with('-'));
     options.any(|word| !word.starts_with("--") && word.contains('c'))
@@ -213,7 +214,7 @@ fn arguments(pid: i32) -> Vec<String> {
     words.collect()
 }
 
-/// What a person may read: see [`Child`].
+/// Returns a name that a person may read: see [`ChildProcess`].
 fn name(arguments: &[String], otherwise: &str) -> String {
     let plain = |word: &&String| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '+');

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use super::netlink;
 
-/// As in `linux/rtnetlink.h`.
+/// Constants of `linux/rtnetlink.h`.
 const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;
 const ROUTE_MESSAGE: usize = 12;

@@ -69,7 +69,7 @@ fn base(mountinfo: &str, own: &str) -> Option<PathBuf> {
     Some(mount.join(path))
 }
 
-/// What an agent and everything below it may use.
+/// The resource limits of an agent and everything below it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupLimits {
     pub memory_bytes: Option<u64>,
@@ -112,7 +112,7 @@ impl Cgroup {
         self.dir.join("cgroup.procs")
     }
 
-    /// Who is in it, also in cgroups that were made below.
+    /// Returns the processes in it, also in cgroups that were made below.
     pub(super) fn members(&self) -> Vec<i32> {
         let mut found = Vec::new();
         let mut dirs = vec![self.dir.clone()];

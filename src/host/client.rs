@@ -22,23 +22,23 @@ use super::{AgentProcess, ProcessExit, ProcessNews, RuntimeDir, TrimPace, journa
 /// Chunks of output waiting for the session. When full, the journal grows; when that is full, the agent waits.
 const CHUNKS: usize = 4;
 const CHUNK_BYTES: usize = 64 * 1024;
-/// How often the shim is told how far we have read: well before it would make the agent wait.
+/// The number of bytes read after which the shim is told: well before it would make the agent wait.
 const SEEN_EVERY: u64 = 256 * 1024;
 /// More news than may be under way; a full queue makes the reader wait.
 const NEWS: usize = 512;
-/// How long a shim may take to end after it has hung up.
+/// The time that a shim may take to end after it has hung up.
 const HANGING_UP: Duration = Duration::from_secs(2);
-/// What a dead process left in its pipe is there at once.
+/// The time to wait for output that a dead process left in its pipe; it is there at once.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// How far the journal goes, as far as we know, and whether that is its end.
+/// The known extent of the journal, and whether that is its end.
 #[derive(Debug, Clone, Copy, Default)]
 struct JournalExtent {
     end: u64,
     last: bool,
 }
 
-/// What is needed to look after one agent.
+/// The state needed to look after one agent.
 pub(super) struct ShimClient {
     pub(super) keep: RuntimeDir,
     pub(super) meta: Meta,
@@ -51,7 +51,7 @@ pub(super) struct ShimClient {
     pub(super) accepted: Option<u64>,
 }
 
-/// Whether an end of the agent's stdout was in our hands all the time: then nothing of it is missing.
+/// The custody of the agent's stdout: if we held an end of the pipe all the time, no output is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PipeCustody {
     AllTheTime,
@@ -197,7 +197,7 @@ impl ShimClient {
     }
 }
 
-/// What the shim wrote down at the end, if it came to that.
+/// Returns the shim's record of the end, if it wrote one.
 pub(super) fn read_exit(dir: &Path) -> Option<ExitRecord> {
     super::find::read_record(&dir.join(EXIT))
 }

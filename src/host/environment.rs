@@ -1,4 +1,4 @@
-//! What an agent finds in its environment: an allowlist, what its profile names, and its session's id.
+//! An agent's environment: an allowlist, the variables that its profile names, and its session's id.
 
 use std::ffi::{OsStr, OsString};
 

@@ -21,7 +21,7 @@ pub fn raise_open_files() {
     }
 }
 
-/// What an agent gets: programs that use `select` cannot do with more.
+/// Returns the limit on open files for an agent: programs that use `select` cannot do with more.
 pub(super) fn usual_open_files() -> Option<u64> {
     USUAL.get().copied()
 }

@@ -39,7 +39,8 @@ pub enum LostProcess {
 }
 
 impl AgentProcess {
-    /// What lives, or lived, there. `consumed` is how much of its output is in the log.
+    /// Finds the process that lives, or lived, there. `consumed` is the length of its output that is in the
+    /// log.
     pub async fn find(session: &str, keep: &RuntimeDir, consumed: u64) -> Result<Self, LostProcess> {
         let known = read_meta(&keep.dir);
         let never = known.is_none() && !keep.dir.join(SOCKET).exists();

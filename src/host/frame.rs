@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::Identity;
 use crate::domain::Exit;
 
-/// What this program speaks. Version 1 had no `Nack`, `Note`, `Kill` and `Seen`.
+/// The version of the protocol that this program speaks. Version 1 had no `Nack`, `Note`, `Kill` and `Seen`.
 pub(super) const VERSION: u32 = 2;
 /// The oldest shim that a daemon of this version still talks to.
 pub(super) const OLDEST: u32 = 1;
@@ -60,7 +60,7 @@ pub(super) struct ShimHello {
     pub(super) accepted: Option<u64>,
 }
 
-/// What the shim wrote down about the end.
+/// The shim's record of the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ExitRecord {
     pub(super) exit: Exit,
@@ -71,8 +71,8 @@ pub(super) struct ExitRecord {
     /// The last message that was wholly in the agent's pipe.
     #[serde(default)]
     pub(super) written: u64,
-    /// How many bytes were rescued from the pipe of an agent that nobody listened to for a while: more may be missing. A shim that
-    /// lives to write this down has listened all the time.
+    /// The number of bytes rescued from the pipe of an agent that nobody listened to for a while: more may be
+    /// missing. A shim that lives to write this record has listened all the time.
     #[serde(skip)]
     pub(super) rescued: Option<u64>,
 }
@@ -179,7 +179,7 @@ impl ShimFrame {
 }
 
 mod erased {
-    /// What has a JSON form; so that one closure serves for all payloads.
+    /// A value with a JSON form; so that one closure serves for all payloads.
     pub(super) trait Json {
         fn to_vec(&self) -> Vec<u8>;
     }

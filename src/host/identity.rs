@@ -20,7 +20,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of a process that is running now.
+    /// Returns the identity of a process that is running now.
     pub(super) fn of(pid: i32) -> Self {
         Self { pid, boot: boot_id(), started: stat(pid).map_or(0, |stat| stat.started) }
     }
@@ -30,7 +30,7 @@ impl Identity {
         Self { pid: 0, boot: boot_id(), started: 0 }
     }
 
-    /// Whether this very process runs.
+    /// Is true while this very process runs.
     pub(super) fn is_running(&self) -> bool {
         self.exists() && stat(self.pid).is_some_and(|stat| !stat.is_dead())
     }
@@ -56,7 +56,7 @@ impl Identity {
         }
     }
 
-    /// Whether this very process is there, alive or not yet reaped.
+    /// Is true while this very process is there, alive or not yet reaped.
     pub(super) fn exists(&self) -> bool {
         self.boot == boot_id()
             && self.started != 0
@@ -84,9 +84,9 @@ pub(super) struct Stat {
     pub(super) name: String,
     pub(super) state: char,
     pub(super) threads: u64,
-    /// Of CPU, in user and kernel mode.
+    /// CPU time in user and kernel mode.
     pub(super) ticks: u64,
-    /// Of the children that it has reaped, and of theirs.
+    /// CPU time of the children that it has reaped, and of theirs.
     pub(super) reaped_ticks: u64,
     pub(super) pages: u64,
     pub(super) parent: i32,
@@ -152,7 +152,7 @@ pub(super) fn with_variable(name: &str) -> Vec<(i32, String)> {
     pids().filter_map(|pid| Some((pid, variable(pid, name)?))).collect()
 }
 
-/// What this variable was when the process was started.
+/// Returns the value that this variable had when the process was started.
 pub(super) fn variable(pid: i32, name: &str) -> Option<String> {
     let environ = environment(pid)?;
     let mut variables = environ.split(|byte| *byte == 0);

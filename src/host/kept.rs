@@ -12,7 +12,7 @@ use super::identity::{Identity, stat};
 use super::leftovers::{self, RunningShim, running_shims};
 use super::shim::{EXIT, META, Meta, SOCKET};
 
-/// How long the shim of a removed directory has to end its agent by itself.
+/// The time that the shim of a removed directory has to end its agent by itself.
 const ENDING: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -41,7 +41,7 @@ pub fn kept_processes(agents_dir: &Path) -> Vec<KeptProcess> {
 }
 
 impl KeptProcess {
-    /// What its session is, as whoever started it wrote it down.
+    /// The description of its session, as its starter wrote it down.
     pub fn memo(&self) -> Option<String> {
         read_meta(&self.dir)?.memo
     }
@@ -83,7 +83,7 @@ impl KeptProcess {
     }
 }
 
-/// What became of a directory that nobody needs.
+/// The outcome for a directory that nobody needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cleared {
     /// Nothing ran for it any more.

@@ -27,8 +27,8 @@ use super::{AGENTS_DIR, REBOOTED, journal};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const GIVE_UP: Duration = Duration::from_secs(5);
-/// How long processes are only stopped before those that were found are killed: a tree that grows faster than it is found is
-/// cut down in rounds.
+/// The time during which processes are only stopped before those that were found are killed: a tree that
+/// grows faster than it is found is cut down in rounds.
 const STOPPING: Duration = Duration::from_millis(500);
 /// Looks in a row that find nobody before nobody is left. A process that hands its life on to a child every few milliseconds can
 /// be missed by one look: its number was not there when the numbers were listed, and the one that was has gone. By the
@@ -36,7 +36,8 @@ const STOPPING: Duration = Duration::from_millis(500);
 const EMPTY_LOOKS: u32 = 10;
 /// The same once a process was found that had gone before it could be stopped: there is such a relay.
 const EMPTY_LOOKS_FOR_RELAYS: u32 = 100;
-/// How long one look goes on to look at processes that were born during it, and how many numbers at a time.
+/// The time that one look spends on processes born during it, and the largest range of new process ids that
+/// it goes through; beyond it, the processes are listed again.
 const CHASE: Duration = Duration::from_millis(100);
 const MAX_BORN: i32 = 4096;
 /// Looks that find that a process is a stranger before it is one for good. One alone may fall into the moment of an `exec`, when a process
@@ -122,7 +123,7 @@ fn next_born(numbers: &mut VecDeque<i32>, newest: &mut Option<i32>, deadline: In
     numbers.pop_front()
 }
 
-/// How the processes of an agent are told from all others.
+/// The features by which the processes of an agent are told from all others.
 struct Search<'a> {
     meta: &'a Meta,
     cgroup: Option<Cgroup>,
@@ -131,8 +132,8 @@ struct Search<'a> {
     session_dir: Option<PathBuf>,
     mark: (&'static str, &'a str),
     own: i32,
-    /// How often somebody was found to be a stranger. Who has been often enough is not looked at closely again: a look that is quick
-    /// misses few.
+    /// The number of times that a process was found to be a stranger. One found so often enough is not
+    /// examined closely again: a quick look misses few.
     strangers: RefCell<HashMap<(i32, u64), u8>>,
     /// Somebody had gone before they could be stopped.
     has_relays: Cell<bool>,
@@ -400,7 +401,7 @@ fn shim_in(pid: i32, dir: &Path) -> Option<RunningShim> {
     })
 }
 
-/// Whether a process of this number runs.
+/// Is true while a process of this number runs.
 pub fn is_running(pid: i32) -> bool {
     stat(pid).is_some_and(|stat| !stat.is_dead())
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, sockopt};
 use nix::sys::time::TimeVal;
 
-/// As in `linux/netlink.h`.
+/// Constants of `linux/netlink.h`.
 pub(super) const HEADER: usize = 16;
 pub(super) const ERROR: u16 = 2;
 pub(super) const REQUEST: u16 = 1;

@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 use super::tree::{self, Below};
 use super::{Identity, RuntimeDir, find, shim};
 
-/// What can be looked at without owning the process.
+/// A view of a process for callers that do not own it.
 #[derive(Debug, Clone)]
 pub struct Observer {
     pub(super) keep: RuntimeDir,
@@ -19,7 +19,7 @@ pub struct Seen {
     pub pid: i32,
     pub parent: i32,
     pub name: String,
-    /// As the kernel has it: `R` runs, `S` sleeps, `T` is stopped, …
+    /// The state as the kernel has it: `R` runs, `S` sleeps, `T` is stopped, …
     pub state: char,
     pub cpu_millis: u64,
     pub memory_bytes: u64,

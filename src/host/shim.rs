@@ -42,19 +42,19 @@ pub(super) const SOCKET: &str = "sock";
 pub(super) const EXIT: &str = "exit";
 pub(super) const META: &str = "meta.json";
 
-/// What the daemon tells a new shim.
+/// The daemon's order to a new shim.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) spec: ProcessSpec,
     pub(super) keep: RuntimeDir,
-    /// What it is to speak: always the newest, but for tests.
+    /// The protocol version that it is to speak: always the newest, but for tests.
     pub(super) version: u32,
     /// The usual limit on open files: the daemon has raised its own.
     #[serde(default)]
     pub(super) open_files: Option<u64>,
 }
 
-/// What a new shim answers, as one line of JSON.
+/// The answer of a new shim, as one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
@@ -62,7 +62,7 @@ pub(super) enum Answer {
     Failed(String),
 }
 
-/// Who is who; also kept in `meta.json`.
+/// The identities of a shim and its agent; also kept in `meta.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Meta {
     pub(super) version: u32,
@@ -70,10 +70,10 @@ pub(super) struct Meta {
     pub(super) agent: Identity,
     pub(super) session: String,
     pub(super) cgroup: Option<PathBuf>,
-    /// Of which part of its session it is, if not of all.
+    /// The part of its session that it is, if not all.
     #[serde(default)]
     pub(super) part: Option<String>,
-    /// What its session is, as whoever started it wrote it down.
+    /// The description of its session, as its starter wrote it down.
     #[serde(default)]
     pub(super) memo: Option<String>,
     /// The inode of the pipe that is the agent's stdout.
@@ -85,7 +85,7 @@ pub(super) struct Meta {
 }
 
 impl Meta {
-    /// Of a shim that has not told us who it is.
+    /// Returns the record of a shim that has not told us who it is.
     pub(super) fn unknown(session: &str, keep: &RuntimeDir) -> Self {
         Self { part: keep.part.clone(), ..Self::unlisted(session) }
     }

@@ -103,7 +103,8 @@ async fn start(spec: ProcessSpec, keep: &RuntimeDir, shim: &mut Option<Child>) -
     }
 }
 
-/// What a new shim is to speak. Tests of debug builds may ask for an older one, as after an upgrade.
+/// Returns the version that a new shim is to speak. Tests of debug builds may ask for an older one, as after
+/// an upgrade.
 fn version() -> u32 {
     let asked = std::env::var("INTERCOM_SHIM_VERSION").ok().filter(|_| cfg!(debug_assertions));
     asked.and_then(|text| text.parse().ok()).unwrap_or(super::frame::VERSION)

@@ -21,7 +21,7 @@ const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// The kernel never makes a larger piece of a dump.
 const MAX_PIECE_BYTES: usize = 32 << 10;
 
-/// As in `linux/netlink.h`, `linux/sock_diag.h` and `linux/inet_diag.h`.
+/// Constants of `linux/netlink.h`, `linux/sock_diag.h` and `linux/inet_diag.h`.
 const DONE: u16 = 3;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const REQUEST_DUMP: u16 = 0x301;
@@ -31,7 +31,7 @@ const REMOTE_PORT: usize = 6;
 const UID: usize = 64;
 const INODE: usize = 68;
 const ANY_COOKIE: [u8; 8] = [0xff; 8];
-/// Of `tcp_info` in `linux/tcp.h`, which only ever grows at its end.
+/// Offsets in `tcp_info` of `linux/tcp.h`, which only ever grows at its end, and the state of a connection.
 const BYTES_ACKED: usize = 120;
 const BYTES_RECEIVED: usize = 128;
 const ESTABLISHED: u8 = 1;

@@ -69,8 +69,9 @@ pub(super) fn children(pid: i32) -> Option<Vec<i32>> {
     Some(found)
 }
 
-/// How long processes are only stopped before those that were found are killed. A tree that grows faster than it is found is cut down in
-/// rounds, and the caller has to reap the dead in between: they take places in the table of processes.
+/// The time during which processes are only stopped before those that were found are killed. A tree that
+/// grows faster than it is found is cut down in rounds, and the caller has to reap the dead in between: they
+/// take places in the table of processes.
 const STOPPING: Duration = Duration::from_millis(200);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 

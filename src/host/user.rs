@@ -21,7 +21,7 @@ pub struct RunAs {
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
-    /// What it must not be able to read.
+    /// The paths that it must not be able to read.
     private: Vec<PathBuf>,
 }
 
@@ -53,7 +53,7 @@ impl RunAs {
         })
     }
 
-    /// What a login would set.
+    /// Returns the variables that a login would set.
     pub fn environment(&self) -> Vec<(String, String)> {
         let home = self.home.to_string_lossy().into_owned();
         let name = || self.name.clone();

@@ -37,13 +37,13 @@ mod unrecorded;
 const BATCH_ROWS: usize = 1000;
 /// Output taken in one go, whole chunks.
 const BATCH_BYTES: usize = 256 * 1024;
-/// How long a file system may take to say where a path leads.
+/// The time that a file system may take to resolve a path.
 const ASSESSING: Duration = Duration::from_secs(2);
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(30);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(2);
 
-/// How this session's process is started and talked to.
+/// The plan to start this session's process and to talk to it.
 pub struct ProcessPlan {
     pub spec: Result<ProcessSpec, String>,
     pub keep: RuntimeDir,
@@ -52,13 +52,13 @@ pub struct ProcessPlan {
     pub ladder: StopLadder,
     pub judge: Arc<dyn RequestAssessor>,
     pub startup_timeout: Duration,
-    /// How to start it again later, in the supervisor's own form.
+    /// The description from which the session is started again later, in the supervisor's own form.
     pub launch: String,
     /// A hash of its command line.
     pub command_fingerprint: String,
-    /// Whether to, after the machine was restarted.
+    /// True if the session is resumed after the machine was restarted.
     pub resume_after_reboot: bool,
-    /// How its next generation, with this number, is started.
+    /// Returns the plan for the generation with this number.
     pub again: Arc<dyn Fn(u32) -> ProcessPlan + Send + Sync>,
 }
 
@@ -75,7 +75,7 @@ impl std::fmt::Debug for ProcessPlan {
     }
 }
 
-/// How a session's task begins.
+/// The ways in which a session's task begins.
 #[derive(Debug)]
 pub enum TaskBeginning {
     /// With a launch or a resume.
@@ -141,9 +141,9 @@ pub struct SessionActor {
     process: Option<AgentProcess>,
     /// Output that has not been made into events yet.
     buf: BytesMut,
-    /// How far whole messages go.
+    /// The offset in the output up to which whole messages have been read.
     consumed: u64,
-    /// How far the log goes; blank lines leave nothing in it.
+    /// The offset in the output up to which the log goes; blank lines leave nothing in it.
     committed: u64,
     /// Taken by the framer for a message that is not whole yet: to be read again by the next daemon.
     held: u64,
@@ -151,7 +151,7 @@ pub struct SessionActor {
     more: bool,
     rejections: u32,
     starting: Option<oneshot::Sender<Result<(), StartError>>>,
-    /// Who has had the first process of a deferred session started.
+    /// The waiting command that had the first process of a deferred session started.
     waking: Option<OnItsWay>,
     stoppers: Vec<oneshot::Sender<Result<StopOutcome, CommandError>>>,
     stopped: StopOutcome,
@@ -159,7 +159,7 @@ pub struct SessionActor {
     unrecorded: Vec<StepEffect>,
     /// News that came while an earlier write was tried again. Bounded: at most what is under way, and the exit.
     unheard: VecDeque<ProcessNews>,
-    /// Who waits to hear that a message has arrived.
+    /// The commands that wait to hear that a message has arrived, by the message's number.
     arrivals: Vec<(u64, OnItsWay)>,
     /// The launch description goes into the first snapshot.
     launch: Option<String>,
@@ -167,7 +167,7 @@ pub struct SessionActor {
     abandoned: bool,
     /// A look at its processes that the system has not finished.
     looking: Option<tokio::task::JoinHandle<Option<ProcessActivity>>>,
-    /// What is being done for the agent.
+    /// The host calls that run for the agent.
     errands: errands::RunningHostCalls,
     /// Pending clearances under another policy.
     reassessment: reassess::PolicyReassessment,
@@ -181,7 +181,7 @@ impl std::fmt::Debug for SessionActor {
     }
 }
 
-/// What is told when the task is over and its session is free to be resumed.
+/// The result of a task that is over and whose session is free to be resumed; `stoppers` are told of it.
 #[derive(Debug)]
 pub struct TaskExit {
     stoppers: Vec<oneshot::Sender<Result<StopOutcome, CommandError>>>,
@@ -423,7 +423,8 @@ impl SessionActor {
         self.absorb_with(inputs, consumed, Vec::new()).await;
     }
 
-    /// What has happened and cannot be refused: committed, however long it takes. Meanwhile commands are refused.
+    /// Commits events that have happened and cannot be refused, however long it takes. Meanwhile commands are
+    /// refused.
     async fn absorb_with(&mut self, inputs: Vec<Input>, consumed: Option<u64>, outgoing: Vec<Outgoing>) {
         let mut effects = std::mem::take(&mut self.unrecorded);
         effects.reserve(inputs.len() + 4);

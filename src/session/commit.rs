@@ -10,7 +10,7 @@ use crate::driver::Driver;
 use crate::store::{Outgoing, Snapshot, Write};
 use crate::wire::framing::Framer;
 
-/// What is done after the commit.
+/// An action that follows the commit.
 #[derive(Debug)]
 pub(super) enum AfterCommit {
     Send { n: u64, message: Vec<u8> },
@@ -18,7 +18,7 @@ pub(super) enum AfterCommit {
     Do { request: RequestId, job: HostCallJob },
 }
 
-/// How messages become bytes for one agent.
+/// The encoder of messages for one agent.
 pub(super) struct MessageEncoder<'a> {
     pub(super) framer: &'a mut Framer,
     pub(super) driver: &'a mut Driver,

@@ -25,13 +25,14 @@ mod tests;
 
 /// The largest file that is read or written for an agent.
 pub const MAX_FILE_BYTES: u64 = 10 << 20;
-/// How much of the end of a terminal's output is kept, if the agent does not say, and at most.
+/// The number of bytes kept from the end of a terminal's output: the default if the agent does not say, and
+/// the maximum.
 const USUAL_OUTPUT: u64 = 1 << 20;
 const MAX_OUTPUT: u64 = 10 << 20;
 /// Variables that are nobody's but ours.
 const OURS: &[&str] = &["INTERCOM_", "SLACK_"];
 
-/// What is to be done, with everything that was found out about it.
+/// A host call to perform, with everything that was found out about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostCallJob {
@@ -67,7 +68,7 @@ pub struct TerminalRun {
     /// In the workspace.
     pub cwd: String,
     pub output_limit: u64,
-    /// As people read it.
+    /// The command line as people read it.
     pub line: String,
 }
 
@@ -78,7 +79,7 @@ impl TerminalRun {
     }
 }
 
-/// What is to become of an errand.
+/// The assessment of a host call: refused, allowed without asking, or subject to a clearance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostCallAssessment {
     Refused(HostCallError),
@@ -110,7 +111,7 @@ impl From<FileError> for HostCallError {
     }
 }
 
-/// What has been done.
+/// The result of a host call that was performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostCallResult {
     Read { text: String, bytes: u64, missing: bool },
@@ -184,7 +185,8 @@ fn read(
     })
 }
 
-/// What an agent could read by itself anyway needs nobody, unless a rule or what we see of it says otherwise.
+/// Is true if reading needs no clearance: the agent could read the file by itself anyway, unless a rule or
+/// the risk that we see says otherwise.
 fn reads_freely(assessed: &RequestAssessment) -> bool {
     match &assessed.ruling {
         Some(ruling) if ruling.outcome == Outcome::Allow => true,
@@ -259,8 +261,8 @@ fn run(
     Ok(HostCallAssessment::Ask(HostCallJob::Run(run), Box::new(ask), Box::new(assessed)))
 }
 
-/// What a shell would have to be told: with where it is run and what it finds in its environment, because both can
-/// change what it does.
+/// Returns the command line as a shell would have to be given it, with its working directory and its
+/// environment, because both can change what the command does.
 fn line(run: &TerminalRun) -> String {
     let quoted = |word: &str| joined(&[Cow::from("x"), Cow::from(word)])[2..].to_owned();
     let mut words: Vec<Cow<'_, str>> = vec![Cow::from(run.program.as_str())];

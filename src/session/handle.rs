@@ -1,4 +1,4 @@
-//! What everybody but its owner holds of a session.
+//! The handle of a session, for everybody but its owner.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::store::StoreError;
 
 /// Commands waiting for a session. When full, a command is refused as overloaded and changes nothing.
 const INBOX: usize = 1024;
-/// How long it is worth waiting to tell that what was decided has arrived.
+/// The time that it is worth waiting to report that a decision has arrived.
 const ARRIVING: Duration = Duration::from_secs(2);
 
 /// Why a command was not carried out.
@@ -30,7 +30,7 @@ pub enum CommandError {
     Overloaded,
 }
 
-/// What a stop needed.
+/// The outcome of a stop: the steps that it needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StopOutcome {
     pub steps: Vec<String>,
@@ -39,17 +39,18 @@ pub struct StopOutcome {
     pub unrecorded: bool,
 }
 
-/// What a command has come to once it is committed.
+/// The result of a command once it is committed.
 #[derive(Debug)]
 pub struct Done {
-    /// Of a prompt.
+    /// The id of the prompt, if the command was one.
     pub prompt: Option<PromptId>,
-    /// Of something that is to be set.
+    /// The number of the setting, if the command sets something.
     pub set: Option<u64>,
     pub arrival: ArrivalWatch,
 }
 
-/// Whether what a command sends has arrived at the agent or never will; either is in the store by then.
+/// Waits until the message of a command has arrived at the agent or never will; either is in the store by
+/// then.
 #[derive(Debug)]
 pub struct ArrivalWatch(oneshot::Receiver<Delivery>);
 
@@ -104,7 +105,7 @@ pub(super) enum SessionCommand {
 pub struct SessionHandle {
     pub id: SessionId,
     pub name: Option<String>,
-    /// Of the process that this task starts.
+    /// The generation of the process that this task starts.
     pub generation: u32,
     inbox: mpsc::Sender<SessionCommand>,
     /// Set by the session's task when a process starts; held for the moment of a copy.
@@ -147,7 +148,7 @@ impl SessionHandle {
         answer.await.unwrap_or(Err(CommandError::Refused(Refused::Ended)))
     }
 
-    /// As a gentle stop, but for a session that waits for its first prompt: the next daemon goes on with it.
+    /// Stops gently, but leaves a session that waits for its first prompt: the next daemon continues with it.
     pub async fn drain(&self, by: String) -> Result<StopOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.put(SessionCommand::Drain { by, reply })?;

@@ -1,4 +1,4 @@
-//! Whether a process that has ended is started again, and when. Pure.
+//! The decision to restart a process that has ended, and when. Pure.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub enum RestartCondition {
     Always,
 }
 
-/// How processes are started again.
+/// The terms on which processes are restarted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestartTerms {
     pub policy: RestartCondition,
@@ -53,7 +53,7 @@ pub enum ProcessEnding<'a> {
     ToRestart,
 }
 
-/// What comes next.
+/// The decision after an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextLife {
     End,
@@ -63,7 +63,7 @@ pub enum NextLife {
     Park,
 }
 
-/// What comes after an end, given when it was started again before. `jitter` is anything.
+/// Decides what follows an end, given the times of earlier restarts. `jitter` is any number.
 pub fn next(
     terms: &RestartTerms,
     before: &VecDeque<Time>,

@@ -49,7 +49,7 @@ const LONGEST_PACE: Duration = Duration::from_secs(30);
 const BUSY_CPU_MILLIS: u64 = 20;
 const BUSY_IO_BYTES: u64 = 16 * 1024;
 const BUSY_NET_BYTES: u64 = 16;
-/// How long an agent may take to read a line of ours, at most; a part of `verify` where that is shorter.
+/// The longest time that an agent may take to read a line of ours; a part of `verify` where that is shorter.
 const READING: Duration = Duration::from_secs(1);
 /// The system's clock for processes ticks, and ours does not.
 const TICK_MILLIS: i64 = 1000;
@@ -57,10 +57,10 @@ const TICK_MILLIS: i64 = 1000;
 pub(super) const BUSY: &str = "busy";
 /// A limit whose end is not told is asked about again after this.
 const UNTOLD_LIMIT: Duration = Duration::from_mins(15);
-/// How often in a row an agent is told that its limit is over.
+/// The number of times in a row that an agent is told that its limit is over.
 const MAX_RESUMES: u32 = 10;
 
-/// How sessions are looked after: thresholds, the ladder, restarts, what may be spent. `None` is never.
+/// The policy for watching sessions: thresholds, the ladder, restarts, spending caps. `None` is never.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchPolicy {
     pub ladder: Vec<Rung>,
@@ -74,7 +74,7 @@ pub struct WatchPolicy {
     pub heartbeats_count_for: Option<Duration>,
     /// A process of it is stopped.
     pub stopped_after: Option<Duration>,
-    /// How long a step may take to work before the next.
+    /// The time that a step may take to work before the next.
     pub verify: Duration,
     /// Silence after an interrupt that ends the turn, if the agent does not say that it has ended.
     pub interrupt_quiet: Duration,
@@ -93,7 +93,7 @@ pub struct WatchPolicy {
     pub asking_advice: Option<String>,
 }
 
-/// What may be spent before no new turn begins, in millionths.
+/// Spending caps, in millionths, beyond which no new turn begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpendCaps {
     pub per_session: Option<u64>,
@@ -124,7 +124,7 @@ impl WatchPolicy {
         }
     }
 
-    /// How often a quiet agent is looked at: several times before something is due.
+    /// Returns the interval between looks at a quiet agent: several fit in before something is due.
     fn pace(&self, is_stall: bool) -> Duration {
         let stopped = self.stopped_after.map(|after| after.saturating_mul(4)); // there is nothing to be measured
         let thresholds = [self.silent_after, self.no_cpu_after, stopped, is_stall.then_some(self.verify)];
@@ -133,11 +133,11 @@ impl WatchPolicy {
     }
 }
 
-/// What the session is doing, by its own state.
+/// The session's current activity, by its own state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WatchSetting {
     pub now: Time,
-    /// Of its process.
+    /// The start of its process.
     pub started: Time,
     /// Since when a turn runs.
     pub turn: Option<Time>,
@@ -161,7 +161,7 @@ struct ActivityLook {
     measured: bool,
 }
 
-/// What is known of how an agent is doing. Part of the session's snapshot.
+/// The record of an agent's activity. Part of the session's snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivityTracker {
     said: Option<Time>,
@@ -180,11 +180,11 @@ pub struct ActivityTracker {
     /// When it was classified last.
     #[serde(skip)]
     looked: Option<Time>,
-    /// How long the snapshot has not been told of it.
+    /// The time at which the snapshot last had this record.
     #[serde(skip)]
     kept: Option<Time>,
     pub(super) limit: Option<ReachedLimit>,
-    /// How often in a row it was told that a limit was over.
+    /// The number of times in a row that it was told that a limit was over.
     resumes: u32,
     waiting: Option<Time>,
     reminders: u32,
@@ -225,7 +225,7 @@ impl ActivityTracker {
         }
     }
 
-    /// What ran in the turn runs no longer.
+    /// Forgets the tools that ran in the turn, because they run no longer.
     pub(super) fn turn_over(&mut self, cancelled: bool) {
         self.tools.clear();
         if !cancelled {
@@ -251,7 +251,7 @@ impl ActivityTracker {
         self.resumes = 0;
     }
 
-    /// What its processes have done, as of now. `None` where that cannot be seen.
+    /// Takes in the activity of its processes, as of now. `None` where that cannot be seen.
     pub(super) fn look(&mut self, activity: Option<ProcessActivity>, now: Time, vigil: &WatchPolicy) {
         self.rewind(now);
         // Far more time has passed than was waited for: the machine slept, and the agent with it.
@@ -315,7 +315,7 @@ impl ActivityTracker {
         Some(said.max(beats.unwrap_or(said)))
     }
 
-    /// What runs: a tool that it told of, or the first process that began in this turn.
+    /// Returns what is running: a tool that it told of, or the first process that began in this turn.
     fn running(&self, setting: &WatchSetting) -> Option<Running> {
         let told = self.tools.values().min_by_key(|tool| tool.since).cloned();
         told.or_else(|| {
@@ -437,7 +437,7 @@ impl ActivityTracker {
         self.looked = Some(now);
     }
 
-    /// Whether the snapshot should be told of what has changed a little.
+    /// Returns true if the snapshot should be renewed although little has changed, and notes the renewal.
     pub(super) fn is_stale(&mut self, now: Time, bearable: Duration) -> bool {
         let stale = self.kept.is_none_or(|kept| now.since(kept) >= bearable || kept > now);
         if stale {
@@ -486,7 +486,7 @@ impl ActivityTracker {
         Some((limit, resume))
     }
 
-    /// Whether the agent will be told to go on.
+    /// Is true if the agent will be told to resume when this limit is over.
     pub(super) fn resumes(&self, limit: &ReachedLimit, vigil: &WatchPolicy) -> bool {
         let near = vigil.resume_after_limit.is_some_and(|most| limit.until.since(limit.since) <= most);
         near && self.resumes < MAX_RESUMES
@@ -505,7 +505,7 @@ fn digest(id: &str) -> String {
     format!("#{:x}", hasher.finish())
 }
 
-/// Whether processes were at work between two looks.
+/// Is true if processes were at work between two looks.
 fn stirs(before: &ProcessActivity, after: &ProcessActivity, elapsed: Duration) -> bool {
     let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
     let rises = |before: Option<u64>, after: Option<u64>, per_second: u64| match (before, after) {

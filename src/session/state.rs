@@ -74,7 +74,7 @@ const MAX_IN_FLIGHT: usize = 256;
 /// Requests of the agent that wait for people. At the limit we stop reading from it: some must be decided first.
 const MAX_OPEN: usize = 1000;
 
-/// What a session is. Once it has had a process, only its preset and who needs it change.
+/// The specification of a session. Once it has had a process, only its preset and who needs it change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSpec {
     pub id: SessionId,
@@ -89,7 +89,7 @@ pub struct SessionSpec {
     #[serde(default)]
     pub strict: bool,
     pub max_queued_prompts: usize,
-    /// What it may do at most.
+    /// The limit on what it may do.
     #[serde(default)]
     pub preset: Preset,
     /// `None` if no ACP client started it.
@@ -110,21 +110,22 @@ pub struct SessionState {
     outbox: Tracked<MessageOutbox>,
     agent: Tracked<AgentFacts>,
     oversight: Tracked<AgentOversight>,
-    /// What the agent wants us to do.
+    /// The host calls that the agent has asked for.
     errands: Tracked<errands::HostCalls>,
     failures: Tracked<failure::FailureState>,
 }
 
-/// What is known of a request before it is recorded: the risk that we see, what policy says, and how it is decided.
+/// The assessment of a request before it is recorded: the risk that we see, the ruling of policy, and the
+/// terms of the decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestAssessment {
     pub risk: Risk,
     pub computed: Risk,
     pub why: Vec<String>,
     pub ruling: Option<Ruling>,
-    /// How many different people have to approve it.
+    /// The number of different people who have to approve it.
     pub needed: u32,
-    /// How long it may wait, and what happens then.
+    /// The longest time that it may wait, and the verdict after that.
     pub limit: Option<(Duration, Verdict)>,
     /// The presets that forbid it, whether or not the session has one of them now.
     pub forbidden_by: Vec<Preset>,
@@ -148,13 +149,13 @@ impl Default for RequestAssessment {
 pub trait RequestAssessor: Send + Sync {
     fn assess(&self, about: &SessionSpec, ask: &Ask) -> RequestAssessment;
 
-    /// How sessions like this one are watched, as of now.
+    /// Returns the policy by which sessions like this one are watched, as of now.
     fn vigil(&self, about: &SessionSpec) -> Arc<WatchPolicy>;
 
-    /// What this session has spent today, in millionths; answers what the others have.
+    /// Records the spending of this session today, in millionths, and returns that of the others.
     fn spends(&self, session: SessionId, day: i64, micros: u64) -> u64;
 
-    /// What holds for a request that cannot be assessed: the worst.
+    /// Returns the assessment of a request that cannot be assessed: the worst.
     fn unassessed(&self, about: &SessionSpec) -> RequestAssessment;
 
     /// Counts the changes of policy.
@@ -164,7 +165,7 @@ pub trait RequestAssessor: Send + Sync {
     fn rule_pending(&self, about: &SessionSpec, clearance: &Clearance) -> Ruling;
 }
 
-/// What is to be done about it, in this order: everything that is recorded is committed before anything is performed.
+/// An effect of a step, in order: everything that is recorded is committed before anything is performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StepEffect {
     Record(NewEvent),
@@ -172,7 +173,7 @@ pub enum StepEffect {
         n: u64,
         message: Outbound,
     },
-    /// What came of it is the input `Done`, or `TerminalEnded`.
+    /// A host call to perform. Its result is the input `Done`, or `TerminalEnded`.
     Do {
         request: RequestId,
         job: HostCallJob,
@@ -183,17 +184,18 @@ pub enum StepEffect {
     },
 }
 
-/// What a step may use of the world.
+/// The parts of the world that a step may use.
 pub struct StepContext<'a> {
     pub now: Time,
     pub seed: &'a mut dyn FnMut() -> Seed,
-    /// How sessions like this one are watched.
+    /// The policy by which sessions like this one are watched.
     pub vigil: &'a WatchPolicy,
-    /// How long its process may take to get ready. It depends on the command line, not only on the profile's name.
+    /// The time that its process may take to get ready. It depends on the command line, not only on the
+    /// profile's name.
     pub startup: Duration,
     /// A hash of its command line.
     pub command_fingerprint: &'a str,
-    /// What other sessions have spent today, in millionths.
+    /// The spending of other sessions today, in millionths.
     pub spent_elsewhere: u64,
 }
 
@@ -203,7 +205,7 @@ impl std::fmt::Debug for StepContext<'_> {
     }
 }
 
-/// What goes with a decision.
+/// The details of a decision.
 struct DecisionWords {
     reason: Option<String>,
     option: Option<String>,
@@ -336,7 +338,7 @@ impl SessionState {
         self.life.is_ended()
     }
 
-    /// What its driver had to remember.
+    /// Returns the state that its driver had to remember.
     pub fn driver(&self) -> Option<&Json> {
         self.agent.driver.as_ref()
     }
@@ -345,7 +347,7 @@ impl SessionState {
         self.agent.driver = Some(saved);
     }
 
-    /// Whether clearances are pending.
+    /// Is true while clearances are pending.
     pub fn has_clearances(&self) -> bool {
         !self.requests.clearances.is_empty()
     }
@@ -364,12 +366,13 @@ impl SessionState {
         self.outbox.next_n
     }
 
-    /// Whether it has no process, and waits for what starts its first.
+    /// Is true while it has no process and waits for the command that starts its first.
     pub fn is_deferred(&self) -> bool {
         self.life.stage == LifeStage::Created
     }
 
-    /// Whether it was deferred and its first process is to be started, or was and nothing is known of it.
+    /// Is true if it was deferred and its first process is to be started, or was started and nothing is known
+    /// of it.
     pub fn is_waking(&self) -> bool {
         self.life.is_waking()
     }
@@ -379,17 +382,17 @@ impl SessionState {
         self.life.resting()
     }
 
-    /// What it was asked last and has not finished.
+    /// Returns the last prompt, if the agent has not finished it.
     pub fn unfinished(&self) -> Option<PromptId> {
         self.turns.unfinished
     }
 
-    /// Whether more may be read from the agent now, or it has to wait (its output stays in its pipe).
+    /// Is true while more may be read from the agent; otherwise its output stays in its pipe.
     pub fn may_read(&self) -> bool {
         self.outbox.in_flight.len() < MAX_IN_FLIGHT && self.requests.len() < MAX_OPEN && self.may_do()
     }
 
-    /// How it is being stopped, if it is.
+    /// Returns the mode of the stop that is under way, if any.
     pub fn stopping(&self) -> Option<StopMode> {
         self.life.stopping()
     }
@@ -404,7 +407,7 @@ impl SessionState {
         self.outbox.in_flight.range(..=up_to).map(|(n, _)| *n).collect::<Vec<_>>().into_iter()
     }
 
-    /// Whether a snapshot is due; asking clears it.
+    /// Returns true if a snapshot is due, and clears that.
     pub fn take_dirty(&mut self) -> bool {
         let Self { spec, life, turns, requests, outbox, agent, oversight, errands, failures } = self;
         [

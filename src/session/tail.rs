@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// What was dropped leaves in large pieces, so that each byte is moved once or twice.
+/// The number of dropped bytes kept until they are removed in one piece, so that each byte is moved once or
+/// twice.
 const SLACK: usize = 64 * 1024;
 
 #[derive(Debug)]
@@ -27,8 +28,8 @@ impl OutputTail {
         }
     }
 
-    /// What is kept, and whether that is not all. It never begins in the middle of a character; while more may come, it
-    /// does not end in one, either.
+    /// Returns the kept text, and whether earlier output was dropped. It never begins in the middle of a
+    /// character; while more may come, it does not end in one, either.
     pub(super) fn text(&self, over: bool) -> (String, bool) {
         let skipped = self.bytes.len().saturating_sub(self.limit);
         let mut kept = &self.bytes[skipped..];
@@ -51,7 +52,7 @@ impl OutputTail {
     }
 }
 
-/// How many bytes at the end are a character of which more may come.
+/// Returns the number of bytes at the end that begin a character of which more may come.
 fn unfinished(bytes: &[u8]) -> usize {
     (1..=bytes.len().min(3))
         .find(|back| {

@@ -23,7 +23,7 @@ use crate::store::{ClearanceFilter, Found, QuestionFilter, StoreError, Stored};
 /// Open requests of one kind that are closed with a session that cannot be read; a session is not let have more.
 const MAX_OPEN: usize = 1000;
 
-/// What the database lacks.
+/// The gaps in the database, in words.
 const UNKNOWN: &str = "the database does not know this session";
 const OLDER: &str = "the database knows only an earlier process of this session";
 const UNREADABLE: &str = "the database holds a record of this session that cannot be read";
@@ -124,7 +124,7 @@ impl Supervisor {
         bury(self.store(), state, UNREADABLE).await
     }
 
-    /// What the ledger has open of a session.
+    /// Returns the open requests of a session in the ledger.
     async fn open_requests(&self, id: SessionId) -> Result<OpenRequests, StoreError> {
         let filter = ClearanceFilter { status: Some(ClearanceStatus::Pending), session: Some(id) };
         let clearances = self.store().clearances(filter, None, MAX_OPEN).await?.items;
@@ -155,7 +155,8 @@ impl Supervisor {
         adopt(self.store(), state, adoption, None, consumed).await
     }
 
-    /// What was written down beside the process, or what can be seen of it. A name that a live session has stays with that.
+    /// Returns the memo written beside the process, or what can be seen of the process. A name that a live
+    /// session has stays with that.
     async fn memo_of(&self, id: SessionId, kept: &KeptProcess) -> Result<Memo, StoreError> {
         let memo = kept.memo().and_then(|memo| serde_json::from_str::<Memo>(&memo).ok());
         let mut memo = memo.filter(|memo| memo.about.id == id).unwrap_or_else(|| {

@@ -22,7 +22,7 @@ pub enum Belongs {
 }
 
 impl Belongs {
-    /// Of two processes that hold the same connection, the one to be trusted less.
+    /// Returns the less trusted owner, where two processes hold the same connection.
     fn or_worse(self, other: Self) -> Self {
         let rank = |belongs: Self| match belongs {
             Self::To(_) => 3,

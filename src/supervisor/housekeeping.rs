@@ -1,4 +1,4 @@
-//! What has to be done from time to time: retention, and a look at the disk.
+//! Periodic tasks: retention, and a look at the disk.
 
 use std::collections::hash_map::Entry;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! What is found out about a request before it is recorded: the risk we see, what the rules say, how it is decided.
+//! The assessment of a request before it is recorded: the risk we see, the rules' ruling, the terms of its
+//! decision.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -13,13 +14,15 @@ use crate::domain::{
 use crate::policy::{self, Resolved, Rule, Rules, Subject};
 use crate::session::{RequestAssessment, RequestAssessor, SessionSpec, WatchPolicy};
 
-/// What is in force now. Cloneable; clones share it, so that a reload reaches every session.
+/// The configuration and rules in force now. Cloneable; clones share them, so that a reload reaches every
+/// session.
 #[derive(Debug, Clone)]
 pub(super) struct Bench {
     force: Arc<RwLock<Arc<InForce>>>,
-    /// How often that has changed. Sessions assess their pending clearances again when it does.
+    /// The number of changes to them. Sessions assess their pending clearances again when it rises.
     version: Arc<watch::Sender<u64>>,
-    /// What each session has spent on the last day that it spent something, in millionths. Held for the moment of a sum.
+    /// The spending of each session on its last day with any, in millionths. Locked only for the moment of a
+    /// sum.
     spent: Arc<Mutex<HashMap<SessionId, (i64, u64)>>>,
 }
 
@@ -49,8 +52,8 @@ impl InForce {
         Self { config, rules, loaded_at, grants, vigils }
     }
 
-    /// How a request of this risk is decided. The clock never approves what takes several people, the machine itself, or
-    /// somebody in particular.
+    /// Returns the terms on which a request of this risk is decided. The clock never approves a request that
+    /// takes several people, the machine itself, or somebody in particular.
     fn terms(&self, risk: Risk, ruling: Ruling) -> RequestAssessment {
         let settings = &self.config.clearances;
         let needed = settings.needed(risk);
@@ -66,7 +69,8 @@ impl InForce {
         Self { rules, ..self.clone() }
     }
 
-    /// Of the rules as they are written, so that the audit shows whether they were changed.
+    /// Returns the digest of the rules as they are written, so that the audit shows whether they were
+    /// changed.
     pub fn digest(&self) -> String {
         let text = serde_json::to_string(&self.config.rules).expect("rules have string keys only");
         hex(ring::digest::digest(&ring::digest::SHA256, text.as_bytes()).as_ref())
@@ -81,7 +85,7 @@ impl InForce {
         &self.rules
     }
 
-    /// What the preset forbids is forbidden; the rest is up to the rules.
+    /// Rules on a request: the preset's prohibitions stand, and the rules decide the rest.
     pub fn rule_under(
         &self,
         preset: Preset,
@@ -130,7 +134,7 @@ fn forbidden_by(preset: Preset, why: String) -> Ruling {
     Ruling { outcome: Outcome::Deny, rule: Some(preset.rule()), why, whom: Vec::new() }
 }
 
-/// What a preset said to a request, which no rule would have changed.
+/// Returns the preset's ruling on a request, which no rule would have changed.
 pub fn ruled_by_preset(clearance: &Clearance) -> Option<Ruling> {
     let by = |ruling: &&Ruling| {
         let rule = ruling.rule.as_deref();
@@ -150,7 +154,7 @@ fn ruling(found: policy::Ruling) -> Ruling {
     Ruling { outcome, rule: rule.map(|(_, name)| name), why, whom }
 }
 
-/// What policy looks at, of a request that is being made.
+/// Returns the subject that policy looks at, for a request that is being made.
 fn of_ask(about: &SessionSpec, ask: &Ask) -> Subject {
     Subject {
         agent: about.agent.clone(),
@@ -180,7 +184,8 @@ pub fn of_clearance(agent: Option<String>, workspace: std::path::PathBuf, c: &Cl
     }
 }
 
-/// What the agent said, or what it must be: who has a command runs it, who has a path or a diff edits.
+/// Returns the tool that the agent named, or else the one that fits: `execute` for a command, `edit` for a
+/// path or a diff.
 fn tool(said: Option<&str>, runs: bool, edits: bool) -> Option<String> {
     let seen = if runs { Some("execute") } else { edits.then_some("edit") };
     said.or(seen).map(str::to_owned)

@@ -28,12 +28,12 @@ use crate::wire::framing::Framer;
 /// The hidden mode of our own binary that plays the demo agent.
 pub const DEMO_MODE: &str = "__demo-agent";
 
-/// What somebody asked to start.
+/// A request to start a session.
 #[derive(Debug, Clone, Default)]
 pub struct StartRequest {
     pub agent: Option<String>,
     pub command: Option<String>,
-    /// Of the command.
+    /// The protocol of the command.
     pub protocol: Option<Protocol>,
     pub args: Vec<String>,
     /// A configured name or an absolute path.
@@ -48,7 +48,7 @@ pub struct StartRequest {
     pub ladder: LadderChoice,
     /// Without a process until its first prompt.
     pub defer: bool,
-    /// What it may do at most.
+    /// The limit on what it may do.
     pub preset: Preset,
     /// If an ACP client starts it.
     pub on_client_left: Option<OnClientLeft>,
@@ -77,12 +77,12 @@ pub enum StartRefused {
     Store(#[from] StoreError),
 }
 
-/// How a session is started again later.
+/// The description from which a session is started again later.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Launch {
     agent: Option<String>,
     command: Option<String>,
-    /// Of a command; a profile has its own.
+    /// The protocol of a command; a profile has its own.
     #[serde(default)]
     protocol: Option<String>,
     args: Vec<String>,
@@ -98,7 +98,7 @@ pub(super) fn is_launch(text: &str) -> bool {
     serde_json::from_str::<Launch>(text).is_ok()
 }
 
-/// What a session is, kept beside its process for a database that does not know it.
+/// The description of a session, kept beside its process for a database that does not know it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Memo {
     pub(super) about: SessionSpec,
@@ -115,7 +115,7 @@ impl Memo {
         self.launch.command.clone().or_else(|| self.launch.agent.clone()).unwrap_or_default()
     }
 
-    /// Of a process without any: it cannot be started again.
+    /// Returns the memo of a process without a launch description: it cannot be started again.
     pub(super) fn of_nothing(about: SessionSpec) -> Self {
         let (agent, command, protocol, resume, mcp_servers) = (None, None, None, None, None);
         let (args, env) = (Vec::new(), BTreeMap::new());
@@ -235,8 +235,8 @@ impl Supervisor {
         }
     }
 
-    /// What an ended session was, and how its process is started again. Its place must be taken: nobody else may
-    /// change it meanwhile.
+    /// Returns the state of an ended session and the plan to start its process again. Its place must be
+    /// taken: nobody else may change it meanwhile.
     async fn next_life(&self, record: &SessionRecord) -> Result<(SessionState, ProcessPlan), StartRefused> {
         let (stored, state) = self.stored(record.id).await?;
         let corrupt = StoreError::Corrupt { what: "a session's launch" };
@@ -318,7 +318,7 @@ impl Supervisor {
         }
     }
 
-    /// What is kept of a generation's process on disk.
+    /// Returns the runtime directory of a generation's process.
     pub(super) fn keep(&self, id: SessionId, generation: u32, at_least: u64) -> RuntimeDir {
         let config = self.config();
         let limits = &config.limits;
@@ -335,7 +335,7 @@ impl Supervisor {
         self.store().path().with_file_name(AGENTS_DIR)
     }
 
-    /// How to go on with a session whose process an earlier daemon started.
+    /// Returns the plan to continue a session whose process an earlier daemon started.
     pub(super) fn plan_again(
         &self,
         stored: &Stored,
@@ -491,7 +491,7 @@ fn outcome(id: SessionId, result: Result<(), StartError>) -> Result<SessionId, S
     }
 }
 
-/// What the system could give to a new process, in bytes.
+/// Returns the memory that the system could give to a new process, in bytes.
 fn free_memory() -> Option<u64> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

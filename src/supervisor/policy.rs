@@ -10,12 +10,12 @@ use crate::domain::{Audited, Clearance, ClearanceStatus, Grant, Outcome, Preset,
 use crate::policy::{self, Explained, Rule, Rules};
 use crate::store::StoreError;
 
-/// How many requests are read in one go when rules are tried.
+/// The number of requests read in one go when rules are tried.
 const PAGE: usize = 500;
 /// Differences that are told one by one.
 const MAX_DIFFERENCES: usize = 1000;
 
-/// What the rules in force make of a request.
+/// The explanation of a request's ruling under the rules in force.
 #[derive(Debug)]
 pub struct Explanation {
     pub ruling: Ruling,
@@ -24,14 +24,14 @@ pub struct Explanation {
     pub proposal: Result<Rule, String>,
 }
 
-/// What other rules would have made of what was asked.
+/// The results of trying other rules on past requests.
 #[derive(Debug, Default)]
 pub struct Tried {
     pub requests: usize,
     pub allowed: usize,
     pub denied: usize,
     pub asked: usize,
-    /// How many would have gone another way, and which, riskiest first.
+    /// The number of requests that would have gone another way, and which, riskiest first.
     pub different: usize,
     pub differences: Vec<Difference>,
 }
@@ -41,7 +41,7 @@ pub struct Tried {
 pub struct Difference {
     pub clearance: Clearance,
     pub risk: Risk,
-    /// As it was: decided by a rule, or left to people.
+    /// The actual outcome: decided by a rule, or left to people.
     pub was: Outcome,
     pub would: Ruling,
 }
@@ -68,7 +68,8 @@ impl Supervisor {
         self.load_grants().await
     }
 
-    /// What depends on the old configuration goes on with it: running agents, the port. On an error nothing has changed.
+    /// Puts a new configuration in force, also for running agents and the port. On an error nothing has
+    /// changed.
     pub async fn reload(&self, config: Config) -> Result<(), StoreError> {
         let _turn = self.0.granting.lock().await;
         self.put_in_force(Arc::new(config)).await
@@ -95,7 +96,7 @@ impl Supervisor {
         self.load_grants().await
     }
 
-    /// Whether it was valid until now.
+    /// Revokes a grant; returns true if it was valid until now.
     pub async fn revoke_grant(&self, grant: &Grant, entry: Audited) -> Result<bool, StoreError> {
         let _turn = self.0.granting.lock().await;
         // First in memory: from here on it allows nothing, also if the store takes its time.
@@ -103,7 +104,7 @@ impl Supervisor {
         self.store().revoke_grant(grant.id.to_string(), Time::now(), entry).await
     }
 
-    /// What each rule makes of a request of the ledger, now.
+    /// Explains what each rule in force makes of a request of the ledger.
     pub async fn explain(
         &self,
         agent: Option<String>,

@@ -18,7 +18,7 @@ pub struct Agent {
     pub availability: Availability,
 }
 
-/// Whether its program is there.
+/// The availability of a profile's program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Availability {
     BuiltIn,
@@ -73,7 +73,7 @@ impl Supervisor {
         find(&self.config(), name, &search_path()).map(|agent| agent.profile)
     }
 
-    /// What a person can do about a program that is missing, if we know.
+    /// Returns the way to install a program that is missing, if we know one.
     pub(super) fn how_to_install(&self, name: &str) -> Option<&'static str> {
         known(name).filter(|_| !self.config().agents.contains_key(name)).map(|known| known.install)
     }

@@ -9,10 +9,10 @@ use crate::session::actor::{FoundProcess, TaskBeginning};
 use crate::session::{CommandError, ProcessPlan, RequestAssessor as _, SessionState, StartError};
 use crate::store::{Found, StoreError};
 
-/// How many sessions are looked for at the same time.
+/// The number of sessions that are looked for at the same time.
 const AT_ONCE: usize = 64;
 
-/// What was found.
+/// The result of recovery.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Sessions whose agents run on.
@@ -34,7 +34,7 @@ impl std::fmt::Display for Recovered {
     }
 }
 
-/// What became of a session that was live.
+/// The fate of a session that was live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Attached,

@@ -1,4 +1,4 @@
-//! How sessions are watched, from the configuration.
+//! The policies by which sessions are watched, from the configuration.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

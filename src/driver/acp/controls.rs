@@ -10,24 +10,25 @@ use crate::wire::acp::send;
 use crate::wire::acp::trouble::Failure;
 use crate::wire::acp::update::Cost;
 
-/// Of a list of sessions; more are not asked for.
+/// The most pages read of a list of sessions.
 const MAX_PAGES: usize = 20;
 
 /// The number of a setting that no person asked for.
 pub(super) const NO_NUMBER: u64 = 0;
 
-/// What waits for the agent's answer.
+/// A setting that waits for the agent's answer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Setting {
     /// Ours, for whoever waits.
     number: u64,
-    /// What is so once the agent agrees, where it does not tell that itself.
+    /// The mode that applies once the agent agrees, where it does not report that itself.
     mode: Option<String>,
     model: Option<String>,
 }
 
 impl Acp {
-    /// What older agents call a mode or a model, others have as an option.
+    /// Returns the message that sets a mode, a model or an option. Older agents call a mode or a model what
+    /// others have as an option.
     pub(super) fn set(&mut self, set: &Set, number: u64) -> Option<String> {
         let session = self.mind.session.clone()?;
         let (mode, model) = (self.option_of("mode"), self.option_of("model"));

@@ -1,4 +1,4 @@
-//! What the agent wants to have done by its client: files and terminals, where they were offered.
+//! The agent's requests to its client: files and terminals, where they were offered.
 
 use crate::domain::errand::Command;
 use crate::domain::{Errand, Exit, Json, Reply, RequestId, Said, Verb, Wants};

@@ -153,7 +153,8 @@ impl Acp {
         });
     }
 
-    /// What cannot be resumed may be loaded; what cannot be loaded begins anew, unless somebody asked for just that.
+    /// Handles a failed resume: the session is loaded if possible, else a new one begins, unless somebody
+    /// asked for just that session.
     pub(super) fn not_resumed(&mut self, may_load: bool, error: &RawValue, said: &mut Vec<Said>) {
         if may_load && self.mind.can.load {
             self.mind.can.resume = false;

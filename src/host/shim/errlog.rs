@@ -20,7 +20,7 @@ impl ErrLog {
         Self { file: None, size: limit, limit }
     }
 
-    /// What cannot be written is lost: an agent never waits for its stderr.
+    /// Appends to the log. Bytes that cannot be written are lost: an agent never waits for its stderr.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         if self.size >= self.limit {
             fs::rename(CURRENT, BEFORE).ok(); // there may be none yet

@@ -16,7 +16,7 @@ pub(super) const UNNUMBERED: u64 = 0;
 pub(super) struct Input {
     pipe: Option<OwnedFd>,
     queue: VecDeque<(u64, Vec<u8>)>,
-    /// How much of the first message is in the pipe.
+    /// The number of bytes of the first message that are in the pipe.
     begun: usize,
     accepted: u64,
     written: u64,

@@ -61,7 +61,7 @@ impl Ladder {
         }
     }
 
-    /// Whether those that were told to end still have time to do so.
+    /// Is true while the processes that were told to end still have time to do so.
     pub(super) fn is_patient(&self) -> bool {
         self.next.is_some()
     }

@@ -99,7 +99,7 @@ impl Link {
         }
     }
 
-    /// What the daemon wants. One that has gone, or talks nonsense, is forgotten.
+    /// Returns the daemon's frames. A daemon that has gone, or sends invalid ones, is dropped.
     pub(super) fn read(&mut self) -> Vec<ShimFrame> {
         let mut frames = Vec::new();
         let Some(daemon) = &mut self.daemon else { return frames };

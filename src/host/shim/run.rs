@@ -29,25 +29,26 @@ use crate::host::frame::{ExitRecord, LadderWaits, ShimFrame, ShimHello};
 use crate::host::tree::Reaped;
 use crate::host::{EXITED, Identity, ProcessSpec, STREAM_CLOSED, journal, tree};
 
-/// How long what is below the agent may go on after it, unless it was told to end: then it has the time for that.
+/// The time that processes below the agent may outlive it, unless it was told to end: then they have the time
+/// for that.
 const AFTER_EXIT: Duration = Duration::from_millis(500);
-/// How long a process may live on without its stdout.
+/// The time that a process may live on without its stdout.
 const AFTER_EOF: Duration = Duration::from_secs(2);
-/// How soon to look again: at a full disk, at a tree that was killed.
+/// The pause before the next look at a full disk or at a tree that was killed.
 const DISK_RETRY: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// And at one that has been told to end.
+/// The pause before the next look at a tree that has been told to end.
 const LOOK_PATIENTLY: Duration = Duration::from_millis(50);
-/// How long a tree may take to end that nobody could find again.
+/// The time that a tree may take to end that nobody could find again.
 const GIVE_UP: Duration = Duration::from_secs(5);
 /// A pipe that somebody outside the tree still holds is left after this.
 const LINGER: Duration = Duration::from_millis(200);
 /// Moves from the pipe to the journal before anything else gets a turn.
 const SPLICES: usize = 16;
 const SPLICE_BYTES: usize = 1 << 20;
-/// How far the journal may be ahead of a daemon that listens.
+/// The number of bytes that the journal may be ahead of a daemon that listens.
 const AHEAD_OF_DAEMON: u64 = 1 << 20;
-/// What has to pass through memory does so in small pieces: a shim is to stay small.
+/// The size of the pieces in which data passes through memory: a shim is to stay small.
 const CHUNK: usize = 16 * 1024;
 
 pub(super) struct Shim {
@@ -80,7 +81,7 @@ pub(super) struct Shim {
     /// Taken from the pipe by a read, and not in the journal yet.
     in_hand: Vec<u8>,
     cgroup: Option<Cgroup>,
-    /// How far the daemon that listens has read.
+    /// The offset up to which the daemon that listens has read.
     seen: u64,
 }
 
@@ -338,7 +339,7 @@ impl Shim {
         }
     }
 
-    /// Whether the tree was told to end and may still do so by itself.
+    /// Is true while the tree was told to end and may still do so by itself.
     fn has_time(&self) -> bool {
         self.killed.is_empty() && self.ladder.as_ref().is_some_and(Ladder::is_patient)
     }
@@ -383,8 +384,8 @@ impl Shim {
         self.childless && self.cgroup.as_ref().is_none_or(|cgroup| cgroup.members().is_empty())
     }
 
-    /// Whether there is room for more output. A daemon that listens is not left far behind: the agent waits for it as it
-    /// would for a pipe, and what it said is in the log soon after it has ended.
+    /// Is true while there is room for more output. A daemon that listens is not left far behind: the agent
+    /// waits for it as it would for a pipe, and its output is in the log soon after it has ended.
     fn may_read(&self) -> bool {
         let listens = self.link.connection().is_some() && ShimFrame::Seen(0).since() <= self.meta.version;
         let ahead = listens && self.journal.end() >= self.seen + AHEAD_OF_DAEMON;

@@ -1,4 +1,4 @@
-//! What operators want of one session: all of it is committed, or nothing has changed.
+//! Operators' commands to one session: a command is committed as a whole, or changes nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What others want of a session, one after the other.
+//! The commands that others send to a session, carried out one after the other.
 
 use crate::domain::StopMode;
 use tokio::sync::oneshot;
@@ -41,7 +41,7 @@ impl SessionActor {
         }
     }
 
-    /// As long as there has been none, there may be another. What is kept of how it is started changes with it.
+    /// Replaces the plan while the session has had no process; the stored launch description changes with it.
     async fn another_agent(&mut self, input: Input, plan: ProcessPlan) -> Result<Done, CommandError> {
         let launch = self.launch.replace(plan.launch.clone());
         let before = std::mem::replace(&mut self.plan, plan);

@@ -1,4 +1,5 @@
-//! What is done for the agent: files one after the other, terminals beside each other, and nobody waits for either.
+//! Host calls of the agent: files run one after the other, terminals in parallel, and nobody waits for
+//! either.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -16,10 +17,10 @@ use crate::session::errand::{
 use crate::session::handle::OnItsWay;
 use crate::session::state::Input;
 
-/// How long what is being done may take after the agent has gone.
+/// The time that running host calls may take after the agent has gone.
 const FINISHING: Duration = Duration::from_secs(10);
 
-/// What has come of something.
+/// A report from a running host call or terminal.
 #[derive(Debug)]
 pub(super) enum HostCallReport {
     File { request: RequestId, result: Result<HostCallResult, HostCallError> },
@@ -35,7 +36,7 @@ pub(super) struct RunningHostCalls {
     busy: bool,
     terminals: BTreeMap<String, TerminalHandle>,
     running: JoinSet<HostCallReport>,
-    /// Who waits to hear that what was decided has been done and told.
+    /// The commands that wait to hear that an approved host call has been performed and answered.
     waiting: Vec<(ClearanceId, OnItsWay)>,
 }
 
@@ -201,7 +202,8 @@ impl SessionActor {
         }
     }
 
-    /// What was under way when an earlier daemon ended: terminals are found again, and what was to be done is.
+    /// Resumes the host calls that were under way when an earlier daemon ended: terminals are found again,
+    /// and pending calls are performed.
     pub(super) async fn resume_errands(&mut self) {
         let session = self.state.id().to_string();
         let known: Vec<(String, u64)> =

@@ -13,7 +13,7 @@ use crate::session::handle::StopOutcome;
 use crate::session::state::{AgentExit, Input};
 use crate::store::{Found as Stored, Outgoing};
 
-/// How long a look at an agent's processes may take before it counts as blind.
+/// The time that a look at an agent's processes may take before it counts as blind.
 const LOOKING: Duration = Duration::from_secs(2);
 
 impl SessionActor {

@@ -36,7 +36,7 @@ pub(super) struct OutputLine {
     pub(super) end: u64,
 }
 
-/// What becomes of a line.
+/// The treatment of a line.
 #[derive(Debug, Clone, Copy)]
 enum LineHandling<'a> {
     Normal,
@@ -46,7 +46,7 @@ enum LineHandling<'a> {
     Dropped(&'a str),
 }
 
-/// How a session was before an attempt.
+/// The state of a session before an attempt.
 #[derive(Debug, Clone)]
 struct StepCheckpoint {
     state: SessionState,

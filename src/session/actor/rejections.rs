@@ -1,4 +1,4 @@
-//! What the trace says of lines that were no use.
+//! Trace entries for rejected lines.
 
 use super::SessionActor;
 use crate::domain::event::LineRejected;

@@ -17,7 +17,7 @@ use crate::host::{
 use crate::session::errand::TerminalRun;
 use crate::session::tail::OutputTail;
 
-/// What a terminal may write ahead of us before it waits.
+/// The number of bytes that a terminal may write ahead of us before it waits.
 const AHEAD_BYTES: u64 = 16 << 20;
 /// Both streams in one, as on a terminal, and nothing to read.
 const EXEC: &str = "exec \"$@\" </dev/null 2>&1";
@@ -128,7 +128,7 @@ fn gently(patience: Duration) -> StopLadder {
     }
 }
 
-/// What is kept of a terminal, below what is kept of its session's process.
+/// Returns a terminal's runtime directory, below that of its session's process.
 pub(super) fn keep(of: &RuntimeDir, session: &str, id: &str, output_limit: u64) -> RuntimeDir {
     let generation = of.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     RuntimeDir {
@@ -139,7 +139,8 @@ pub(super) fn keep(of: &RuntimeDir, session: &str, id: &str, output_limit: u64) 
     }
 }
 
-/// How it is started: as its session's agent is, in the same environment and under the same limits.
+/// Returns the specification of a terminal's process: it runs in the environment of its session's agent and
+/// under the same limits.
 pub(super) fn spec(
     agent: &ProcessSpec,
     workspace: &Path,

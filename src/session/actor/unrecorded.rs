@@ -1,4 +1,4 @@
-//! What happens while the store cannot be written: commands are refused, but an agent can always be stopped.
+//! A session while the store cannot be written: commands are refused, but an agent can always be stopped.
 
 use crate::domain::StopMode;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is done about a stall, step by step: gentlest first, each checked before the next, none twice.
+//! The ladder of steps against a stall: gentlest first, each checked before the next, none twice.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ const RELAPSE: Duration = Duration::from_hours(1);
 pub(crate) struct StallEpisode {
     /// Since when nothing had happened.
     pub since: Time,
-    /// How many rungs are behind us.
+    /// The number of rungs already taken.
     climbed: usize,
     due: Time,
     last: Option<PerformedStep>,
@@ -37,7 +37,7 @@ pub(super) struct StallRelapse {
     climbed: usize,
 }
 
-/// What follows from a look.
+/// A move that follows from a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LadderMove {
     /// The last step has not helped.
@@ -110,7 +110,8 @@ impl ActivityTracker {
         })
     }
 
-    /// What is to be done about a stall now: at most one step, after the word that the one before has failed.
+    /// Returns the moves that are due against a stall: at most one step, after the report that the one before
+    /// has failed.
     pub(crate) fn climb(&mut self, standing: &Standing, now: Time, vigil: &WatchPolicy) -> Vec<LadderMove> {
         let rungs = self.rungs(vigil).to_vec();
         if !standing.state.is_stall() || self.is_snoozed(now) || rungs.is_empty() {

@@ -1,4 +1,4 @@
-//! What the agent says.
+//! Inputs from the agent.
 
 use super::interrupt::CANCELLED;
 use super::{
@@ -267,7 +267,8 @@ impl SessionState {
         }
     }
 
-    /// What policy decides needs nobody, and no second approval. A `new` ruling is not the one that the request was recorded with.
+    /// Closes a clearance by the ruling of policy, which needs nobody and no second approval. A `new` ruling
+    /// is not the one that the request was recorded with.
     fn rule(&mut self, id: ClearanceId, ruling: Ruling, new: bool, out: &mut EffectSink<'_, '_>) {
         let verdict = match ruling.outcome {
             Outcome::Allow => Verdict::Approve,

@@ -1,4 +1,4 @@
-//! What the agent wants us to do, from the request to its answer.
+//! Host calls of the agent, from the request to its answer.
 //!
 //! ```text
 //!  errand ──► refused                                               an error
@@ -28,7 +28,8 @@ const MAX_DOING: usize = 64;
 const MAX_TERMINALS: usize = 32;
 /// Requests that wait for one terminal; beyond it, they are refused.
 const MAX_WAITING: usize = 4;
-/// What is to be written and waits for people; beyond it, a request is refused. It is part of every snapshot.
+/// The most bytes of pending writes that wait for people; beyond it, a request is refused. They are part of
+/// every snapshot.
 const MAX_HELD_BYTES: usize = 32 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +70,7 @@ impl HostCalls {
         self.open.iter().any(|open| open.request == *request)
     }
 
-    /// Of those that are being done; the others are known by their clearance.
+    /// Is true while this host call is being performed; the others are known by their clearance.
     pub(super) fn does(&self, request: &RequestId) -> bool {
         self.open.iter().any(|open| open.request == *request && open.doing)
     }
@@ -79,7 +80,8 @@ impl HostCalls {
         Some(self.open.remove(at))
     }
 
-    /// What ends by itself; how long a command in a terminal takes is up to the agent.
+    /// Counts the running calls that end by themselves; the agent decides how long a command in a terminal
+    /// takes.
     fn doing(&self) -> usize {
         let quick = |open: &&OpenHostCall| {
             open.doing && !matches!(&open.job, HostCallJob::Terminal { verb, .. } if *verb != Verb::Output)
@@ -146,7 +148,7 @@ impl SessionState {
         }
     }
 
-    /// Whether there is room for it.
+    /// Admits a host call if there is room for it.
     fn admit(&mut self, mut job: HostCallJob) -> Result<HostCallJob, HostCallError> {
         match &mut job {
             HostCallJob::Write { content, .. }
@@ -198,7 +200,7 @@ impl SessionState {
         }
     }
 
-    /// Of one that has ended, for who waited for that.
+    /// Answers a request that waited for the end of a terminal's command.
     fn waited(
         &mut self,
         request: &RequestId,
@@ -279,7 +281,7 @@ impl SessionState {
         true
     }
 
-    /// Whether people have not decided yet if it is to be done.
+    /// Is true while the host call waits for the decision of people.
     pub(super) fn errand_waits(&self, request: &RequestId) -> bool {
         self.errands.holds(request) && !self.errands.does(request)
     }
@@ -298,7 +300,7 @@ impl SessionState {
         true
     }
 
-    /// What came of it.
+    /// Takes in the result of a host call.
     pub(super) fn done(
         &mut self,
         request: &RequestId,
@@ -398,12 +400,12 @@ impl SessionState {
         }
     }
 
-    /// Whether there is room for more of what we do for it.
+    /// Is true while there is room for another host call.
     pub(super) fn may_do(&self) -> bool {
         self.errands.doing() < MAX_DOING
     }
 
-    /// What was to be done when the last daemon ended.
+    /// Returns the host calls that were to be performed when the last daemon ended.
     pub fn errands(&self) -> Vec<(RequestId, HostCallJob)> {
         let doing = self.errands.open.iter().filter(|open| open.doing);
         let due = doing.filter_map(|open| {
@@ -426,7 +428,7 @@ impl SessionState {
         self.errands.terminals.iter().filter(|terminal| terminal.started)
     }
 
-    /// What allowed that which is being done.
+    /// Returns the clearance that allowed this host call.
     pub fn cleared(&self, request: &RequestId) -> Option<ClearanceId> {
         self.errands.open.iter().find(|open| open.request == *request)?.clearance
     }
@@ -449,7 +451,7 @@ struct CallParams<'a> {
 }
 
 impl OpenHostCall {
-    /// What it is about, in short.
+    /// Returns the subject of the call, in short.
     fn about(&self) -> Json {
         Json::of(&match &self.job {
             HostCallJob::Read { path, .. } | HostCallJob::Write { path, .. } => json!({ "path": path }),

@@ -1,10 +1,10 @@
-//! What is known of the agent itself, by its own word.
+//! Facts about the agent itself, by its own word.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{Json, Told};
 
-/// What the agent told about itself, and what its driver has to remember of it.
+/// The facts that the agent told about itself, and the state that its driver has to remember.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AgentFacts {
     pub(super) told: Told,
@@ -13,6 +13,6 @@ pub(super) struct AgentFacts {
     pub(super) steers: bool,
     /// Tells which sessions it remembers.
     pub(super) lists: bool,
-    /// How often something of it was set; the last one has this number.
+    /// The number of settings so far; the last one has this number.
     pub(super) sets: u64,
 }

@@ -1,4 +1,4 @@
-//! What can happen to a session, and why something cannot.
+//! The inputs of a session, and the reasons why one is refused.
 
 use super::{AdoptedProcess, RequestAssessment, SessionSpec};
 use crate::domain::{
@@ -8,7 +8,7 @@ use crate::domain::{
 use crate::host::ProcessActivity;
 use crate::session::errand::{HostCallAssessment, HostCallError, HostCallResult};
 
-/// What can happen to a session.
+/// An input of a session.
 #[derive(Debug, Clone)]
 pub enum Input {
     // from the supervisor
@@ -62,12 +62,12 @@ pub enum Input {
     Asked(Box<Ask>, Box<RequestAssessment>),
     /// Something that the agent wants us to do, with what was found out about it.
     Errand(Box<Errand>, Box<HostCallAssessment>),
-    /// What came of it.
+    /// The result of a host call.
     Done {
         request: RequestId,
         result: Box<Result<HostCallResult, HostCallError>>,
     },
-    /// And of the command of a terminal; `why` if that is not known.
+    /// The end of a terminal's command; `why` is set if the exit status is not known.
     TerminalEnded {
         terminal: String,
         exit: Exit,
@@ -88,7 +88,7 @@ pub enum Input {
     Watch(Option<Box<ProcessActivity>>),
     // from operators
     Prompt {
-        /// As whoever asks calls it; one of ours without.
+        /// The id that the caller gave; without one, we choose it.
         id: Option<PromptId>,
         wording: Wording,
         by: String,
@@ -143,10 +143,10 @@ pub enum Input {
         choice: LadderChoice,
         by: String,
     },
-    /// What it may do at most.
+    /// A new limit on what it may do.
     Preset {
         preset: Preset,
-        /// Whether that may be more than it was.
+        /// True if the caller permits more than before.
         widens: bool,
         by: String,
     },
@@ -161,7 +161,7 @@ pub enum Input {
     },
 }
 
-/// How a process and its tree went.
+/// The end of a process and its tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentExit {
     pub exit: Exit,

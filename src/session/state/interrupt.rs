@@ -27,9 +27,9 @@ const LONGEST: u32 = 6;
 /// The interrupts that an agent without turn ids may still confirm. Part of the session's snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PendingInterrupts {
-    /// Of the turn that runs.
+    /// Interrupts of the turn that runs.
     current: u32,
-    /// Of turns that are over, and of no turn.
+    /// Interrupts of turns that are over, and of no turn.
     unconfirmed: u32,
     /// The agent has said something since the prompt that began the turn.
     heard: bool,
@@ -172,7 +172,7 @@ impl SessionState {
         self.flush_prompts(out);
     }
 
-    /// Whether the end of the turn that runs confirms an interrupt.
+    /// Returns true if the end of the turn that runs confirms an interrupt, and updates the counts.
     fn confirms(&mut self) -> bool {
         let stopping = matches!(self.life.stage, LifeStage::Stopping { how: StopMode::Stop, .. });
         let confirms = self.turns.cancelled_by.is_some() || (stopping && !self.spec.strict);

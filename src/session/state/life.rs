@@ -16,7 +16,7 @@ pub(super) struct SessionLife {
     pub(super) generation: u32,
     pub(super) pid: Option<i32>,
     pub(super) started_at: Option<Time>,
-    /// Of the last process: kept after the end.
+    /// The end of the last process's stderr: kept after the end.
     pub(super) stderr_tail: String,
     pub(super) exit: Option<Exit>,
     /// When the agent has to be ready, while it is not.
@@ -97,7 +97,7 @@ impl SessionLife {
         }
     }
 
-    /// How it is being stopped, if it is.
+    /// Returns the mode of the stop that is under way, if any.
     pub(super) fn stopping(&self) -> Option<StopMode> {
         match self.stage {
             LifeStage::Stopping { how, .. } => Some(how),
@@ -105,7 +105,7 @@ impl SessionLife {
         }
     }
 
-    /// Whether its first process is to be started, or was and nothing is known of it.
+    /// Is true if its first process is to be started, or was started and nothing is known of it.
     pub(super) fn is_waking(&self) -> bool {
         self.deferred && self.stage == LifeStage::Starting && self.pid.is_none()
     }

@@ -1,4 +1,4 @@
-//! What operators want.
+//! Inputs from operators.
 
 use super::watch::BY;
 use super::{
@@ -169,7 +169,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// What we say ourselves stays in front of what people ask.
+    /// Changes the text or the place of a queued prompt. Our own prompts stay in front of those of people.
     fn amend(
         &mut self,
         prompt: PromptId,
@@ -311,7 +311,7 @@ impl SessionState {
         self.send(Outbound::Decision { request, approved, reason, option }, OutboundKind::Clearance(id), out);
     }
 
-    /// What has waited long enough is decided as configured, and the agent is told that it was the clock.
+    /// Decides expired clearances as configured, and tells the agent that they expired.
     pub(super) fn expire(&mut self, out: &mut EffectSink<'_, '_>) {
         const REASON: &str = "expired";
         let now = out.now();

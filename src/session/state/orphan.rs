@@ -35,9 +35,9 @@ pub struct AdoptedProcess {
     pub pid: Option<i32>,
     /// The program, if the database does not know the session at all.
     pub created: Option<String>,
-    /// What the database lacks, as a part of a sentence.
+    /// The gap in the database, as a part of a sentence.
     pub why: String,
-    /// What the ledger has open of a session whose own record cannot be read.
+    /// The open requests in the ledger of a session whose own record cannot be read.
     pub open: OpenRequests,
 }
 
@@ -75,7 +75,8 @@ impl SessionState {
         out.record(Event::SessionAdopted(SessionAdopted { generation, pid, why, by: BY.to_owned() }));
     }
 
-    /// What it says is kept, its end is its end, and nothing but a stop is done to it.
+    /// Handles an input of an adopted process: its output is kept, its end is recorded, and it can only be
+    /// stopped.
     pub(super) fn step_orphan(&mut self, input: Input, out: &mut EffectSink<'_, '_>) -> Result<(), Refused> {
         match input {
             Input::Said(said) => keep(*said, out),

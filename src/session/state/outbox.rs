@@ -31,7 +31,7 @@ impl MessageOutbox {
     }
 }
 
-/// What an outgoing message is about, so that we know whom to tell when it has arrived.
+/// The subject of an outgoing message, so that we know whom to tell when it has arrived.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum OutboundKind {
     Clearance(ClearanceId),

@@ -1,4 +1,4 @@
-//! What a session may do at most.
+//! The preset: the limit on what a session may do.
 
 use super::{DecisionWords, EffectSink, Refused, SessionState};
 use crate::domain::event::SessionPresetChanged;

@@ -202,7 +202,7 @@ impl SessionState {
         }
     }
 
-    /// Whether the process that is starting was to be started again by us.
+    /// Is true if the process that is starting is a restart of ours.
     fn is_restart(&self, now: Time) -> bool {
         self.life.generation > 1 && self.life.restarts.back().is_some_and(|at| *at <= now)
     }
@@ -297,7 +297,7 @@ impl SessionState {
         }
     }
 
-    /// What went with the process.
+    /// Clears the state that went with the process.
     pub(super) fn let_go(&mut self, out: &mut EffectSink<'_, '_>) {
         let unfinished = self.turns.unfinished;
         self.withdraw_open(out);
@@ -321,7 +321,7 @@ impl SessionState {
         self.life.stage = LifeStage::Ended { reason, at: out.now() };
     }
 
-    /// What was to start it has not.
+    /// Fails the queued prompts that were to start the process.
     pub(super) fn fail_queue(&mut self, cause: &str, out: &mut EffectSink<'_, '_>) {
         for QueuedPrompt { id, .. } in std::mem::take(&mut self.turns.queue) {
             out.record(Event::PromptUndelivered(PromptUndelivered { prompt: id, cause: cause.to_owned() }));
@@ -398,7 +398,7 @@ impl SessionState {
         }
     }
 
-    /// What has not ended, and is not about to.
+    /// Checks that the session has not ended, and is not about to.
     pub(super) fn steerable(&self) -> Result<(), Refused> {
         match self.life.stage {
             LifeStage::Ended { .. } => Err(Refused::Ended),

@@ -1,4 +1,4 @@
-//! What the agent has asked and people have not decided: open clearances with the terms of their decision, and open questions.
+//! Pending requests of the agent: open clearances with the terms of their decision, and open questions.
 //!
 //! What must stay true: a request is in here from the event that opens it to the event that closes it, and no longer; whatever is
 //! known of an open clearance goes with it, so that nothing of it is left behind.
@@ -11,7 +11,7 @@ use super::Refused;
 use crate::action::{self, Parts};
 use crate::domain::{Ask, Choice, ClearanceId, Preset, QuestionId, RequestId, Time, Verdict};
 
-/// How many decisions are remembered for what the agent may say about them later.
+/// The number of decisions remembered for what the agent may say about them later.
 const MAX_DECIDED: usize = 256;
 
 /// All open requests of one session, and the clearances that were decided last.
@@ -21,9 +21,9 @@ pub(super) struct RequestTable {
     pub(super) questions: BTreeMap<QuestionId, RequestId>,
     /// The agent may still say what came of them.
     pub(super) decided: VecDeque<(RequestId, ClearanceId)>,
-    /// Whether the agent has ever asked for a clearance.
+    /// True once the agent has asked for a clearance.
     pub(super) asked: bool,
-    /// What it did although it never has.
+    /// The warning that it acts without ever having asked for a clearance, in words.
     pub(super) unenforced: Option<String>,
 }
 
@@ -38,12 +38,12 @@ pub(super) struct OpenClearance {
     pub(super) subject: RequestSubject,
 }
 
-/// How a clearance is decided.
+/// The terms on which a clearance is decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DecisionTerms {
     pub(super) needed: u32,
     pub(super) approvals: Vec<String>,
-    /// What those who have approved it chose.
+    /// The answer that the approvers chose.
     #[serde(default)]
     pub(super) option: Option<String>,
     pub(super) expires_at: Option<Time>,
@@ -66,7 +66,7 @@ impl Default for DecisionTerms {
     }
 }
 
-/// What a clearance is about. Its decision is read, audited and sent on without its request.
+/// The subject of a clearance. Its decision is read, audited and sent on without its request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RequestSubject {
     pub(super) action: Option<String>,

@@ -125,7 +125,7 @@ impl TryFrom<StoredState> for SessionState {
 }
 
 impl StoredState {
-    /// What was kept beside an open clearance, under the same id, becomes a part of it.
+    /// Takes the open clearances, each joined with the data stored beside it under the same id.
     fn open_clearances(&mut self) -> BTreeMap<ClearanceId, OpenClearance> {
         let clearances = std::mem::take(&mut self.clearances);
         let open = |(id, request)| {

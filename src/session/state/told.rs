@@ -1,4 +1,4 @@
-//! What the agent tells about itself, what is set, and what may be spent.
+//! The agent's reports about itself, its settings, and its spending caps.
 
 use super::{EffectSink, LifeStage, OutboundKind, Refused, SessionState};
 use crate::domain::event::{AgentSetting, SpendCapped};
@@ -58,7 +58,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// Whether another turn may begin. If not, that is told once.
+    /// Is true if another turn may begin. If not, that is reported once.
     pub(super) fn may_spend(&mut self, out: &mut EffectSink<'_, '_>) -> bool {
         let why = self.cap(out);
         if let Some(why) = why.clone().filter(|_| self.agent.told.capped.is_none()) {

@@ -28,7 +28,7 @@ impl<T> Tracked<T> {
         self.changed |= changed;
     }
 
-    /// Whether it was changed; asking forgets it.
+    /// Returns true if it was changed, and clears that.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }

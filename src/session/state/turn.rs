@@ -18,10 +18,10 @@ pub(super) struct TurnState {
     /// When a turn that was interrupted counts as over, if the agent does not end it.
     pub(super) cancelled_by: Option<Time>,
     pub(super) interrupts: PendingInterrupts,
-    /// Whether the agent has said something usable in this generation.
+    /// True once the agent has said something usable in this generation.
     pub(super) spoke: bool,
     pub(super) queue: VecDeque<QueuedPrompt>,
-    /// What it was asked last and has not finished.
+    /// The last prompt, while the agent has not finished it.
     pub(super) unfinished: Option<PromptId>,
 }
 

@@ -1,4 +1,4 @@
-//! What people see of a session, derived from its state.
+//! The view of a session that people see, derived from its state.
 
 use super::{LifeStage, SessionState, orphan};
 use crate::domain::{Phase, SessionRecord};
@@ -41,7 +41,7 @@ impl SessionState {
         }
     }
 
-    /// What keeps an idle agent from working, if anything does.
+    /// Returns the reason why an idle agent does not work, in words.
     fn idle_in_words(&self) -> String {
         match (&self.agent.told.capped, self.failed(), &self.failures.last_turn) {
             (Some(capped), ..) => format!("no new turn begins: {capped}"),

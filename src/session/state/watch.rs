@@ -15,9 +15,9 @@ use crate::domain::{
 use crate::host::ProcessActivity;
 use crate::session::stall::{ActivityTracker, BUSY, LadderMove, PerformedStep, WatchPolicy, WatchSetting};
 
-/// Who does what nobody has asked for.
+/// The actor of steps that nobody has asked for.
 pub(super) const BY: &str = "intercom";
-/// What a stall comes to whose turn is over without a word.
+/// The reason of a stall whose turn is over without a word.
 const STRANDED: &str = "its turn is over, and nobody tells it to go on";
 /// By so much the snapshot may lag behind the signs of life of an agent that talks…
 const TALK_LAG: Duration = Duration::from_secs(1);
@@ -203,7 +203,7 @@ impl SessionState {
         self.oversight.touch_if(is_stale);
     }
 
-    /// What people see changes only if there is something new in it.
+    /// Publishes the condition that people see, but only if there is something new in it.
     fn publish(&mut self, mut standing: Standing) {
         let says_more = match standing.state {
             Situation::Quiet | Situation::Stuck | Situation::Gone | Situation::WaitingForService => true,
@@ -241,7 +241,8 @@ impl SessionState {
         }
     }
 
-    /// What cannot be sent has not helped: that is told when the next step is due.
+    /// Performs a step of the ladder. A step that cannot be sent counts as failed, which is reported when the
+    /// next is due.
     fn perform(&mut self, step: PerformedStep, standing: &Standing, out: &mut EffectSink<'_, '_>) {
         let vigil = out.vigil();
         match step.rung {
@@ -322,7 +323,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// What people see is up to date at once.
+    /// Brings the condition that people see up to date at once.
     fn restand(&mut self, out: &EffectSink<'_, '_>) {
         if self.oversight.condition.is_some() {
             self.publish(self.oversight.tracker.standing(&self.setting(out.now()), out.vigil()));
