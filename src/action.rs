@@ -53,8 +53,8 @@ impl<'a> From<&'a Ask> for Parts<'a> {
     }
 }
 
-/// What would run or change: `cargo test`, `src/a.rs +3 -1`, `delete a.txt, b.txt and 3 more files`. `None` where the
-/// agent names neither a command nor a file.
+/// Returns a request's command or change: `cargo test`, `src/a.rs +3 -1`, `delete a.txt, b.txt and 3 more
+/// files`. `None` where the agent names neither a command nor a file.
 pub fn action(parts: Parts<'_>) -> Option<String> {
     let command = parts.command.map(one_line).filter(|command| !command.is_empty());
     // A request that names both would do both.

@@ -11,7 +11,7 @@ use crate::domain::SessionId;
 #[derive(Debug, Clone)]
 pub struct Bell {
     all: watch::Sender<u64>,
-    /// Of the sessions that somebody listens to; held for the moment of a look.
+    /// The sessions that somebody listens to; locked for the moment of a look.
     each: Arc<Mutex<HashMap<SessionId, watch::Sender<u64>>>>,
 }
 

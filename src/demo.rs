@@ -62,7 +62,7 @@ fn tell(story: &mut Story, incoming: &Receiver<Value>, out: &mut impl Write) -> 
     }
 }
 
-/// What comes on stdin, read by a thread of its own; the channel closes at EOF.
+/// Reads messages from stdin in a thread of its own; the channel closes at EOF.
 fn incoming() -> Receiver<Value> {
     let (sender, receiver) = mpsc::sync_channel(READ_AHEAD);
     thread::spawn(move || {
@@ -170,14 +170,14 @@ impl Ask {
 #[derive(Debug)]
 struct Story {
     session: Option<String>,
-    /// What is still to be told in this turn; empty when idle.
+    /// The rest of this turn; empty when idle.
     agenda: VecDeque<Beat>,
     checklist: &'static [&'static str],
     waiting: Option<Ask>,
-    /// As the daemon calls it.
+    /// The daemon's id of the turn.
     turn: Value,
     errands: u32,
-    /// What to say at the end of the turn.
+    /// The text for the end of the turn.
     outcome: Vec<&'static str>,
 }
 
@@ -196,7 +196,7 @@ impl Story {
         Self { session, agenda, checklist, waiting: None, turn: Value::Null, errands: 0, outcome: Vec::new() }
     }
 
-    /// How long to wait before the next [`tick`](Self::tick); `None` while only a message can move the story on.
+    /// Returns the time until the next [`tick`](Self::tick); `None` while only a message moves the story on.
     fn pause(&self) -> Option<Duration> {
         if self.waiting.is_some() {
             return None;

@@ -42,9 +42,9 @@ use crate::text::shell_word;
 use self::port::Opened;
 pub use self::port::TakenPort;
 
-/// How long open requests may take to finish once everything else has stopped.
+/// The time for open requests to finish once everything else has stopped.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
-/// How often a recovery that takes long is looked at.
+/// The interval at which a recovery that takes long is checked.
 const RECOVERY_LOOK: Duration = Duration::from_secs(1);
 /// The pause before a start that could not be recorded is recorded again.
 const RECORD_AGAIN: Duration = Duration::from_secs(2);

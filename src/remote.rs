@@ -44,13 +44,13 @@ impl Url {
         Ok(Self { tls, host: host.to_owned(), port, path: path.to_owned() })
     }
 
-    /// What goes into `Host`.
+    /// Returns the value of the `Host` header.
     pub fn authority(&self) -> String {
         let Self { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// Whether nothing that is sent there leaves the machine.
+    /// Checks that nothing that is sent there leaves the machine.
     pub fn is_local(&self) -> bool {
         self.host == "localhost" || self.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
     }
@@ -75,7 +75,7 @@ impl Url {
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// What the system trusts is read once.
+/// Returns the TLS configuration with the system's trusted roots, which are read once.
 fn system_trust() -> io::Result<Arc<ClientConfig>> {
     static SYSTEM: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     match SYSTEM.get() {

@@ -77,7 +77,7 @@ fn deceives(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// How many columns a terminal gives to the text, near enough to line up tables.
+/// Counts the columns that a terminal gives to the text, near enough to line up tables.
 pub fn columns(text: &str) -> usize {
     text.chars().map(char_columns).sum()
 }

@@ -57,7 +57,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     Relay::new(&door, link, args.on_close == Some(OnClientLeft::Close)).run().await
 }
 
-/// What the daemon is told with the request for a connection.
+/// Returns the request target, which tells the daemon the settings of the connection.
 fn target(args: &Args) -> String {
     let on_close = args.on_close.map(OnClientLeft::as_str);
     let named =

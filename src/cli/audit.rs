@@ -93,7 +93,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     }
 }
 
-/// What was asked for as an age or a time, as a time.
+/// Converts an age or a time to a time.
 pub(super) fn moment(text: &str) -> anyhow::Result<String> {
     if let Some(age) = parse_duration(text) {
         let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);

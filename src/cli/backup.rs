@@ -14,7 +14,7 @@ use super::url::url;
 use super::{Context, out};
 use crate::text::clean;
 
-/// How often the progress is shown.
+/// The interval between two progress updates.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
 /// Copy the daemon's database to a file while it runs

@@ -263,7 +263,7 @@ pub(super) fn descriptors() -> Check {
     }
 }
 
-/// How the whole tree of an agent is ended. `None` is a configuration that cannot be read.
+/// Checks how the whole process tree of an agent is killed. `None` is a configuration that cannot be read.
 pub(super) fn killing(config: Option<&Config>) -> Check {
     const NAME: &str = "killing";
     match config {
@@ -311,7 +311,7 @@ pub(super) fn disk(dir: &Path, min_free_mib: u64) -> Check {
     }
 }
 
-/// As a shell would: a path as it is, a bare name on the search path.
+/// Finds a command as a shell would: a path as it is, a bare name on the search path.
 fn find(command: &Path, search: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
     let runs = |file: &PathBuf| {
         file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)

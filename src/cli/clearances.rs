@@ -67,7 +67,7 @@ pub(super) async fn run(args: Args, cx: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who looks for one and finds nothing may have meant the other.
+/// Reports pending requests of the other kind to somebody who found none and may have meant those.
 pub(super) async fn elsewhere(cx: &Context, what: &str, session: Option<&str>) {
     let mut query = vec![("status", "pending")];
     query.extend(session.map(|session| ("session", session)));

@@ -33,7 +33,7 @@ pub(super) struct Client {
     call: String,
 }
 
-/// What the daemon answered, unchanged.
+/// The daemon's answer, unchanged.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,

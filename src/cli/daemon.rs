@@ -46,12 +46,12 @@ enum Verb {
     Stop,
 }
 
-/// How the installed service is started.
+/// The command that starts the installed service, and the one that shows its log.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) program: &'static str,
     pub(super) args: Vec<String>,
-    /// How to see what it says.
+    /// The command that shows its log.
     pub(super) log: &'static str,
 }
 
@@ -74,7 +74,7 @@ impl Service {
     }
 }
 
-/// Whether a unit runs the daemon with the same files as `ours` does, wherever its binary is.
+/// Checks whether a unit runs the daemon with the same files as `ours` does, wherever its binary is.
 fn is_meant(unit: &str, ours: &str) -> bool {
     let command =
         |unit: &str| unit.lines().find_map(|line| line.strip_prefix("ExecStart=").map(str::to_owned));
@@ -136,7 +136,7 @@ fn unit(exe: &Path, cx: &Context) -> String {
     )
 }
 
-/// As systemd reads a command line.
+/// Quotes a word for systemd's command lines.
 fn quoted(word: &str) -> String {
     let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
     if word.contains([' ', '\t', '"', '\\', '\'', ';']) { format!("\"{escaped}\"") } else { escaped }

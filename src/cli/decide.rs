@@ -1,4 +1,4 @@
-//! What `approve` and `deny` have in common.
+//! The common part of `approve` and `deny`.
 
 use serde::Deserialize;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What went wrong, what the person can do about it, and the exit code that says so.
+//! The errors of commands: the cause, the remedy for the person, and the exit code.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -104,7 +104,7 @@ impl Refusal {
         self
     }
 
-    /// What the daemon says to do about it.
+    /// Returns the remedy that the daemon names.
     pub(super) fn remedy(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -128,7 +128,7 @@ pub(super) fn as_json(error: &anyhow::Error) -> String {
     json!({ "error": { "code": code, "message": format!("{error:#}"), "hint": hint } }).to_string()
 }
 
-/// Whether stdout has an answer already.
+/// Checks whether stdout has an answer already.
 pub(super) fn is_answered(error: &anyhow::Error) -> bool {
     error.is::<ReaderGone>()
         || error.is::<Interrupted>()

@@ -104,7 +104,7 @@ async fn say_requests(session: &str, cx: &Context) -> bool {
     !clearances.is_empty() || !questions.is_empty()
 }
 
-/// How long an agent without a handshake may take to say something by itself.
+/// The time that an agent without a handshake may take to say something by itself.
 const TO_BEGIN: Duration = Duration::from_secs(2);
 
 /// The time for a request that follows the first words. Many agents announce a tool call and ask for clearance a moment later:
@@ -144,7 +144,7 @@ impl Listener {
         }
     }
 
-    /// What an agent says about itself, such as its commands, is no work yet.
+    /// Classifies an update. An agent's news about itself, such as its commands, is no work yet.
     fn hear_update(&mut self, message: &RawMessage) -> Sign {
         match message.update() {
             Some(AgentUpdate::Chunk(chunk)) => match chunk.speaker {

@@ -20,7 +20,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("More", &["help"]),
 ];
 
-/// As wide as help gets, on however wide a terminal.
+/// The maximum width of help, on however wide a terminal.
 const WIDEST: usize = 100;
 
 /// The command line, with our own list of verbs.

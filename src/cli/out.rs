@@ -20,7 +20,7 @@ impl fmt::Display for ReaderGone {
 
 impl std::error::Error for ReaderGone {}
 
-/// Whether there is data on stdout already.
+/// True once there is data on stdout.
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// An error is data, too, for who reads JSON, unless something was printed before: one answer, one document.
@@ -30,7 +30,7 @@ pub(super) fn print_error(json: &str) {
     }
 }
 
-/// Whether the last that was written to stdout is the beginning of a line.
+/// True while the last text on stdout is the beginning of a line.
 static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
 
 /// Ends a line that was begun on stdout, and tells whether there was one.

@@ -219,7 +219,7 @@ impl Entry {
     }
 }
 
-/// What people type again is whole, except on a screen that is too narrow for anything else.
+/// Returns the fit of names. People type them again, so they are whole unless the screen is very narrow.
 fn fit_of_names(width: usize) -> Fit {
     if width < NARROW { Fit::CutEnd } else { Fit::Whole }
 }

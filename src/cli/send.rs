@@ -71,7 +71,7 @@ async fn say_missing_log_in(session: &str, prompt: &Prompt, cx: &Context) {
     }
 }
 
-/// What was typed, or stdin for `-` without its last line feed.
+/// Returns the typed text, or stdin for `-` without its last line feed.
 pub(super) fn text(typed: String) -> anyhow::Result<String> {
     let mut text = typed;
     if text == "-" {

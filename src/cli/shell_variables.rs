@@ -37,7 +37,8 @@ pub(super) fn restart_command(names: &[&str], is_service: bool) -> String {
     }
 }
 
-/// What to do about an agent without a log-in, if this shell has a key that the daemon lacks, or another one than the daemon.
+/// Returns advice about an agent without a log-in, if this shell has a key that the daemon lacks, or another
+/// one than the daemon.
 pub(super) fn log_in_hint(session: &Session, cx: &Context) -> Option<String> {
     let failed = session.failed.as_ref().filter(|failed| failed.kind == FailureKind::LogIn)?;
     let known = session.agent.as_deref().and_then(known)?;

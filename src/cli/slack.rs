@@ -46,7 +46,7 @@ fn shown(finding: Finding) -> Check {
     }
 }
 
-/// How the running daemon sees it.
+/// Checks the running daemon's view of Slack.
 pub(super) async fn daemon(cx: &Context) -> Option<Check> {
     #[derive(Deserialize)]
     struct Health {

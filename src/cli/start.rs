@@ -31,7 +31,7 @@ const READY: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A log longer than this makes room for a new one when a daemon starts; the one before that is gone then.
 const MAX_LOG: u64 = 10 << 20;
-/// How much of the log is shown if it does not work.
+/// The number of log lines that are shown after a failed start.
 const LOG_LINES: usize = 10;
 const LOG_TAIL: u64 = 4096;
 
@@ -259,7 +259,7 @@ fn handed_on(theirs: Variables, config: &Config) -> Variables {
         .collect()
 }
 
-/// What the daemon needs for itself, and what the profiles hand on to their agents.
+/// Selects the variables for the daemon itself, and those that the profiles hand on to their agents.
 fn environment(ours: impl IntoIterator<Item = (OsString, OsString)>, config: &Config) -> Variables {
     let passed = passed_names(config);
     let kept = |name: &str| {
@@ -271,7 +271,7 @@ fn environment(ours: impl IntoIterator<Item = (OsString, OsString)>, config: &Co
     ours.into_iter().filter(|(name, _)| name.to_str().is_some_and(kept)).collect()
 }
 
-/// What agents do may be in it: nobody else's business.
+/// Opens the log for this user only: it may contain what agents do.
 fn open_log(path: &Path) -> io::Result<File> {
     if path.metadata().is_ok_and(|log| log.len() > MAX_LOG) {
         std::fs::rename(path, path.with_extension("log.old"))?;

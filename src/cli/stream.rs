@@ -49,7 +49,7 @@ pub(super) struct Stream {
     /// there is no secret in them.
     seen: HashMap<String, u64>,
     state: State,
-    /// How often in a row a connection brought nothing.
+    /// The number of connections in a row that brought nothing.
     failures: u32,
     /// The moment when the daemon went away.
     away_since: Option<Instant>,

@@ -17,7 +17,7 @@ pub(super) struct Table {
     fits: Vec<Fit>,
 }
 
-/// What becomes of a column where the terminal is too narrow.
+/// The treatment of a column where the terminal is too narrow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
     CutEnd,
@@ -127,7 +127,7 @@ impl Table {
         if hidden.is_empty() { widths } else { self.widths_without(&hidden, limit) }
     }
 
-    /// As wide as the content; if that is too much, the widest column gives way first.
+    /// Returns the widths of the content; if that is too much, the widest column gives way first.
     fn widths_without(&self, hidden: &[usize], limit: Option<usize>) -> Vec<usize> {
         let mut widths: Vec<usize> = self.titles.iter().map(|title| columns(title)).collect();
         for row in &self.rows {

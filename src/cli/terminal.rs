@@ -1,4 +1,4 @@
-//! What we know about the terminal: is it one, how large is it, may we use colours.
+//! The properties of the terminal: whether it is one, its size, and whether we may use colours.
 
 use std::io::IsTerminal;
 

@@ -1,4 +1,4 @@
-//! How the daemon is reached: its unix socket, or a URL with a token.
+//! The connection to the daemon: its unix socket, or a URL with a token.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ impl Remote {
     }
 }
 
-/// What was said about a remote daemon.
+/// The settings for a remote daemon.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     pub(super) url: Option<String>,
@@ -85,7 +85,7 @@ impl Transport {
         }
     }
 
-    /// What goes into `Host`.
+    /// Returns the value of the `Host` header.
     pub(super) fn host(&self) -> String {
         match self {
             Self::Unix(_) => "intercom".to_owned(),
@@ -101,7 +101,7 @@ impl Transport {
     }
 }
 
-/// Whether anybody is at this socket. An error of another kind is for those who connect to tell.
+/// Checks whether anybody listens on this socket. An error of another kind is left to those who connect.
 pub(super) async fn is_listening(socket: &Path) -> bool {
     match socket::connect(socket).await {
         Ok(_) => true,

@@ -53,7 +53,7 @@ enum Goal {
     Ended,
 }
 
-/// How long an agent may take from its start to its first word.
+/// The time that an agent may take from its start to its first word.
 const TO_BEGIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ fn begins_until(session: &Session, goal: Goal) -> Option<Instant> {
     still_young(session).filter(|_| goal != Goal::Ended).map(|left| Instant::now() + left)
 }
 
-/// How long an agent may still take to begin by itself. One that works or waits has begun.
+/// Returns the time that an agent has left to begin by itself. One that works or waits has begun.
 fn still_young(session: &Session) -> Option<Duration> {
     let started = Timestamp::from_millisecond(session.started_at?.millis()).ok()?;
     let age = Duration::try_from(Timestamp::now().duration_since(started)).ok()?;

@@ -1,4 +1,4 @@
-//! Who may come in, and how clearances are decided.
+//! The settings for access and for clearance decisions.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -48,12 +48,12 @@ impl Api {
     }
 }
 
-/// Whether only this machine can reach it.
+/// Checks whether only this machine can reach the address.
 pub fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// What roles may do, where that can be chosen.
+/// The configurable permissions of roles.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Access {
@@ -87,15 +87,15 @@ impl Operator {
     }
 }
 
-/// How clearances are decided.
+/// The settings for clearance decisions.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Clearances {
-    /// How many different people must approve, by risk.
+    /// The number of different people who must approve, by risk.
     pub quorum: ByRisk<u32>,
     /// From this risk on, approvals count only if they come through the unix socket.
     pub local_only_from: Option<RiskName>,
-    /// How long they may wait, by risk; for ever if nothing is said.
+    /// The time until pending clearances expire, by risk; they never do if it is not set.
     pub expire_after: ByRisk<String>,
     pub on_expiry: OnExpiry,
     /// The reason of a denial is told as a prompt where the protocol has no place for it.
@@ -115,8 +115,8 @@ impl Default for Clearances {
 }
 
 impl Clearances {
-    /// How many people have to approve a request. A quorum holds for every higher risk too: claiming more risk never
-    /// needs fewer people.
+    /// Returns the number of people who have to approve a request. A quorum holds for every higher risk too:
+    /// claiming more risk never needs fewer people.
     pub fn needed(&self, risk: Risk) -> u32 {
         let up_to = Risk::ALL.into_iter().filter(|other| *other <= risk);
         up_to.filter_map(|risk| self.quorum.of(risk).copied()).max().unwrap_or(1)
@@ -179,7 +179,7 @@ pub struct Webhook {
 pub struct AuditAnchors {
     /// A file that gets a line with each new head.
     pub anchor_file: Option<PathBuf>,
-    /// Whether the webhook gets each new head.
+    /// Sends each new head to the webhook.
     pub webhook: bool,
 }
 

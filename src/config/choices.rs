@@ -70,7 +70,7 @@ macro_rules! choice {
 }
 
 choice! {
-    /// What becomes of a client's prompt while another one runs.
+    /// The handling of a client's prompt while another one runs.
     Busy {
         /// It waits for its turn.
         Queue = "queue",
@@ -81,7 +81,7 @@ choice! {
 }
 
 choice! {
-    /// What becomes of the agents when the daemon stops.
+    /// The handling of the agents when the daemon stops.
     OnStop {
         /// They run on; the next daemon finds them.
         Leave = "leave",
@@ -92,7 +92,7 @@ choice! {
 }
 
 choice! {
-    /// How messages are told apart on an agent's stdio.
+    /// The framing of messages on an agent's stdio.
     Framing {
         /// One JSON object per line.
         Ndjson = "ndjson",
@@ -103,7 +103,7 @@ choice! {
 }
 
 choice! {
-    /// What an agent speaks.
+    /// The protocol of an agent.
     Protocol {
         Intercom = "intercom",
         /// The Agent Client Protocol.
@@ -113,9 +113,9 @@ choice! {
 }
 
 choice! {
-    /// How much of a session its thread tells.
+    /// The level of detail of a session's thread.
     Verbosity {
-        /// What waits for people, what is stuck, what failed.
+        /// Pending requests, stuck sessions and failures only.
         Quiet = "quiet",
         /// And what each turn came to.
         Normal = "normal",
@@ -148,7 +148,7 @@ choice! {
 }
 
 choice! {
-    /// What somebody may do.
+    /// The role of a person or token.
     RoleName {
         Viewer = "viewer",
         Operator = "operator",
@@ -190,7 +190,7 @@ impl RoleName {
 }
 
 choice! {
-    /// How bad it could be.
+    /// The level of risk.
     RiskName {
         Low = "low",
         Medium = "medium",
@@ -212,7 +212,7 @@ impl RiskName {
 }
 
 choice! {
-    /// What becomes of a clearance that has waited long enough.
+    /// The verdict on an expired clearance.
     #[derive(Default)]
     OnExpiry {
         #[default]

@@ -1,4 +1,4 @@
-//! What serde says about a wrong value, in words for people.
+//! Serde's errors about wrong values, in words for people.
 
 use std::fmt::Write as _;
 

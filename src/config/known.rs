@@ -7,7 +7,7 @@ use super::choices::Protocol;
 use super::fetcher::FETCHED_WITHIN_SECONDS;
 use super::model::{AgentProfile, StopOverrides};
 
-/// What starts an agent if it is not installed.
+/// The program that fetches and starts an agent that is not installed.
 pub const FETCHER: &str = "npx";
 
 const READY_WITHIN_SECONDS: u64 = 60;
@@ -43,7 +43,7 @@ pub struct LogInWay {
     pub args: &'static str,
     /// The npm package with that program.
     pub package: Option<&'static str>,
-    /// What to do in the program, for the rest of the sentence.
+    /// The step to take inside the program, for the rest of the sentence.
     pub then: &'static str,
     /// The variables that do without a log-in, for a sentence that begins with "or ".
     pub variables: &'static str,
@@ -75,15 +75,15 @@ pub struct Known {
     pub package: Option<&'static str>,
     /// The oldest version of Node that its npm package was seen to run on, major and minor, if that is a program for Node.
     pub node: Option<(u32, u32)>,
-    /// How a person installs it, for a sentence that begins with "install it: ".
+    /// The installation instruction, for a sentence that begins with "install it: ".
     pub install: &'static str,
-    /// How a person logs in.
+    /// The way a person logs in.
     pub login: LogInWay,
     /// Each of these sets of variables logs it in, if all of the set are there. All are passed on to it.
     pub keys: &'static [&'static [&'static str]],
     /// Below the home directory; any of these says that somebody has logged in.
     pub credentials: &'static [&'static str],
-    /// What it is told over ACP when it wants a log-in and has a key.
+    /// The ACP method to authenticate with when it wants a log-in and has a key.
     pub auth_method: Option<&'static str>,
     /// The way to have it ask before it acts.
     pub asking: AskingSetup,
@@ -340,7 +340,7 @@ pub fn known(name: &str) -> Option<&'static Known> {
 }
 
 impl Known {
-    /// Whether all variables of any of its sets are there.
+    /// Checks whether all variables of any of its sets are present.
     pub fn has_key(&self, set: impl Fn(&str) -> bool) -> bool {
         self.keys.iter().any(|key| key.iter().all(|name| set(name)))
     }
@@ -374,7 +374,7 @@ impl Known {
         }
     }
 
-    /// How it is started here. `installed` says whether a program is there, `set` whether a variable is.
+    /// Returns its profile on this machine. `installed` looks for a program, `set` for a variable.
     pub fn profile(&self, installed: impl Fn(&str) -> bool, set: impl Fn(&str) -> bool) -> AgentProfile {
         let own = self.args.iter().copied();
         let fetched = self.package.filter(|_| !installed(self.command) && installed(FETCHER));

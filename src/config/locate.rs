@@ -185,7 +185,7 @@ pub(super) fn line_of(text: &str, offset: usize) -> usize {
     lines(&text.as_bytes()[..offset.min(text.len())])
 }
 
-/// How many lines the bytes reach over; the last one need not end.
+/// Counts the lines that the bytes span; the last one need not end.
 pub(super) fn lines(bytes: &[u8]) -> usize {
     bytes.split(|byte| *byte == b'\n').count()
 }

@@ -72,7 +72,7 @@ pub struct Config {
 #[serde(deny_unknown_fields, default)]
 pub struct Daemon {
     pub on_stop: OnStop,
-    /// Whether agents get a cgroup of their own where one can be made.
+    /// Gives agents a cgroup of their own where one can be made.
     pub cgroups: bool,
 }
 
@@ -96,7 +96,7 @@ impl Default for Run {
     }
 }
 
-/// How agents are talked to, unless their profile says otherwise.
+/// The defaults for communication with agents; a profile overrides them.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Acp {
@@ -119,7 +119,7 @@ impl Default for Acp {
     }
 }
 
-/// What the daemon takes on at most.
+/// The limits on the daemon's load.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -165,7 +165,7 @@ impl Limits {
     }
 }
 
-/// How long each step of stopping an agent may take before the next, harder one.
+/// The time that each step of stopping an agent may take before the next, harder one.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StopWaits {
@@ -199,7 +199,7 @@ fn seconds(value: f64) -> Duration {
     Duration::try_from_secs_f64(value).unwrap_or(Duration::ZERO)
 }
 
-/// How long the log is kept. Only ended sessions are ever removed.
+/// The retention of the log. Only ended sessions are ever removed.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Retention {
@@ -216,18 +216,18 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// How long ago a session may have ended; `None` keeps it for ever.
+    /// Returns the age at which ended sessions are removed; `None` keeps them for ever.
     pub fn max_age(&self) -> Option<Duration> {
         (self.days > 0).then(|| Duration::from_secs(self.days.saturating_mul(24 * 60 * 60)))
     }
 
-    /// How large the log may grow; `None` is no limit.
+    /// Returns the maximum size of the log; `None` is no limit.
     pub fn max_bytes(&self) -> Option<u64> {
         (self.max_mib > 0).then(|| self.max_mib.saturating_mul(MIB))
     }
 }
 
-/// How to launch an agent.
+/// The launch settings of an agent.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentProfile {
@@ -253,13 +253,13 @@ pub struct AgentProfile {
     pub restart: RestartOverrides,
     #[serde(deserialize_with = "table::one")]
     pub spend: SpendOverrides,
-    /// How an ACP agent logs in, where that takes no person.
+    /// The log-in method of an ACP agent, where that takes no person.
     pub auth_method: Option<String>,
     /// The mode that an ACP agent is set to whenever its process starts.
     pub mode: Option<String>,
-    /// Whether an ACP agent may have us read and write files for it.
+    /// Lets an ACP agent have us read and write files for it.
     pub offer_files: bool,
-    /// Whether it may have us run commands for it.
+    /// Lets it have us run commands for it.
     pub offer_terminals: bool,
     /// A user of the system that it runs as, instead of the daemon's own; takes a daemon that runs as root.
     pub run_as: Option<String>,
@@ -344,7 +344,7 @@ pub struct StopOverrides {
     pub after_sigterm_seconds: Option<f64>,
 }
 
-/// What one agent and everything below it may use.
+/// The resource limits of one agent and all its descendants.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentLimits {

@@ -1,4 +1,4 @@
-//! What the environment says instead of the file: where the API listens.
+//! The environment's overrides of the file: the address on which the API listens.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What the command line says; a flag wins over its variable.
+/// The paths from the command line; a flag wins over its variable.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Flags {
     pub config: Option<PathBuf>,

@@ -26,14 +26,14 @@ const ABANDONED_HOURS: RangeInclusive<f64> = 0.0..=8_760.0;
 #[serde(deny_unknown_fields, default)]
 pub struct Seats {
     pub enabled: bool,
-    /// Of new sessions, where the client names none.
+    /// The agent of new sessions, where the client names none.
     pub agent: Option<String>,
     /// Text of one prompt.
     pub max_prompt_bytes: usize,
     /// Images, sounds and embedded files of one prompt.
     pub max_attached_bytes: usize,
     pub max_message_bytes: usize,
-    /// What becomes of a prompt while another runs.
+    /// The handling of a prompt while another runs.
     pub busy: Busy,
     /// 0 waits for as long as it takes.
     pub prompt_timeout_seconds: u64,
@@ -43,7 +43,7 @@ pub struct Seats {
     pub idle_seconds: u64,
     /// Sessions that a client started without a name and that nobody else has used, when it goes.
     pub on_close: OnClientLeft,
-    /// How long after that.
+    /// The delay before `on_close` applies.
     pub close_grace_seconds: u64,
     /// A session that was never prompted and that nobody is attached to; 0 keeps it.
     pub unused_hours: u64,

@@ -1,4 +1,4 @@
-//! How people are reached in Slack. Secrets never stand here: files or the environment have them.
+//! The settings for Slack. Secrets never stand here: files or the environment have them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,16 +25,16 @@ pub struct Slack {
     pub verbosity: Verbosity,
     /// Operators who are mentioned when something waits, by name.
     pub ping: Vec<String>,
-    /// How long something may wait before the next of `escalate_to` is mentioned.
+    /// The time that something may wait before the next of `escalate_to` is mentioned.
     pub escalate_after: Option<String>,
     pub escalate_to: Vec<String>,
     /// When only high risk is worth a mention: `22:00-07:00`.
     pub quiet_hours: Option<String>,
     pub time_zone: String,
     pub api_url: String,
-    /// How long Slack may take to answer a call.
+    /// The time-out of a call to Slack.
     pub timeout_seconds: u64,
-    /// How long to wait before connecting is tried again.
+    /// The delay before the next attempt to connect.
     pub reconnect_seconds: u64,
 }
 
@@ -57,7 +57,7 @@ impl Default for Slack {
     }
 }
 
-/// What one workspace has differently.
+/// The overrides of one workspace.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SlackPlace {
@@ -66,7 +66,7 @@ pub struct SlackPlace {
     pub ping: Option<Vec<String>>,
 }
 
-/// What holds for one session.
+/// The settings that apply to one session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlackHere {
     pub channel: String,
@@ -83,7 +83,7 @@ impl Slack {
         self.quiet_hours.as_deref().and_then(Daily::parse)
     }
 
-    /// What takes a restart to change.
+    /// Returns whether the settings that take a restart to change are equal.
     pub fn same_link(&self, other: &Self) -> bool {
         self.channel.is_some() == other.channel.is_some()
             && self.app_token_file == other.app_token_file

@@ -1,4 +1,4 @@
-//! How sessions are watched and started again: `[stall]`, `[restart]`, and what profiles change of them.
+//! The settings for watching and restarting sessions: `[stall]`, `[restart]`, and the overrides of profiles.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ macro_rules! layered {
             }
         }
 
-        /// What a profile changes of it.
+        /// The overrides of a profile.
         #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
         #[serde(deny_unknown_fields, default)]
         pub struct $over { $(pub $key: Option<$type>,)+ }
@@ -112,7 +112,7 @@ layered! {
 }
 
 layered! {
-    /// What may be spent, by what agents say of it, before no new turn begins; 0 is no limit.
+    /// The maximum spending, as agents report it, before no new turn begins; 0 is no limit.
     Spend, SpendOverrides {
         per_session: f64 = 0.0,
         per_day: f64 = 0.0,

@@ -1,4 +1,4 @@
-//! What the types cannot say: ranges, names, and what has to be there.
+//! The checks that the types cannot express: ranges, names, and required settings.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;

@@ -121,7 +121,7 @@ fn say(text: &str) {
     super::say(text);
 }
 
-/// How this very program can be called from a second terminal that has our environment's defaults only.
+/// Returns the command for this very program in a second terminal that has our environment's defaults only.
 fn how_to_call_us(socket: &Path) -> String {
     let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("intercom"));
     let on_path = std::env::var_os("PATH").is_some_and(|path| {

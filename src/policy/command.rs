@@ -1,4 +1,4 @@
-//! Whether a command is meant by a deny or ask rule, read generously.
+//! The match of a command against deny and ask rules, read generously.
 
 use super::glob::name_fits;
 use super::harmless::is_plain;

@@ -11,7 +11,7 @@ use crate::domain::{Risk, Time};
 /// Stands behind a decision to allow that depends on where paths lead.
 const LINKS_MAY_CHANGE: &str = "links were followed now, and can change afterwards";
 
-/// What the rules say.
+/// The verdict of the rules on a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruling {
     pub outcome: Outcome,
@@ -33,7 +33,7 @@ pub enum Outcome {
     },
 }
 
-/// What one rule makes of a request.
+/// The result of one rule for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explained {
     /// Counted from 0.
@@ -73,7 +73,7 @@ pub fn decide(rules: &Rules, request: &Resolved, assessment: &Assessment, now: T
     Ruling { outcome, rule: Some((index, compiled.name.clone())), why }
 }
 
-/// What every rule makes of the request, those after the one that decides too.
+/// Returns the result of every rule for the request, including those after the one that decides.
 pub fn explain(rules: &Rules, request: &Resolved, assessment: &Assessment, now: Time) -> Vec<Explained> {
     let mut over = false;
     let explain = |(index, compiled): (usize, &Compiled)| {

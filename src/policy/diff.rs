@@ -1,10 +1,10 @@
-//! What a diff says of itself: the files it names, and how many lines it changes. Whatever is not certainly context or
-//! a header counts as changed.
+//! The files that a diff names, and the number of lines that it changes. Any line that is not certainly
+//! context or a header counts as changed.
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Diff {
     pub(super) names: Vec<String>,
-    /// What the names are to tools that take off their first directory.
+    /// The names as tools see them that take off their first directory.
     pub(super) other_names: Vec<String>,
     /// There may be other names: no rule allows it.
     pub(super) unclear: bool,
@@ -59,7 +59,7 @@ const BINARY: &[&str] = &["Binary files ", "GIT binary patch"];
 const FRAMES: &[&str] = &["*** Begin Patch", "*** End Patch", "*** End of File"];
 /// Beginnings of headers, which `patch` also finds behind blanks, tabs, `X` and dashes.
 const HEADERS: &[&str] = &["--- ", "+++ ", "*** ", "***************", "Index:", "diff --git ", "Prereq:"];
-/// What some tools take for the end of a line.
+/// The characters that some tools take for the end of a line.
 const BREAKS: &[char] = &['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 const NO_NEWLINE: &str = "\\ No newline at end of file";
 

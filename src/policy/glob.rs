@@ -76,7 +76,7 @@ pub(super) fn literal(path: &str) -> String {
     glob
 }
 
-/// Whether the pattern of one component stands for `name`; a pattern that is not well formed stands for itself.
+/// Matches `name` against the pattern of one component; an invalid pattern stands for itself.
 pub(super) fn name_fits(pattern: &str, name: &str) -> bool {
     pieces(pattern.as_bytes()).map_or(pattern == name, |pieces| fits(&pieces, name.as_bytes()))
 }
@@ -158,7 +158,7 @@ fn fits(pieces: &[Piece], name: &[u8]) -> bool {
     }
 }
 
-/// How many bytes the piece takes; `?` takes a whole character.
+/// Returns the number of bytes that the piece takes; `?` takes a whole character.
 fn one(piece: &Piece, name: &[u8]) -> Option<usize> {
     let first = *name.first()?;
     match piece {

@@ -45,14 +45,14 @@ const JQ_READS: &[&str] =
 
 const TARS: &[&str] = &["tar", "bsdtar", "gtar"];
 
-/// Whether the program is known, and known to run no other but as [`runs`] says.
+/// Checks whether the program is known, and known to run no other but as [`runs`] says.
 pub(super) fn is_plain(program: &str) -> bool {
     PLAIN.contains(&program)
         || ROWS.iter().flat_map(|row| row.of).any(|of| of.split(' ').next() == Some(program))
 }
 
-/// Whether the words from `spelled` on, of a command that begins with its program, add nothing to what the rule says
-/// with those before.
+/// Checks that the words from `spelled` on add nothing to the words before, which the rule spells. The
+/// command begins with its program.
 pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
     let (name, skipped) = (program(&command[0]), global(command));
     let mut words = vec![name.as_str()];
@@ -102,7 +102,7 @@ fn program(written: &str) -> String {
     if !written.contains('/') && base(written) == "python" { "python".to_owned() } else { written.to_owned() }
 }
 
-/// How many words git's own options take; whether they are harmless is seen elsewhere.
+/// Returns the number of words that git's own options take; whether they are harmless is checked elsewhere.
 fn global(command: &[String]) -> usize {
     if command[0] == "git" { super::launch::subcommand(command) - 1 } else { 0 }
 }
@@ -162,7 +162,7 @@ fn option(rows: &[&Row], word: &str, after: bool, one_dash: bool) -> Option<Valu
     Some(Value::None)
 }
 
-/// Whether a word that could be a path, or hold one, stays inside of the workspace.
+/// Checks that a word that could be a path, or hold one, stays inside of the workspace.
 fn stays(word: &str) -> Result<(), String> {
     let leaves = |part: &str| part.starts_with(['/', '~', '@']) || part.split('/').any(|name| name == "..");
     if word.contains("://") || leaves(word) || word.split(['=', ':', ',']).any(leaves) {

@@ -1,4 +1,4 @@
-//! What a command of plain words runs, read strictly: whether an allow rule's leading words say all of it.
+//! The programs that a command of plain words runs, read strictly: an allow rule must name them all.
 
 use super::git::is_plain_git;
 use super::programs::{self, Runs, base, runs};
@@ -20,7 +20,7 @@ const VALUED_GIT: &[&str] =
 pub(super) struct Chain {
     /// From the outermost in: `timeout 5 npx tsc` has three.
     pub(super) programs: Vec<usize>,
-    /// How many words it takes to say what is run.
+    /// The number of leading words that name all that is run.
     required: usize,
 }
 
@@ -100,7 +100,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.')
 }
 
-/// How many words an interpreter needs to say what it runs.
+/// Returns the number of words that name the script an interpreter runs.
 fn script(words: &[String], safe: &[&str]) -> Result<usize, String> {
     let name = &words[0];
     for (at, word) in words.iter().enumerate().skip(1) {
@@ -139,7 +139,7 @@ fn target(words: &[String], markers: &[&str]) -> Result<Option<usize>, String> {
     }
 }
 
-/// Whether a rule with these leading words allows the command; if not, why.
+/// Checks whether a rule with these leading words allows the command; the error says why not.
 pub(super) fn allows(
     prefix: &[String],
     exact: bool,
@@ -174,7 +174,7 @@ pub(super) fn allows(
     Err("the command does not begin with these words".to_owned())
 }
 
-/// Whether an allow rule with these leading words could ever match anything.
+/// Checks whether an allow rule with these leading words could ever match anything.
 pub(super) fn can_allow(prefix: &[String]) -> Result<(), String> {
     let name = base(&prefix[0]);
     match runs(&name) {

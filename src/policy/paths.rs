@@ -13,7 +13,7 @@ use super::programs::file_name;
 use super::shell::{self, Script, Simple};
 use super::{Operands, Place, Resolved, Subject, diff, words, written};
 
-/// As many links as the kernel follows.
+/// The maximum number of links to follow, the same as the kernel's.
 const MAX_LINKS: usize = 40;
 /// Different words of a command that are looked up, at most.
 const MAX_OPERANDS: usize = 1000;
@@ -178,7 +178,7 @@ pub(super) fn locate(path: &Path) -> Option<PathBuf> {
     None
 }
 
-/// What the path looks like, links aside.
+/// Normalises a path by its text alone, without following links.
 fn lexical(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for component in path.components() {

@@ -1,4 +1,4 @@
-//! What presets forbid, whatever the rules say. Doubt is forbidden.
+//! The requests that presets forbid, whatever the rules say. In doubt a preset forbids.
 
 use super::{Assessment, Resolved};
 use crate::domain::{Preset, Risk};

@@ -1,4 +1,4 @@
-//! How risky a request is, from what can be seen of it. The agent's claim can raise the risk, never lower it.
+//! The risk of a request, as far as it shows. The agent's claim can raise the risk, never lower it.
 
 use super::contradiction::contradictions;
 use super::{Place, Resolved, words};

@@ -27,9 +27,10 @@ pub struct Rule {
     /// The command must be these words and no more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exact: bool,
-    /// What may follow the words of an allow rule. `"known"`, if not given: operands that stay inside of the workspace,
-    /// and options from a table of harmless ones; what the rule itself spells is never checked. `"any"`: all but the
-    /// options that are known to run or write something else, which accepts that no such list is ever complete.
+    /// The words that may follow those of an allow rule. `"known"`, if not given: operands that stay inside
+    /// of the workspace, and options from a table of harmless ones; what the rule itself spells is never
+    /// checked. `"any"`: all but the options that are known to run or write something else, which accepts
+    /// that no such list is ever complete.
     #[serde(default, skip_serializing_if = "Options::is_known")]
     pub options: Options,
     /// Changed lines, at most. A request without a diff does not match.
@@ -54,7 +55,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// What it says, which is what it is known by: a rule that was changed is another one.
+    /// Returns the rule's text, which identifies it: a changed rule is another one.
     pub fn content(&self) -> String {
         serde_json::to_string(self).expect("a rule has string keys only")
     }

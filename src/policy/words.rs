@@ -49,7 +49,8 @@ impl Reader<'_> {
         Ok(self.words)
     }
 
-    /// What means itself outside of quotes. Beyond ASCII nothing does: what is a blank there depends on the locale.
+    /// Checks for a character that means itself outside of quotes. Beyond ASCII none does: the blanks there
+    /// depend on the locale.
     fn is_literal(&self, c: char) -> bool {
         let before = self.word.as_ref().and_then(|word| word.chars().next_back());
         match c {

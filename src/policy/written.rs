@@ -94,7 +94,9 @@ fn is_cluster_with(word: &str, letter: char) -> bool {
     word.starts_with('-') && !word.starts_with("--") && word.contains(letter)
 }
 
-/// What is written where one word says, `places`: by a program that copies or moves the files among its arguments.
+/// Returns the files that run later among those that a program writes at `word`: the file itself, or, in a
+/// directory, files named after `arguments`. With `places` the program copies or moves files, so it
+/// may put a whole directory there.
 fn from_word(workspace: &Path, base: &Path, word: &str, arguments: &[&str], places: bool) -> Vec<RunsLater> {
     let directory = base.join(word);
     let mut names = vec![directory.clone()];

@@ -177,8 +177,8 @@ fn quoted(text: &str, at: usize, name: &str, class: Class) -> Option<Option<Span
     Some(hides.then(|| span(bytes, start, end, class.sort())))
 }
 
-/// What is between the quotes that begin at `at`, and which they are. They may carry a letter or two in front, and
-/// backslashes if they stand in a string themselves.
+/// Finds the text between the quotes that begin at `at`, and the kind of quote. The quotes may carry a letter
+/// or two in front, and backslashes if they stand in a string themselves.
 fn quotes(bytes: &[u8], at: usize) -> Option<(usize, usize, u8)> {
     let near = &bytes[..bytes.len().min(at + 3)];
     let letters =
@@ -201,8 +201,8 @@ fn quotes(bytes: &[u8], at: usize) -> Option<(usize, usize, u8)> {
     None
 }
 
-/// What stands at `at` up to a blank, a quote or the end of the line, without what closes a list or a sentence. Of
-/// what is longer than `most`, the beginning.
+/// Returns the text at `at` up to a blank, a quote or the end of the line, without punctuation that closes a
+/// list or a sentence; at most `most` bytes of it.
 fn unquoted(text: &str, at: usize, most: usize) -> &str {
     let bytes = text.as_bytes();
     let ends = |index: &usize| {
@@ -237,7 +237,7 @@ fn typed(text: &str, name: &Name<'_>, class: Class) -> Option<Span> {
     quoted(text, value, name.text, class).flatten()
 }
 
-/// What surrounds a value without quotes.
+/// Returns the surroundings of a value without quotes.
 fn place(text: &str, name: &Name<'_>, end: usize) -> Place {
     let bytes = text.as_bytes();
     let before = &text[..name.start];
@@ -256,8 +256,8 @@ fn place(text: &str, name: &Name<'_>, end: usize) -> Place {
     }
 }
 
-/// Whether only the marks of a diff or a list and at most `indent` blanks stand before this in its line, or in the
-/// string that it begins.
+/// Checks that only the marks of a diff or a list and at most `indent` blanks stand before this in its line,
+/// or in the string that it begins.
 fn begins_line(before: &str, indent: usize) -> bool {
     let before = before.as_bytes();
     let most = before.len().saturating_sub(indent);

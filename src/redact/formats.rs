@@ -2,13 +2,13 @@
 
 use super::{Span, is_word, skip};
 
-/// How much of a token is looked at to tell whether it is one.
+/// The number of bytes examined to recognise a token.
 const LOOK: usize = 64;
 
 struct Format {
     prefix: &'static str,
     sort: &'static str,
-    /// What may follow the prefix, and how much of it at least.
+    /// The bytes that may follow the prefix, and the least number of them.
     body: fn(u8) -> bool,
     least: usize,
     /// Not inside of a word: the prefix alone is too common.
@@ -219,7 +219,7 @@ fn is_sure(bytes: &[u8], at: usize, body: &[u8]) -> bool {
     (mixed && body.len() >= 24) || (id && !bytes[..at].last().is_some_and(|byte| upper(*byte)))
 }
 
-/// Whether no word runs into `at`; the letter of an escape such as `\n` is none.
+/// Checks that no word runs into `at`; the letter of an escape such as `\n` does not count as one.
 fn begins_word(bytes: &[u8], at: usize) -> bool {
     match bytes[..at] {
         [.., b'\\', b'n' | b'r' | b't'] | [.., b'-', b'-'] | [] => true,

@@ -10,7 +10,7 @@ use super::{MARK, Redacted, assign, formats, marked, note, redact};
 #[derive(Debug, Default)]
 struct Open {
     array: bool,
-    /// What the value that comes next is known under: its name, and what that promises.
+    /// The name of the value that comes next, and its class.
     name: Option<(String, Class)>,
     /// In a list of arguments, the next one is the login of `curl`.
     login: bool,
@@ -45,7 +45,7 @@ pub fn redact_json(json: &str) -> Redacted<'_> {
 struct Scan<'a> {
     json: &'a str,
     out: String,
-    /// How much of the document is in `out`.
+    /// The length of the part of the document that is in `out`.
     done: usize,
     hidden: Vec<&'static str>,
     open: Vec<Open>,
@@ -219,7 +219,7 @@ fn under(text: &str, name: &str, class: Class) -> Option<&'static str> {
     hides.then(|| formats::sort(text.as_bytes(), 0).unwrap_or(class.sort()))
 }
 
-/// What a string says. Halves of characters become `�`.
+/// Decodes a string. Halves of characters become `�`.
 fn decode(raw: &str) -> Cow<'_, str> {
     if !raw.contains('\\') {
         return Cow::Borrowed(raw);

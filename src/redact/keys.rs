@@ -1,13 +1,13 @@
 //! Which names look like those of secrets.
 
-/// What a name promises of its value.
+/// The kind of secret that a name promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     /// Anything may be one, also a word or a number.
     Password,
     /// Something long that was made by a machine.
     Token(&'static str),
-    /// As a token, but the name is also used for other things.
+    /// Like [`Self::Token`], but the name is also used for other things.
     Maybe(&'static str),
     /// An address with its password.
     Address,
@@ -112,7 +112,8 @@ const ABOUT: &[&str] = &[
 /// Names longer than this are looked at from their end.
 const LONGEST: usize = 100;
 
-/// Of a name as it is written: `DB_PASSWORD`, `x-api-key`, `clientSecret`, `spring.datasource.password`.
+/// Returns the class of a name as it is written: `DB_PASSWORD`, `x-api-key`, `clientSecret`,
+/// `spring.datasource.password`.
 pub(super) fn class(name: &str) -> Option<Class> {
     // Without separators and in lower case; where its last part begins, and how many there are.
     let (mut flat, mut last, mut parts) = (String::with_capacity(name.len().min(LONGEST)), 0, 0);
@@ -147,7 +148,7 @@ pub(super) fn class(name: &str) -> Option<Class> {
     }
 }
 
-/// Whether a text speaks of secrets: a name or a sentence about one, rather than one.
+/// Checks whether a text mentions secrets: a name or a sentence about one, rather than a secret itself.
 pub(super) fn mentions_secret(text: &str) -> bool {
     const SPOKEN: &[&str] =
         &["password", "passwd", "secret", "token", "key", "credential", "passphrase", "auth"];

@@ -168,7 +168,7 @@ fn read(bytes: &[u8], body: usize) -> Option<usize> {
     any.then_some(end)
 }
 
-/// How much at `at` stands between the lines of a key.
+/// Returns the length of one piece of filler at `at`, between the lines of a key.
 fn filler(bytes: &[u8], at: usize) -> Option<usize> {
     match bytes[at..] {
         [b'\\', b'n' | b'r' | b't' | b'\\' | b'\n' | b'"', ..] => Some(2),
@@ -187,7 +187,7 @@ fn is_mixed(token: &[u8]) -> bool {
         || (has(u8::is_ascii_lowercase) && token[1..].iter().any(u8::is_ascii_uppercase))
 }
 
-/// Whether the end of the key or of the text follows.
+/// Checks whether the end of the key or of the text follows.
 fn is_last(bytes: &[u8], mut at: usize) -> bool {
     for _ in 0..32 {
         if at >= bytes.len() || bytes[at..].starts_with(END) {

@@ -18,7 +18,7 @@ const LONGEST_LINE: usize = 16 * 1024;
 /// Text that is held at most. Beyond it all but the last [`ALWAYS_HELD`] bytes are given out.
 const MAX_HELD: usize = 128 * 1024;
 const ALWAYS_HELD: usize = 4096;
-/// What stands for held text that has to be shown before it is settled.
+/// The placeholder for held text that has to be shown before it is settled.
 const UNFINISHED: &str = "unfinished text";
 
 /// The length of the beginning of `text` whose redaction cannot change, whatever follows.

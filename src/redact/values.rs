@@ -82,7 +82,7 @@ const WORDS: &[&str] = &[
     "no",
 ];
 
-/// What follows a flag in a sentence about it.
+/// The words that follow a flag in a sentence about it.
 const PROSE: &[&str] = &[
     "a",
     "after",
@@ -151,7 +151,7 @@ const PROSE: &[&str] = &[
 /// Code is looked at no further than this.
 const LOOK: usize = 256;
 
-/// Whether the value of a name is to be hidden.
+/// Decides whether to redact the value of a name.
 pub(super) fn hides(value: &str, name: &str, class: Class, place: Place) -> bool {
     let expands = place != Place::Quoted { expands: false };
     if value.contains(MARK) || is_reference(value, expands) || is_placeholder(value) {
@@ -242,7 +242,8 @@ fn quoted(value: &str, class: Class) -> bool {
     !(is_name && mentions_secret(value) && (!password || shouts))
 }
 
-/// Whether an unquoted value is a call, a type, a path of names: `get_token()`, `Option<String>`, `config.token`.
+/// Checks whether an unquoted value is a call, a type or a path of names: `get_token()`, `Option<String>`,
+/// `config.token`.
 fn starts_like_code(value: &str, place: Place) -> bool {
     let value = start(value, LOOK);
     if value.starts_with(['(', '{', '|', '<', '[']) {

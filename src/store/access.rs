@@ -66,7 +66,7 @@ impl Store {
         .await
     }
 
-    /// Whether it was valid until now.
+    /// Revokes a token; returns whether it was valid until now.
     pub async fn revoke_token(&self, id: String, at: Time, entry: Audited) -> Result<bool, StoreError> {
         self.transact(move |connection| revoke(connection, "tokens", &id, at, &entry)).await
     }
@@ -113,7 +113,7 @@ impl Store {
         .await
     }
 
-    /// Whether it was valid until now.
+    /// Revokes a grant; returns whether it was valid until now.
     pub async fn revoke_grant(&self, id: String, at: Time, entry: Audited) -> Result<bool, StoreError> {
         self.transact(move |connection| revoke(connection, "grants", &id, at, &entry)).await
     }

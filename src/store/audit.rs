@@ -18,7 +18,7 @@ use crate::domain::{AuditRow, Audited, Json, SessionId, Time, hex};
 
 type Hash = [u8; 32];
 
-/// What the first row follows.
+/// The previous hash of the first row.
 const BEGINNING: Hash = [0; 32];
 const COUNTER_REMOVED: StoreError = StoreError::Corrupt { what: "the counter of the audit" };
 
@@ -66,7 +66,8 @@ struct Link<'a> {
     by: &'a str,
     session: Option<&'a str>,
     data: &'a str,
-    /// As it is kept, also if somebody has changed it: this row still goes in, and the check names that one.
+    /// The stored hash of the previous row, even if somebody has changed it: this row is still appended, and
+    /// verification names the changed one.
     previous: &'a [u8],
 }
 

@@ -21,7 +21,7 @@ use crate::domain::Time;
 /// 4 MiB: after each of them a copy that nobody wants any more ends.
 const PAGES_AT_ONCE: i32 = 1024;
 const MIB: u64 = 1024 * 1024;
-/// How much the write-ahead log may grow during one copy. Beyond it the copy is given up: agents matter more.
+/// The maximum growth of the write-ahead log during one copy. Beyond it the copy stops: agents matter more.
 const MAX_LOG_GROWTH: u64 = 1024 * MIB;
 
 /// A copy to be made, and how far it is.
@@ -51,7 +51,7 @@ impl BackupJob {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackedUp {
     pub bytes: u64,
-    /// How much the write-ahead log grew meanwhile.
+    /// The growth of the write-ahead log during the copy.
     pub log_growth: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What agents said they can do when they were ready last, by their profiles: shown before the next one runs.
+//! The capabilities that agents last reported when ready, by profile: shown before the next agent runs.
 
 use rusqlite::{Connection, params};
 

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use super::{StoreError, schema};
 
-/// How many rows are committed from one checkpoint to the next: some megabytes of log.
+/// The number of rows from one checkpoint to the next: some megabytes of log.
 const ROWS: usize = 4000;
 /// A commit writes pages of its own, whatever its rows.
 const ROWS_OF_A_COMMIT: usize = 4;

@@ -1,4 +1,4 @@
-//! How far those have come who tell the log to others.
+//! The positions in the log of the consumers that pass it on.
 
 use rusqlite::{Connection, OptionalExtension, params};
 

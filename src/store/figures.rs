@@ -37,7 +37,7 @@ pub struct Wait {
     pub from: Time,
     /// `None` while it waits.
     pub to: Option<Time>,
-    /// Whether it is a clearance that somebody decided, and not a rule or the clock.
+    /// True for a clearance that a person decided, rather than a rule or the clock.
     pub decided: bool,
 }
 

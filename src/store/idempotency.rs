@@ -11,7 +11,7 @@ const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
 /// An answer as it was given the first time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remembered {
-    /// What the request was: the same key with another request is a mistake of the caller's.
+    /// The fingerprint of the request: the same key with another request is the caller's mistake.
     pub fingerprint: String,
     pub status: u16,
     pub body: String,

@@ -94,7 +94,7 @@ impl Store {
         .await
     }
 
-    /// What was asked since then, oldest first, with who asked where.
+    /// Returns the clearance requests since a time, oldest first, each with its session and agent.
     pub async fn requests(&self, since: Time, after: i64, limit: usize) -> Result<Vec<Request>, StoreError> {
         self.read(move |connection| {
             let columns = CLEARANCE.replacen("c.key FROM", "c.key, s.agent, s.workspace FROM", 1);

@@ -6,11 +6,11 @@ use serde_json::json;
 use super::{Store, StoreError, audit, figures};
 use crate::domain::{Audited, Json, Phase, SessionId, Time};
 
-/// How many events one transaction deletes, so that nobody waits long for the writer.
+/// The number of events that one transaction deletes, so that nobody waits long for the writer.
 const CHUNK: i64 = 5000;
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
-/// What retention removed.
+/// The numbers of sessions and events that retention removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
     pub sessions: usize,

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::{Store, StoreError, schema};
 
-/// How many reads run at the same time; the others wait.
+/// The maximum of concurrent reads; the others wait.
 const READERS: usize = 4;
 
 #[derive(Debug, Clone)]

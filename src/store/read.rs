@@ -32,9 +32,9 @@ pub enum Found<T> {
 pub struct Stored {
     /// The state machine's own form.
     pub state: String,
-    /// How to start it again, in the supervisor's own form.
+    /// The launch specification for a restart, in the supervisor's own form.
     pub launch: String,
-    /// How much of its process's output is in the log.
+    /// The position in its process's output up to which the log has it.
     pub consumed: u64,
     /// Messages that were recorded and not known to have arrived: number and bytes.
     pub outbox: Vec<(u64, Vec<u8>)>,
@@ -106,7 +106,7 @@ impl Store {
         .await
     }
 
-    /// How many sessions there are: live, and all.
+    /// Counts the sessions: live, and all.
     pub async fn count_sessions(&self) -> Result<(i64, i64), StoreError> {
         self.read(|connection| {
             let live = "SELECT count(*) FROM sessions s WHERE s.phase NOT IN ('ended', 'parked')";
@@ -119,7 +119,7 @@ impl Store {
         .await
     }
 
-    /// What is needed to go on with a session.
+    /// Returns the data that resuming a session needs.
     pub async fn stored(&self, id: SessionId) -> Result<Option<Stored>, StoreError> {
         self.read(move |connection| {
             let row = connection
@@ -139,7 +139,7 @@ impl Store {
         .await
     }
 
-    /// What all sessions have spent on a day, in millionths.
+    /// Returns the spending of each session on a day, in millionths.
     pub async fn spent_on(&self, day: i64) -> Result<Vec<(SessionId, u64)>, StoreError> {
         self.read(move |connection| {
             let sql = "SELECT s.id, s.told FROM sessions s WHERE s.told IS NOT NULL";

@@ -8,7 +8,8 @@ use super::read::rows;
 use super::{Store, StoreError};
 use crate::domain::Time;
 
-/// How long a rule that was taken out of the configuration is remembered: put back within this time, it does not begin anew.
+/// The number of days for which a rule removed from the configuration is remembered: put back within this
+/// time, it does not begin anew.
 const REMEMBERED_DAYS: i64 = 30;
 
 const NOTED: &str = "SELECT content, first_seen_at FROM rules_seen WHERE removed_at IS NULL";

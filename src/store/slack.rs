@@ -1,4 +1,4 @@
-//! What Slack sent us until it is worked off, and every message of ours there: as it should be, and as far as Slack has it.
+//! Unprocessed payloads from Slack, and our messages there: as they should be, and as far as Slack has them.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -23,7 +23,7 @@ pub struct SlackMessage {
     pub thread: Option<String>,
     /// Slack's name for it, once it is there.
     pub ts: Option<String>,
-    /// How it should look.
+    /// The content that it should have.
     pub wanted: String,
     /// Counts what was wanted; `sent` is the version that Slack has.
     pub version: i64,
@@ -32,13 +32,13 @@ pub struct SlackMessage {
     pub tried: Option<Time>,
     /// It waits for somebody: what it shows may change.
     pub open: bool,
-    /// What whoever wanted it needs to know later.
+    /// Private data of the component that wanted the message, for later.
     pub memo: String,
     /// The thread that it belongs to is there, or it needs none.
     pub rooted: bool,
 }
 
-/// How a message should be from now on.
+/// The wanted state of a message from now on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlackWant {
     pub key: String,
@@ -58,11 +58,11 @@ pub enum SlackWish {
     IfNew,
     /// Also if it looks the same.
     Again,
-    /// As new, but forgotten if nobody has seen anything of it.
+    /// Like [`Self::IfNew`], but forgotten if nobody has seen anything of it.
     OrForget,
 }
 
-/// What became of sending a version.
+/// The outcome of sending a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SlackSent {
     /// About to be posted.
@@ -76,9 +76,9 @@ pub enum SlackSent {
 const COLUMNS: &str = "place, key, session, channel, thread, ts, wanted, version, sent, tried, open, memo,
     thread IS NULL OR EXISTS (SELECT 1 FROM slack_messages r WHERE r.key = m.thread AND r.ts IS NOT NULL)
     FROM slack_messages m";
-/// How many are looked at to choose what is sent next.
+/// The number of messages examined to choose the next one to send.
 const LOOKED_AT: usize = 1000;
-/// How many of one sort are looked at in a session; what may still change is among them.
+/// The number of messages of one sort examined in a session; those that may still change are among them.
 const NEWEST: usize = 20;
 
 impl Store {
@@ -101,7 +101,7 @@ impl Store {
         .await
     }
 
-    /// What is still to be worked off, in the order in which it came.
+    /// Returns the unprocessed payloads in the order in which they arrived.
     pub async fn slack_received(&self) -> Result<Vec<(String, String)>, StoreError> {
         self.read(|connection| {
             let mut select = connection.prepare_cached(
@@ -161,7 +161,8 @@ impl Store {
         .await
     }
 
-    /// What Slack does not have yet as it should be; with very many, what waits for somebody comes first.
+    /// Returns the messages that Slack does not have yet as they should be; if there are too many, the open
+    /// ones first.
     pub async fn slack_unsent(&self) -> Result<Vec<SlackMessage>, StoreError> {
         let order = format!("ORDER BY open DESC, place LIMIT {LOOKED_AT}");
         self.slack_messages(format!("SELECT {COLUMNS} WHERE sent < version {order}"), Vec::new()).await
@@ -177,7 +178,7 @@ impl Store {
         .await
     }
 
-    /// What waits for somebody, as far as we have said there.
+    /// Returns our open messages: those that wait for somebody.
     pub async fn slack_open(&self) -> Result<Vec<SlackMessage>, StoreError> {
         self.slack_messages(format!("SELECT {COLUMNS} WHERE open ORDER BY place"), Vec::new()).await
     }
@@ -207,7 +208,8 @@ impl Store {
         Ok(found.into_iter().next())
     }
 
-    /// Whether a thread of this channel that began then may be ours, and we do not know its name yet.
+    /// Checks for a thread of this channel that began then and may be ours although we do not know its name
+    /// yet.
     pub async fn slack_in_doubt(&self, channel: String, begun: Time) -> Result<bool, StoreError> {
         self.read(move |connection| {
             // A thread that was there long before we tried to begin one is somebody else's.
@@ -232,7 +234,7 @@ impl Store {
         .await
     }
 
-    /// How many messages wait to be sent.
+    /// Counts the messages that wait to be sent.
     pub async fn slack_backlog(&self) -> Result<u64, StoreError> {
         self.read(|connection| {
             let count = "SELECT count(*) FROM slack_messages WHERE sent < version";
@@ -242,7 +244,7 @@ impl Store {
         .await
     }
 
-    /// What people asked of one thread; `None` is as configured.
+    /// Returns the verbosity that people chose for one thread; `None` is as configured.
     pub async fn slack_verbosity(&self, session: SessionId) -> Result<Option<String>, StoreError> {
         self.read(move |connection| {
             let select = "SELECT verbosity FROM slack_threads WHERE session = ?1";
@@ -299,7 +301,7 @@ fn apply(connection: &Connection, want: &SlackWant) -> Result<usize, StoreError>
     Ok(changed)
 }
 
-/// What was said about a session that retention has removed is left in Slack and forgotten here.
+/// Forgets the messages about a session that retention has removed; they stay in Slack.
 pub(super) fn forget(connection: &Connection, session: &str) -> Result<(), StoreError> {
     connection.execute("DELETE FROM slack_messages WHERE session = ?1", [session])?;
     connection.execute("DELETE FROM slack_threads WHERE session = ?1", [session])?;

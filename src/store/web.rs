@@ -1,4 +1,4 @@
-//! Who is signed in to the web console.
+//! The sign-ins to the web console.
 
 use rusqlite::{Row, params};
 

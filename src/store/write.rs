@@ -41,7 +41,7 @@ pub struct Snapshot {
     pub record: SessionRecord,
     /// The state machine's own form, opaque to the store.
     pub state: String,
-    /// How to start it again; only at its creation.
+    /// The launch specification for a restart; only at its creation.
     pub launch: Option<String>,
 }
 

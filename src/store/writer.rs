@@ -17,7 +17,7 @@ use super::{Store, StoreError};
 use crate::bus::Bell;
 use crate::domain::{SessionId, Time};
 
-/// How much goes into one transaction, so that an urgent write never waits for long. One write may exceed it.
+/// The maximum of rows in one transaction: an urgent write never waits for long. One write may exceed it.
 const MAX_ROWS: usize = 2000;
 
 /// Something to be done inside a transaction, and told its result after the commit.

@@ -13,7 +13,7 @@ const MAX_EDITS: usize = 1000;
 const MAX_WORK: usize = 4_000_000;
 const NO_NEWLINE: &str = "\\ No newline at end of file\n";
 
-/// What turns `old` into `new`; `old` is none for a new file. Empty if nothing changes.
+/// Returns the unified diff from `old` to `new`; `old` is none for a new file. Empty if nothing changes.
 pub fn unified(path: &str, old: Option<&str>, new: &str) -> String {
     let before: Vec<&str> = old.unwrap_or_default().split_inclusive('\n').collect();
     let after: Vec<&str> = new.split_inclusive('\n').collect();
@@ -172,7 +172,7 @@ fn render(out: &mut String, old: &[&str], new: &[&str], hunk: &[Change]) {
     lines(out, ' ', part(old, at, at + trail));
 }
 
-/// As it stands in a hunk's head: from one, and an empty range is said by the line before it.
+/// Formats a range for a hunk's head: lines count from one, an empty range names the line before it.
 fn range(start: usize, end: usize) -> String {
     match end - start {
         0 => format!("{start},0"),

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::{ParsedText, to_text, trim_json, unquote};
 use crate::domain::RequestId;
 
-/// What an agent may send.
+/// A message from an agent.
 #[derive(Debug)]
 pub enum Inbound<'a> {
     ClearanceRequest { id: RequestId, known: ClearanceRequest<'a>, params: &'a RawValue },
@@ -368,7 +368,7 @@ fn loose_string(raw: &str) -> Cow<'_, str> {
     unquote(raw).unwrap_or(Cow::Borrowed(raw))
 }
 
-/// What we send to an agent.
+/// A message to an agent.
 #[derive(Debug, Serialize)]
 #[serde(tag = "method", content = "params")]
 pub enum Outbound<'a> {
@@ -390,7 +390,7 @@ pub enum Outbound<'a> {
     Error { code: &'static str, message: &'a str },
 }
 
-/// Whether only we send this, and nobody answers it: an agent that does repeats us.
+/// Checks for a method that only we send and nobody answers: an agent that sends it echoes us.
 pub fn is_ours(method: &str) -> bool {
     ["prompt/send", "session/interrupt", "nudge"].contains(&method)
 }

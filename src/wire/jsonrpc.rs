@@ -16,9 +16,9 @@ pub const INVALID_REQUEST: i64 = -32600;
 pub const METHOD_NOT_FOUND: i64 = -32601;
 pub const INVALID_PARAMS: i64 = -32602;
 pub const INTERNAL_ERROR: i64 = -32603;
-/// Of ACP.
+/// ACP's code for a missing resource.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
-/// What was asked has been taken back.
+/// The code for a cancelled request.
 pub const REQUEST_CANCELLED: i64 = -32800;
 
 #[derive(Debug)]
@@ -187,7 +187,7 @@ pub fn unreadable(code: i64, message: &str) -> String {
     to_text(&serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error }))
 }
 
-/// Whether a message says that it is one of this version.
+/// Checks whether a message declares JSON-RPC version 2.
 pub fn is_version_2(line: &str) -> bool {
     #[derive(Deserialize)]
     struct Version<'a> {

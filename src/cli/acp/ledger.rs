@@ -1,5 +1,7 @@
-//! Who asked whom for what, and what becomes of it when the daemon goes away. Messages in, messages out: no I/O, no
-//! clock. Every request of the client is answered exactly once, by the daemon or from here.
+//! The open requests in both directions, and their fate when the daemon goes away.
+//!
+//! Messages in, messages out: no I/O, no clock. Every request of the client is answered exactly once, by the
+//! daemon or from here.
 //!
 //! ```text
 //!   down ──connected──► up      down ──given up──► dead
@@ -45,7 +47,7 @@ pub(super) struct Ledger {
     link: Link,
     /// In the order in which they came.
     open: Vec<Open>,
-    /// What the client said of itself, once the daemon has taken it.
+    /// The client's `initialize` parameters, once the daemon has accepted them.
     initialize: Option<Json>,
     sessions: BTreeMap<String, Session>,
     /// Requests of the daemon that the client has not answered: our id for it, and the daemon's.
@@ -100,7 +102,7 @@ impl Ledger {
         }
     }
 
-    /// Whether the client may say more.
+    /// Checks whether there is room for more from the client.
     pub(super) fn has_room_for_client(&self) -> bool {
         let bytes: usize = self.waiting.iter().map(Waiting::bytes).sum();
         self.waiting.len() < MAX_WAITING
@@ -108,7 +110,7 @@ impl Ledger {
             && self.to_client.len() < MAX_UNREAD_AT_ALL
     }
 
-    /// Whether the daemon may say more.
+    /// Checks whether there is room for more from the daemon.
     pub(super) fn has_room_for_daemon(&self) -> bool {
         let bytes: usize = self.to_client.iter().map(String::len).sum();
         self.to_client.len() < MAX_UNREAD && bytes < MAX_UNREAD_BYTES
@@ -135,7 +137,7 @@ impl Ledger {
             && self.open.iter().all(done)
     }
 
-    /// What came in on stdin.
+    /// Handles a frame from stdin.
     pub(super) fn frame(&mut self, frame: Frame) {
         let (id, why) = match frame {
             Frame::Text(text) if text.trim().is_empty() => return,
@@ -262,7 +264,7 @@ impl Ledger {
         })
     }
 
-    /// What the daemon said.
+    /// Handles a frame from the daemon.
     pub(super) fn daemon(&mut self, frame: &str) -> Result<(), Bad> {
         let (place, text) = message::split(frame);
         let said = jsonrpc::parse(text)?;

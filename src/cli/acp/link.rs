@@ -20,7 +20,7 @@ use crate::cli::transport::Transport;
 use crate::remote::Stream;
 
 const UPGRADE: Duration = Duration::from_secs(10);
-/// How long a daemon may be away.
+/// The time that a daemon may be away.
 const AWAY: Duration = Duration::from_secs(30);
 /// Tests do not have that long. Only debug builds look.
 const AWAY_VARIABLE: &str = "INTERCOM_ACP_AWAY_MS";

@@ -1,4 +1,4 @@
-//! What the relay says itself, and what it looks at in what others say. Everything else passes through as it came.
+//! The relay's own messages, and the fields that it reads of others. All else passes through unchanged.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::domain::{Json, PromptId, RequestId};
 use crate::wire::jsonrpc;
 
-/// What a request is to the relay: what is learned from its answer, and what becomes of it if the daemon goes away.
+/// The kind of a request: it decides what the relay learns from the answer and does if the daemon goes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Initialize,
@@ -40,13 +40,13 @@ impl Kind {
         }
     }
 
-    /// Whether its text may be needed a second time.
+    /// Checks whether its text may be needed a second time.
     pub(super) fn is_kept(self) -> bool {
         matches!(self, Self::Initialize | Self::Attach | Self::Prompt | Self::Read)
     }
 }
 
-/// What is looked at in params and results. Whatever is missing or of another type is nothing.
+/// The fields that are read of params and results. A field that is missing or of another type is `None`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Fields {

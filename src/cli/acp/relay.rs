@@ -18,15 +18,15 @@ use super::stdio::{self, Inbox};
 use crate::cli::failure::Failure;
 use crate::cli::out;
 
-/// How long answers are waited for that come after the client has closed its end.
+/// The time for answers that arrive after the client has closed its end.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 /// The same if sessions are to be closed, which may take an agent a while.
 const LAST_CLOSES: Duration = Duration::from_secs(10);
-/// How long the daemon may take to say goodbye, and the client to read what is left.
+/// The time for the daemon to say goodbye, and for the client to read the rest.
 const GOODBYE: Duration = Duration::from_secs(2);
 /// A connection that lasted less is taken for one more failed attempt.
 const STEADY: Duration = Duration::from_secs(1);
-/// How often a daemon elsewhere is asked whether it is there. Silence until the next time means that it is not.
+/// The interval of pings to a remote daemon. Silence until the next ping means that it is gone.
 const PULSE: Duration = Duration::from_secs(30);
 
 type Connecting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Link>> + 'a>>;
@@ -53,7 +53,7 @@ pub(super) struct Relay<'a> {
     heard: bool,
 }
 
-/// How far the end has come.
+/// The progress of closing.
 struct Closing {
     until: Instant,
     /// The daemon was told goodbye, and is listened to until it says the same.
@@ -258,7 +258,7 @@ impl<'a> Relay<'a> {
         Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() }))
     }
 
-    /// What is left for the client is written, if it reads.
+    /// Writes the rest to the client, if it reads.
     async fn leave(self) -> anyhow::Result<()> {
         let Self { mut ledger, inbox, output, written, deaf, dead, link, .. } = self;
         let untold = link.is_none() && !ledger.is_settled();

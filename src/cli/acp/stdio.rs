@@ -20,7 +20,7 @@ const CHUNKS: usize = 1;
 const MESSAGES: usize = 4;
 const HEADER: &[u8] = b"content-";
 
-/// What the client says, cut into messages.
+/// The client's input, cut into messages.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     /// Known with the first bytes.
@@ -45,7 +45,7 @@ impl Inbox {
         if self.ended { framer.finish(&mut self.buf) } else { framer.next(&mut self.buf) }
     }
 
-    /// As the client frames what it sends; by lines as long as that is not known.
+    /// Frames a message the way the client frames its own; by lines until that is known.
     pub(super) fn wrap(&self, text: &str) -> Vec<u8> {
         match &self.framer {
             Some(framer @ Framer::Lsp(_)) => framer.wrap(text),

@@ -35,7 +35,7 @@ pub(super) fn table(name: &str, profile: &AgentProfile) -> String {
     text
 }
 
-/// What is to be written, and over what.
+/// A pending change: the new text, and the text that it replaces.
 #[derive(Debug)]
 pub(super) struct Edit {
     file: PathBuf,
@@ -97,7 +97,7 @@ impl Edit {
     }
 }
 
-/// Whether a profile by itself is sound: for those that are only shown.
+/// Validates a profile by itself: for those that are only shown.
 pub(super) fn check(name: &str, profile: &AgentProfile) -> anyhow::Result<()> {
     let Config { agents, .. } = config::parse(&table(name, profile), Path::new("the new profile"))?;
     if agents.get(name) != Some(profile) {

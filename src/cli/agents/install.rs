@@ -19,7 +19,7 @@ use ring::digest::{Context as Digest, SHA256};
 /// Below the state directory.
 const PROGRAMS: &str = "programs";
 
-/// What there is to install.
+/// A package to install.
 #[derive(Debug)]
 pub(super) struct Package {
     dir: PathBuf,
@@ -161,7 +161,7 @@ fn stays_inside(listing: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was unpacked: files and directories, and links that stay inside; nothing that runs as somebody else.
+/// Checks the unpacked files: regular files, directories, links that stay inside; nothing setuid or setgid.
 fn examine(root: &Path) -> anyhow::Result<()> {
     let root = root.canonicalize()?;
     let mut links: HashMap<u64, (u64, u64)> = HashMap::new();
@@ -191,7 +191,7 @@ fn examine(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What it prints, if all went well.
+/// Runs a tool and returns its output, if it succeeds.
 fn tool(program: &str, args: &[&OsStr]) -> anyhow::Result<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut command = Command::new(program);

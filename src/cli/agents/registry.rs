@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
-/// What we use of an entry. The format grows; the rest is left alone.
+/// The fields of an entry that we use. The format grows; the rest is left alone.
 #[derive(Debug, Deserialize)]
 pub(super) struct Entry {
     pub(super) id: String,
@@ -48,7 +48,7 @@ pub(super) struct Target {
     pub(super) env: BTreeMap<String, String>,
 }
 
-/// How the agent comes to this machine.
+/// The way an agent is installed on this machine.
 #[derive(Debug)]
 pub(super) enum Recipe {
     /// Somebody else fetches it when it is started.
@@ -90,7 +90,7 @@ impl Entry {
         Ok(entry)
     }
 
-    /// What is fetched is preferred to what has to be unpacked, unless somebody has brought the archive.
+    /// Chooses the recipe: fetched packages before archives, unless somebody has brought the archive.
     pub(super) fn recipe(&self, platform: &str, archive_given: bool) -> anyhow::Result<Recipe> {
         let Distribution { npx, uvx, binary } = &self.distribution;
         match (npx, uvx, binary.get(platform)) {

@@ -108,7 +108,7 @@ impl Data<'_> {
             .map(|keys| format!("needs a restart: {keys}"))
     }
 
-    /// Of an action that we do not know: all of it, with the names of the fields as words.
+    /// Returns all fields of an unknown action, with their names as words.
     fn everything(&self) -> Vec<Option<String>> {
         let fields = self.0.as_object().into_iter().flatten();
         let known = fields.filter(|(key, _)| !["by", "session", "via"].contains(&key.as_str()));

@@ -1,4 +1,4 @@
-//! How many sessions fit on this machine.
+//! The number of sessions that fit on this machine.
 
 use nix::sys::resource::{Resource, getrlimit};
 

@@ -15,13 +15,13 @@ use crate::config::{Config, FETCHER, KNOWN, Known};
 /// Asking for its version takes it a fraction of a second.
 const NODE_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// What is on this machine.
+/// The programs and variables of this machine.
 pub(super) struct Machine<'a> {
     pub(super) program: &'a dyn Fn(&str) -> Option<PathBuf>,
     pub(super) node: Option<Node>,
-    /// Whether agents can get this variable: it is the daemon's, or this shell's without a daemon.
+    /// Checks whether agents can get this variable: it is the daemon's, or this shell's without a daemon.
     pub(super) is_set: &'a dyn Fn(&str) -> bool,
-    /// Whether this shell has this variable.
+    /// Checks whether this shell has this variable.
     pub(super) is_set_here: &'a dyn Fn(&str) -> bool,
     /// The daemon is run by a service manager.
     pub(super) is_service: bool,
@@ -44,7 +44,7 @@ impl Machine<'_> {
 #[derive(Debug)]
 pub(super) struct Node {
     program: PathBuf,
-    /// As it says it, such as `v22.1.0`.
+    /// The version in its own format, such as `v22.1.0`.
     pub(super) version: Option<String>,
 }
 
@@ -170,7 +170,7 @@ fn node(machine: &Machine, agents: &[&Known]) -> Check {
     Check::warning("node", detail, format!("install Node.js {least} or later"))
 }
 
-/// What is seen of a log-in.
+/// The visible state of a log-in.
 pub(super) enum Login {
     Found(String),
     /// Some variables that belong together are there, and others are not.

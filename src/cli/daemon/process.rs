@@ -116,7 +116,7 @@ async fn end(running: &DaemonInfo) -> anyhow::Result<()> {
 struct Status<'a> {
     /// `null` if none runs on this machine.
     daemon: Option<DaemonStatus>,
-    /// Whether a daemon answers, here or where `INTERCOM_URL` points.
+    /// True if a daemon answers, here or where `INTERCOM_URL` points.
     reachable: bool,
     unit: &'a Path,
     installed: bool,

@@ -1,5 +1,5 @@
-//! How risky a command is: by the words of every command inside its text. What is not known is medium; only programs
-//! that are known to change nothing are low.
+//! The risk of a command, by the words of every command inside its text. Unknown programs are medium; only
+//! programs that are known to change nothing are low.
 
 use std::path::Path;
 
@@ -193,7 +193,7 @@ fn one(view: &[Word], whole: bool, left: bool, found: &mut Found) {
     }
 }
 
-/// What a harmless program reads.
+/// Records the risk of the files that a harmless program reads.
 fn reads(words: &[Word], found: &mut Found) {
     if let Some(word) = words.iter().find(|word| leaves(&word.text)) {
         found.add(Risk::Medium, format!("reads outside of the workspace: {}", word.text));

@@ -1,5 +1,5 @@
-//! What a command does to files: whether it only reads, and which of its words name files that it writes. The table is
-//! in `effects.toml`.
+//! The effects of a command on files: whether it only reads, and which of its words name files that it
+//! writes. The table is in `effects.toml`.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ pub(in crate::policy) enum Effect {
     Moves,
     Deletes,
     Changes,
-    /// Of a program that is not in the table.
+    /// The effect of a program that is not in the table.
     #[serde(skip)]
     Unknown,
 }

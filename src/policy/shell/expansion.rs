@@ -150,7 +150,7 @@ impl Reader<'_> {
         word.variables.push(name);
     }
 
-    /// What stands behind the variable of `${…}`, with the closing brace.
+    /// Reads the operator after the variable of `${…}`, with the closing brace.
     fn operator_of_expansion(&mut self, name: &str, word: &mut Word) {
         match (self.peek_at(0), self.peek_at(1)) {
             (Some('@'), Some('Q' | 'U' | 'u' | 'L' | 'E' | 'A' | 'a' | 'K' | 'k')) => self.at += 2,

@@ -8,7 +8,7 @@ use super::word::Word;
 use crate::policy::glob::name_fits;
 use crate::policy::programs::file_name;
 
-/// What stands for everything that is expanded.
+/// The placeholder for everything that is expanded.
 const ANYTHING: &str = "*";
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub(super) struct FileUses {
 /// A file that is written, as the text names it.
 #[derive(Debug)]
 struct WrittenName {
-    /// What is expanded is `*`.
+    /// The name, with `*` for each expansion.
     pattern: String,
     variables: Vec<String>,
     /// The output of a command is part of it.

@@ -18,7 +18,7 @@ const MAX_PROBLEMS: usize = 100;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
     pub rows: u64,
-    /// Of the last row: kept elsewhere, it shows later that nothing before it was rewritten.
+    /// The hash of the last row: kept elsewhere, it shows later that nothing before it was rewritten.
     pub head: String,
     /// Which row, and what is wrong with it.
     pub problems: Vec<(u64, String)>,

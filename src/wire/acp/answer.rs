@@ -1,4 +1,4 @@
-//! What agents answer to our requests.
+//! Agents' answers to our requests.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{capable, count, flag, inside, list, owned, pick, string};
 
-/// What an agent can do. Kept with the session, so that it is known after a restart of ours.
+/// The capabilities of an agent. Kept with the session, so that they are known after a restart of ours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each stands for a capability of its own")]
 pub struct Can {
@@ -71,7 +71,7 @@ impl Can {
     }
 }
 
-/// As Claude and Codex advertise it, beside the capabilities rather than among them.
+/// Reads the steering flag that Claude and Codex advertise beside the capabilities rather than among them.
 fn steers(meta: Option<&RawValue>) -> bool {
     let [steering] = inside(meta, ["steering"]);
     let [supported] = inside(steering, ["supported"]);
@@ -84,7 +84,7 @@ pub struct AuthMethod {
     pub id: String,
     pub name: String,
     pub description: Option<String>,
-    /// What to run in a terminal, where the agent says so.
+    /// The command to run in a terminal, where the agent names one.
     pub command: Option<String>,
     /// The variables to set, where the agent says so.
     pub variables: Vec<String>,
@@ -130,7 +130,7 @@ impl<'a> SessionStarted<'a> {
         Selection::read(inside(self.modes, ["currentModeId", "availableModes"]), "id")
     }
 
-    /// As older agents tell it; to others the model is one of the config options.
+    /// Returns the models as older agents report them; for others the model is one of the config options.
     pub fn models(&self) -> Selection<'a> {
         Selection::read(inside(self.models, ["currentModelId", "availableModels"]), "modelId")
     }
@@ -140,7 +140,7 @@ impl<'a> SessionStarted<'a> {
     }
 }
 
-/// What is chosen, and what could be.
+/// The current choice and the available ones.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Selection<'a> {
     pub current: Option<Cow<'a, str>>,
@@ -172,7 +172,7 @@ pub struct ConfigOption<'a> {
     pub category: Option<Cow<'a, str>>,
     /// `select`, `boolean`, …
     pub sort: Option<Cow<'a, str>>,
-    /// As raw JSON: a string or a boolean.
+    /// The value as raw JSON: a string or a boolean.
     pub current: Option<&'a str>,
 }
 
@@ -198,7 +198,7 @@ pub struct PromptDone<'a> {
     pub tokens: Option<Tokens>,
 }
 
-/// What a turn has taken, as far as the agent says. What it has cost comes with `usage_update`.
+/// The token usage of a turn, as far as the agent reports it. Its cost comes with `usage_update`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
     pub input: Option<u64>,
@@ -225,7 +225,7 @@ impl Tokens {
         (tokens != Self::default()).then_some(tokens)
     }
 
-    /// What Gemini sends instead of `usage`.
+    /// Reads the quota that Gemini sends instead of `usage`.
     fn of_quota(meta: Option<&RawValue>) -> Option<Self> {
         let [quota] = inside(meta, ["quota"]);
         let [tokens] = inside(quota, ["token_count"]);

@@ -1,4 +1,4 @@
-//! What clients ask of us, when we are the agent. Fields that we do not know are left alone.
+//! Clients' requests to us, when we are the agent. Unknown fields are left alone.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -31,7 +31,7 @@ pub enum Asked {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     pub name: Option<String>,
-    /// Whether it can show forms.
+    /// True if the client can show forms.
     pub forms: bool,
 }
 
@@ -100,7 +100,7 @@ pub struct SetOption {
     pub value: Value,
 }
 
-/// Of an option: one to select, or a switch.
+/// The value of an option: one to select, or a switch.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -120,7 +120,7 @@ impl CancelRequest {
     }
 }
 
-/// What is ours in a `_meta`.
+/// Our part of a `_meta`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Meta {
@@ -133,7 +133,7 @@ pub struct Ours {
     /// The profile for a new session.
     pub agent: Option<String>,
     pub name: Option<String>,
-    /// How much of the log its client has seen.
+    /// The last event of the log that its client has seen.
     pub after: Option<u64>,
     /// The id of a prompt, of the client's own making: sent again, it is the same prompt.
     pub prompt: Option<String>,

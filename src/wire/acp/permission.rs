@@ -1,4 +1,4 @@
-//! What a permission request shows to people and to policy.
+//! The content of a permission request, for people and for policy.
 //!
 //! Agents put the same things in different places: a diff in the request, in its raw input, or only in the tool call
 //! announced before; a command in the raw input or only in the title. Doubt makes a request look more dangerous, never

@@ -1,5 +1,5 @@
-//! What agents ask of us. A request that we would act on must be well-formed; one that we cannot serve is answered
-//! with an error at once.
+//! Agents' requests to us. A request that we would act on must be well-formed; one that we cannot serve is
+//! answered with an error at once.
 
 use std::borrow::Cow;
 

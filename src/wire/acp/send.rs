@@ -1,5 +1,5 @@
-//! What we send to agents, each as one line of text. The parameters are the schema's own types, so that their names
-//! cannot be wrong.
+//! Our messages to agents, each as one line of text. The parameters are the schema's own types, so that their
+//! names cannot be wrong.
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
@@ -17,7 +17,7 @@ use super::method;
 use crate::domain::{Json, RequestId};
 use crate::wire::jsonrpc::{notification, request, result};
 
-/// What we tell an agent that we can do for it.
+/// The capabilities that we offer to an agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each stands for a capability of its own")]
 pub struct Offer {
@@ -169,7 +169,7 @@ pub fn file_written(theirs: &RequestId) -> String {
     result(theirs, &WriteTextFileResponse::new())
 }
 
-/// How a terminal's command ended: with a code, or by a signal.
+/// The exit status of a terminal's command: a code, or a signal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TerminalExit {
     pub code: Option<u32>,
@@ -208,7 +208,7 @@ pub fn terminal_released(theirs: &RequestId) -> String {
     result(theirs, &ReleaseTerminalResponse::new())
 }
 
-/// What came of a question.
+/// The outcome of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Elicited<'a> {
     /// With what was filled in, if there was a form.

@@ -1,5 +1,5 @@
-//! What we tell clients, when we are the agent: each as one line of text. What an agent of ours said passes as it came, but
-//! for the id of the session.
+//! Our messages to clients, when we are the agent: each as one line of text. An agent's own messages pass
+//! unchanged, except for the id of the session.
 
 use std::fmt;
 

@@ -7,12 +7,12 @@ use serde_json::value::RawValue;
 use super::input::InputFacts;
 use super::{inside, pick, string};
 
-/// As far as it was said: a `tool_call`, a `tool_call_update`, or the one inside a permission request.
+/// The known fields of a `tool_call`, a `tool_call_update`, or the one inside a permission request.
 #[derive(Debug, Clone, Default)]
 pub struct ToolCall<'a> {
     pub id: Option<Cow<'a, str>>,
     pub title: Option<Cow<'a, str>>,
-    /// What the agent's own tool is called.
+    /// The agent's own name of the tool.
     pub name: Option<Cow<'a, str>>,
     pub kind: Option<Cow<'a, str>>,
     pub status: Option<Cow<'a, str>>,

@@ -34,7 +34,7 @@ pub enum Trouble {
     /// Somebody has to log in.
     Auth,
     Limit(Limit),
-    /// What was asked for is not there, such as a session to be loaded.
+    /// The requested thing does not exist, such as a session to be loaded.
     NotFound,
     Cancelled,
     Other,
@@ -51,7 +51,7 @@ pub struct Limit {
 pub enum LimitKind {
     /// Too fast: soon over.
     Rate,
-    /// What was paid for is used up.
+    /// The paid quota is used up.
     Usage,
 }
 
@@ -137,9 +137,9 @@ const AUTH_HINTS: &[&str] =
 /// The advice about a log-in that is missing, or was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogInAdvice {
-    /// What is wrong, without the agent's own words.
+    /// The cause, without the agent's own words.
     pub reason: String,
-    /// What to do about it.
+    /// The remedy.
     pub how: String,
 }
 
@@ -161,7 +161,8 @@ impl Failure {
         Self { code, message: plain(&said, &inner, &data), trouble }
     }
 
-    /// What happened and what to do, as one paragraph. The agent's own words are in quotes: no command in them looks like ours.
+    /// Returns the cause and the remedy as one paragraph. The agent's own words are in quotes: no command in
+    /// them looks like ours.
     pub fn advice(&self, agent: &str, log_in: &LogInAdvice) -> String {
         let said = quoted(&cut(self.message.trim_end_matches('.'), MAX_QUOTE));
         match &self.trouble {
@@ -214,13 +215,14 @@ const LOGIN_BEGINNINGS: &[&str] = &[
 /// A longer message is an answer that happens to begin like one of them.
 const MAX_LOGIN_SENTENCE: usize = 300;
 
-/// Whether an agent says that somebody has to log in. Models speak about log-ins, too, so only known beginnings count.
+/// Checks whether an agent says that somebody has to log in. Only known beginnings count: models
+/// speak about log-ins, too.
 pub fn wants_login(text: &str) -> bool {
     let words = text.trim().to_lowercase();
     words.len() <= MAX_LOGIN_SENTENCE && LOGIN_BEGINNINGS.iter().any(|known| words.starts_with(known))
 }
 
-/// Whether the beginning of a message may become such a sentence.
+/// Checks whether the beginning of a message may become a request to log in.
 pub fn may_want_login(text: &str) -> bool {
     let words = text.trim().to_lowercase();
     wants_login(text) || LOGIN_BEGINNINGS.iter().any(|known| known.starts_with(&words))
@@ -416,7 +418,7 @@ fn duration(text: &str) -> Option<Duration> {
     (parts > 0 && seconds <= LONGEST).then(|| Duration::try_from_secs_f64(seconds).ok()).flatten()
 }
 
-/// What comes before the first such character, and the rest.
+/// Splits a text before the first character that `found` accepts.
 fn split_where(text: &str, found: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at_checked(text.find(found).unwrap_or(text.len())).unwrap_or((text, ""))
 }

@@ -11,7 +11,7 @@ use super::{count, inside, list, string};
 use crate::domain::agent::{MAX_STEPS, Step};
 use crate::wire::unquote;
 
-/// As much as every update is looked at. There are very many of them, so this takes one pass and copies nothing.
+/// The parts of an update that we read. Updates are very frequent, so this takes one pass and copies nothing.
 #[derive(Debug)]
 pub struct Update<'a> {
     pub session: Option<Cow<'a, str>>,
@@ -20,7 +20,7 @@ pub struct Update<'a> {
     params: &'a RawValue,
 }
 
-/// What we act on.
+/// The kinds of update that we act on.
 #[derive(Debug)]
 pub enum Detail<'a> {
     Tool(ToolCall<'a>),
@@ -28,14 +28,14 @@ pub enum Detail<'a> {
     Usage(Usage<'a>),
     /// The mode that the agent is in now.
     Mode(Cow<'a, str>),
-    /// What it calls the session; nothing any more, if there is none.
+    /// The agent's title of the session; `None` removes it.
     Title(Option<Cow<'a, str>>),
     /// Its config options, all of them, raw.
     Config(&'a RawValue),
     Nothing,
 }
 
-/// How full the context is, and what the session has cost so far: the last one counts, they do not add up.
+/// The fill of the context and the cost of the session so far: the last one counts, they do not add up.
 #[derive(Debug, PartialEq)]
 pub struct Usage<'a> {
     pub used: Option<u64>,
@@ -96,7 +96,7 @@ impl<'a> Update<'a> {
     }
 }
 
-/// What is `null` is taken away, what is not there stays as it is.
+/// Reads a change of the title: `null` removes it, a missing field leaves it as it is.
 fn titled(update: Option<&RawValue>) -> Option<Detail<'_>> {
     let fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(update?.get()).ok()?;
     let title = *fields.get("title")?;

@@ -1,4 +1,4 @@
-//! What is under way: requests of the client, and its sessions.
+//! The client's open requests, and its sessions.
 
 use crate::cli::acp::message::Kind;
 use crate::domain::{Json, RequestId};
@@ -12,7 +12,7 @@ pub(super) struct Open {
     pub(super) text: Option<String>,
     pub(super) session: Option<String>,
     pub(super) setup: Setup,
-    /// What the client took it back with.
+    /// The client's message that cancelled it.
     pub(super) cancel: Option<String>,
     pub(super) tries: u8,
 }
@@ -28,14 +28,14 @@ pub(super) enum At {
 
 #[derive(Debug, Default)]
 pub(super) struct Session {
-    /// Of the event that the client was told of last.
+    /// The last event that the client was told of.
     pub(super) seq: Option<u64>,
     /// The client has it. It may be told of events before that is known.
     pub(super) attached: bool,
     pub(super) setup: Setup,
 }
 
-/// How the client set a session up.
+/// The client's settings of a session.
 #[derive(Debug, Default)]
 pub(super) struct Setup {
     pub(super) cwd: Option<Json>,

@@ -8,7 +8,7 @@ use crate::cli::acp::message::{self, Resume};
 use crate::domain::Json;
 use crate::wire::jsonrpc::{self, INTERNAL_ERROR};
 
-/// How often a request is sent on connections that do not last before it is taken for what makes the daemon hang up.
+/// The number of times a request is sent on connections that break, before the relay blames the request.
 pub(super) const MAX_TRIES: u8 = 3;
 
 pub(super) const RESTARTED: &str = "the daemon was restarted; it is not known whether this was done";
@@ -48,7 +48,7 @@ impl Ledger {
         attached.map(resume).collect()
     }
 
-    /// Whether it is still open after that.
+    /// Sends a request again, or gives it up; returns whether it is still open.
     fn send_again(&mut self, at: usize) -> bool {
         let open = &mut self.open[at];
         let why = match &open.text {
