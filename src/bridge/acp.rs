@@ -46,23 +46,23 @@ struct Inner {
     ops: Operations,
     closing: CancellationToken,
     figures: Arc<Figures>,
-    /// How many clients each session has, if any; held for the moment of a look.
+    /// The number of clients attached to each session, if any; locked only for one lookup.
     attached: Mutex<HashMap<SessionId, usize>>,
     /// Sessions to which a first client has come, or from which the last has gone; held for the moment of a look.
     changed: Mutex<HashSet<SessionId>>,
     client_changes: Notify,
-    /// What goes on beside the connections; ends with them.
+    /// The tasks of the connections, and the tasks beside them.
     tasks: TaskTracker,
 }
 
-/// How a client wants to be treated, as its transport knows it.
+/// A client's preferences, as its transport knows them.
 #[derive(Debug, Clone, Default)]
 pub struct Manner {
     /// The profile for new sessions, if the client says nothing else.
     pub agent: Option<String>,
     /// A session to be attached to instead of a new one.
     pub attach: Option<String>,
-    /// What becomes of its sessions when it goes, if it says so.
+    /// The fate of its sessions when it disconnects, if the client states one.
     pub on_close: Option<OnClientLeft>,
     /// It is our own relay, which survives us and needs to know where it was.
     pub relay: bool,

@@ -37,7 +37,7 @@ use crate::store::{Store, StoreError};
 use crate::supervisor::Supervisor;
 use tokio_util::sync::CancellationToken;
 
-/// What every handler may use.
+/// State that every handler may use.
 #[derive(Debug, Clone)]
 pub struct Api(Arc<Inner>);
 
@@ -50,7 +50,7 @@ struct Inner {
     agents_refused: guard::Noted<Option<SessionId>>,
     users_refused: guard::Noted<Option<u32>>,
     lookups: access::Lookups,
-    /// How the others are.
+    /// The conditions of the other bridges.
     conditions: Conditions,
     /// Streams end when the daemon does.
     closing: CancellationToken,
@@ -126,7 +126,7 @@ impl Api {
             .with_state(self)
     }
 
-    /// Whether anybody could come in over the network.
+    /// Returns true if some token is valid, so that somebody could come in over the network.
     pub fn has_tokens(&self) -> bool {
         !self.0.tokens.is_empty(Time::now())
     }

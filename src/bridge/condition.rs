@@ -1,9 +1,9 @@
-//! How the bridges are: said by each of them, shown by `health`, `doctor`, `ls` and the metrics.
+//! The condition of each bridge: reported by the bridge, shown by `health`, `doctor`, `ls` and the metrics.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How one bridge is.
+/// The condition of one bridge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Condition {
     /// "ok", or what is wrong, for people.
@@ -12,7 +12,7 @@ pub struct Condition {
     pub figures: Vec<(&'static str, &'static str, u64)>,
 }
 
-/// Of all that are configured.
+/// The conditions of all configured bridges.
 #[derive(Debug, Clone, Default)]
 pub struct Conditions(Arc<Mutex<BTreeMap<&'static str, Source>>>); // for the moment of a copy
 
@@ -27,7 +27,7 @@ impl Conditions {
         self.insert(bridge, Source::Said(condition));
     }
 
-    /// Of a bridge whose figures change too often to be told each time.
+    /// Registers a bridge whose figures change too often to be reported each time.
     pub fn ask(&self, bridge: &'static str, condition: impl Fn() -> Condition + Send + Sync + 'static) {
         self.insert(bridge, Source::Asked(Arc::new(condition)));
     }

@@ -1,4 +1,4 @@
-//! How long something has not been used.
+//! Detection of idle connections.
 
 use std::time::Duration;
 

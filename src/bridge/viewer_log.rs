@@ -26,7 +26,7 @@ const MAX_KNOWN: usize = 10_000;
 /// Updates that come between the words of a message, besides the asides of `fold`.
 const ASIDES: &[&str] = &["plan", "plan_update"];
 
-/// What an event means to a streamed message.
+/// The relation of an event to a streamed message.
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
     /// One piece of a message of this kind, with the id of the message where the agent gives it.
@@ -119,7 +119,8 @@ impl ViewerLog {
         }
     }
 
-    /// How far a reader has got that has been given everything up to `seq` but what is held.
+    /// Returns the position at which a reader resumes that has received everything up to `seq` except held
+    /// events.
     pub(in crate::bridge) fn resume_point(&self, seq: u64) -> u64 {
         self.held.first().map_or(seq, |first| seq.min(first.saturating_sub(1)))
     }

@@ -1,4 +1,4 @@
-//! What waits and what was decided, told to a URL: signed, in order, again and again until it is taken.
+//! Pending requests and decisions, sent to a URL: signed, in order, retried until accepted.
 //!
 //! The log is the outbox: a cursor in the store says how far it was told. A restart goes on from there, so that
 //! everything is told at least once; `Intercom-Delivery` is the same when it is told again.
@@ -30,7 +30,7 @@ use crate::store::{AuditHead, Cut, Store, StoreError};
 const CURSOR: &str = "webhook";
 /// The kind of a message that carries the head of the audit chain.
 const AUDIT_HEAD: &str = "audit.head";
-/// What people want to hear of when they are not looking.
+/// Events that people want to hear of when they are not looking.
 const KINDS: &[EventKind] = &[
     EventKind::ClearanceRequested,
     EventKind::ClearanceApproved,
@@ -63,7 +63,7 @@ pub struct Webhook {
     key: hmac::Key,
     store: Store,
     bell: Bell,
-    /// Whether the heads of the audit chain are sent too.
+    /// True if the heads of the audit chain are sent too.
     sends_heads: bool,
 }
 
@@ -83,7 +83,7 @@ struct Message<'a> {
     data: &'a Json,
 }
 
-/// What became of one message.
+/// The outcome of one delivery.
 enum Told {
     Taken,
     /// It will never be taken.
@@ -176,7 +176,7 @@ impl Webhook {
         }
     }
 
-    /// What happened before there was a webhook is not news.
+    /// Returns the start position: events from before the webhook was set up are not news.
     async fn begin(&self, newest: u64) -> Result<u64, StoreError> {
         if let Some(seq) = self.store.cursor(CURSOR).await? {
             return Ok(seq);

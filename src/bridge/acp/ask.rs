@@ -1,4 +1,4 @@
-//! What waits for somebody, as a request to a client, and what its answer means. Pure.
+//! Clearances and questions as requests to a client, and the meaning of its answers. Pure.
 
 use serde_json::{Value, json};
 
@@ -12,14 +12,14 @@ use crate::wire::acp::method;
 /// A request to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ask {
-    /// Of the clearance or question; also the id of the request.
+    /// The id of the clearance or question; also the id of the request.
     pub(super) id: String,
     pub(super) method: &'static str,
     pub(super) params: Json,
     pub(super) about: About,
 }
 
-/// What it is about, for when it is answered.
+/// The subject of a request, kept until the answer arrives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum About {
     /// With the agent's own options.
@@ -30,7 +30,7 @@ pub(super) enum About {
     Form { ours: bool },
 }
 
-/// What a client decided.
+/// A client's decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ClientDecision {
     Clearance {
@@ -160,7 +160,7 @@ fn question(asked: &QuestionAsked, hosted: bool, forms: bool) -> Ask {
     Ask { id, method: method::REQUEST_PERMISSION, params, about: About::Question }
 }
 
-/// What a client's answer comes to. What cannot be read decides nothing, and neither does an error.
+/// Reads a client's answer. An unreadable answer decides nothing, and neither does an error.
 pub(super) fn decided(about: &About, result: &str) -> ClientDecision {
     let result: Value = serde_json::from_str(result).unwrap_or_default();
     let selected = || {

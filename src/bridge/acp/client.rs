@@ -1,4 +1,4 @@
-//! What is known of one client, shared by its connection and its feeds.
+//! The state of one client, shared by its connection and its feeds.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,7 +23,7 @@ pub(super) struct Client {
     manner: Manner,
     outbox: Outbox,
     hello: OnceLock<Hello>,
-    /// What it is asked and has not answered, by the id of the request; held for the moment of a look.
+    /// Unanswered requests to the client, by request id; locked only for one lookup.
     asked: Mutex<HashMap<String, (SessionId, ask::About)>>,
     /// Its sessions; held for the moment of a look.
     feeds: Mutex<HashMap<SessionId, mpsc::Sender<Order>>>,
@@ -123,12 +123,12 @@ impl Client {
         self.hello.get().is_some_and(|hello| hello.forms)
     }
 
-    /// Whether it can be asked anything.
+    /// Returns true if the client can receive requests.
     pub(super) fn is_asked(&self) -> bool {
         !self.manner.connectionless
     }
 
-    /// As this client expects it to be said.
+    /// Returns the refusal with the codes that this client expects.
     pub(super) fn in_words(&self, refusal: Refusal) -> Refusal {
         if self.manner.connectionless { refusal.in_old_words() } else { refusal }
     }
@@ -205,7 +205,7 @@ impl Client {
         self.feeds().clear();
     }
 
-    /// What the session's agent told when it was ready, or else what one of its profile told before.
+    /// Returns the session's agent's ready message, or else an earlier one of an agent with the same profile.
     async fn ready(&self, seen: &Session) -> Option<Value> {
         if !seen.is_acp() {
             return None;
@@ -227,12 +227,12 @@ impl Client {
         }
     }
 
-    /// What its agent answered when its session was opened.
+    /// Returns the agent's answer to the opening of its session.
     pub(super) async fn told(&self, seen: &Session) -> Option<Value> {
         self.ready(seen).await.and_then(|ready| ready.get("session").cloned())
     }
 
-    /// What may be put into a prompt for it.
+    /// Returns the kinds of content that the session's agent accepts in a prompt.
     pub(super) async fn takes(&self, seen: &Session) -> Takes {
         if !seen.is_acp() {
             return Takes::WORDS;

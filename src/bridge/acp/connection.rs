@@ -184,7 +184,7 @@ impl Connection {
         }
     }
 
-    /// What may take longer than others should wait for.
+    /// Handles requests that may take too long for others to wait for.
     async fn take_time(&self, id: RequestId, name: &str, asked: Asked) {
         let client = &self.client;
         match asked {
@@ -259,7 +259,8 @@ impl Connection {
         }
     }
 
-    /// Of one that is being closed in this moment there is nothing more to tell.
+    /// Orders a replay. If the session's feed is closing, there is nothing to replay and only the answer is
+    /// sent.
     async fn replay(&self, feed: &mpsc::Sender<Order>, answer: Line) {
         if let Err(mpsc::error::SendError(Order::Replay((line, about)))) =
             feed.send(Order::Replay(answer)).await

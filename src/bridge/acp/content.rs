@@ -1,4 +1,4 @@
-//! What a client puts into a prompt: looked at, counted, and fitted to what the agent takes.
+//! The content of a client's prompt: validated, counted, and fitted to the agent's capabilities.
 
 use serde::Deserialize;
 use serde_json::json;

@@ -40,14 +40,14 @@ use hub::Hub;
 const CONNECTION: &str = "acp-connection-id";
 const SESSION: &str = "acp-session-id";
 
-/// What all ways in share.
+/// State shared by all transports.
 #[derive(Debug, Clone)]
 struct Door {
     acp: Acp,
     hubs: Arc<Mutex<HashMap<Name, Arc<Hub>>>>, // for a look or a change
 }
 
-/// What a connection over HTTP is known by.
+/// The key of a connection over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Name {
     Given(String),
@@ -160,7 +160,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// What a client may say about itself in its address.
+/// Preferences that a client may put into the query of its address.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wishes {
@@ -200,7 +200,7 @@ fn new_name() -> String {
     format!("con_{}", Uuid::new_v4().simple())
 }
 
-/// Whether a header has this word among its words.
+/// Returns true if a header contains this token.
 fn says(headers: &HeaderMap, name: header::HeaderName, word: &str) -> bool {
     let said = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     said.flat_map(|value| value.split(',')).any(|value| value.trim().eq_ignore_ascii_case(word))

@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_mins(10);
 const LOOK_AT_LEFT: Duration = Duration::from_secs(15);
 /// The shortest time between two looks.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// What the record says.
+/// Actors that the record names when a session ends for one of these reasons.
 const UNUSED: &str = "intercom, unused";
 const LEFT: &str = "intercom, left by its client";
 const ABANDONED: &str = "intercom, abandoned";

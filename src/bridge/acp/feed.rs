@@ -37,21 +37,22 @@ mod orders;
 const BATCH: usize = 256;
 /// Orders that wait; whoever gives more waits.
 pub(super) const ORDERS: usize = 64;
-/// Of what was asked and is still open.
+/// The limit on open clearances and questions.
 const MANY: usize = 1000;
-/// Of what a turn began with.
+/// The limit on prompts that a turn began with.
 const FEW: usize = 8;
 /// Without any news, while a prompt waits for its answer.
 const LOOK: Duration = Duration::from_secs(3);
 /// After the log could not be read.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 
-/// What the client wants of its session.
+/// A client's order about its session.
 #[derive(Debug)]
 pub(super) enum Order {
     Prompt {
         request: RequestId,
-        /// Of the client's own making; it may have been sent before, to a daemon before us.
+        /// The client's own id for the prompt; the client may have sent the prompt before, to an earlier
+        /// daemon.
         id: Option<String>,
         blocks: Vec<Json>,
     },
@@ -61,14 +62,14 @@ pub(super) enum Order {
     Forget(RequestId),
     /// All of it again, then this answer.
     Replay(Line),
-    /// What there is to tell, then this answer, and no more.
+    /// The remaining news, then this answer, and no more.
     Finish(Option<Line>),
 }
 
 /// A message, and what goes with it.
 pub(super) type Line = (String, About);
 
-/// How a feed begins.
+/// The start of a feed.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) answer: Option<Line>,
@@ -108,9 +109,9 @@ pub(super) struct Feed {
     caught_up: bool,
     /// Modes that are being set and that the agent has not told of, by their number.
     modes: BTreeMap<u64, String>,
-    /// As the client knows them.
+    /// The options that the client knows.
     options: Option<Value>,
-    /// What hides secrets from a viewer.
+    /// The filter that hides secrets from a viewer.
     viewer: ViewerLog,
 }
 
@@ -236,7 +237,7 @@ impl Feed {
         }
     }
 
-    /// What the agent said and was asked, up to there. Nothing is asked, and nothing is answered.
+    /// Replays the agent's messages and prompts up to `up_to`. Nothing is asked, and nothing is answered.
     async fn replay(&mut self, up_to: u64) -> Result<(), Gone> {
         let (store, mut after) = (self.client.acp().0.ops.supervisor().store().clone(), 0);
         let mut voice = Voice::new(self.session.to_string(), self.hosted);
@@ -280,7 +281,7 @@ impl Feed {
         Ok(())
     }
 
-    /// What waits for somebody by now.
+    /// Finds the pending clearances and questions.
     async fn find_open(&mut self) {
         const KINDS: &[EventKind] = &[EventKind::ClearanceRequested, EventKind::QuestionAsked];
         let Ok(seen) = self.client.session(&self.session).await else { return };
@@ -302,7 +303,7 @@ impl Feed {
         }
     }
 
-    /// As this client may see it.
+    /// Returns the event with the content that this client may see.
     fn fit(&self, event: LoggedEvent) -> LoggedEvent {
         if self.is_viewer() { redacted(event) } else { event }
     }
@@ -311,7 +312,8 @@ impl Feed {
         self.client.caller().role == Role::Viewer
     }
 
-    /// What may be told by now, with this event: streamed words wait until it is clear that no secret is in them.
+    /// Returns the events that may be sent once this one has arrived: streamed text waits until it is clear
+    /// that it holds no secret.
     async fn released(&self, log: &mut ViewerLog, event: LoggedEvent) -> Vec<LoggedEvent> {
         if !self.is_viewer() {
             return vec![event];
@@ -419,14 +421,14 @@ impl Feed {
         self.answer(answered);
     }
 
-    /// What the client has in the queue does not leave it: it is told that it will not be done.
+    /// Withdraws the client's queued prompts; each gets the answer that it will not run.
     async fn empty_queue(&self) {
         for prompt in self.prompts.queued() {
             self.client.ops().take_back(self.client.caller(), &prompt, None).await.ok(); // it may have left
         }
     }
 
-    /// What is still open is asked, once.
+    /// Sends the open requests to the client, each once.
     fn ask(&mut self) {
         for ask in std::mem::take(&mut self.asks) {
             let Ask { id, method, params, about } = ask;
@@ -488,7 +490,7 @@ impl Feed {
         }
     }
 
-    /// What there is to tell is told; what is not answered by then never is by this client's session.
+    /// Sends the remaining news; requests without an answer by then never get one from this client's session.
     async fn finish(&mut self, answer: Option<Line>) -> Result<(), Gone> {
         self.empty_queue().await;
         let store = self.client.acp().0.ops.supervisor().store().clone();
@@ -512,7 +514,7 @@ impl Feed {
         self.flush().await
     }
 
-    /// What is to be said is said, however long the client takes to read.
+    /// Sends all pending messages, however long the client takes to read.
     async fn flush(&mut self) -> Result<(), Gone> {
         while let Some((text, about)) = self.out.pop_front() {
             self.client.outbox().put(text, about).await?;
@@ -520,7 +522,7 @@ impl Feed {
         Ok(())
     }
 
-    /// What was ordered in the moment in which it ended is answered as well.
+    /// Answers the orders that arrived in the moment in which the session ended.
     async fn refuse_orders(&mut self) {
         self.orders.close();
         while let Some(order) = self.orders.recv().await {
@@ -544,8 +546,8 @@ async fn until(at: Option<Time>) {
     }
 }
 
-/// What is there after this; waits for a ring first if there was nothing the last time. It may be dropped at any point: a
-/// ring that was heard is remembered.
+/// Returns the events after `after`; waits for a ring first if there were none the last time. It may be
+/// dropped at any point: a ring that was heard is remembered.
 async fn next(
     store: &Store,
     session: SessionId,

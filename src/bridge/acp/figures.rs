@@ -1,4 +1,4 @@
-//! How much clients do, for the metrics.
+//! Counters of client activity, for the metrics.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -14,7 +14,7 @@ pub(super) struct Figures {
     answered: AtomicU64,
     cancelled: AtomicU64,
     failed: AtomicU64,
-    /// Of those that were answered, all together.
+    /// The total waiting time of answered prompts.
     waited_millis: AtomicU64,
 }
 

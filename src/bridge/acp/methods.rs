@@ -17,10 +17,10 @@ use crate::domain::{
 use crate::ops::{SessionQuery, SettingDone};
 use crate::wire::acp::asked::{self, New, SetMode, SetModel, SetOption};
 
-/// Of `session/list`.
+/// The page size of `session/list`.
 const PAGE: usize = 50;
 
-/// What an agent of the profile that this client gets told before, if one ran.
+/// Returns the recorded ready message of the profile that this client gets, if an agent of it ran before.
 pub(super) async fn known(client: &Client) -> Option<Value> {
     let config = client.acp().0.ops.supervisor().config();
     let name = client.manner().agent.clone().or_else(|| config.seats.agent.clone())?;
@@ -125,7 +125,7 @@ async fn ready(client: &Client, id: SessionId) -> Result<Session, Refusal> {
     }
 }
 
-/// What is answered to who opens a session.
+/// Returns the answer to a client that opens a session.
 pub(super) async fn opened(client: &Client, seen: &Session) -> Value {
     let told = client.told(seen).await;
     let profiles = client.profiles().await.unwrap_or_default();
@@ -230,7 +230,7 @@ pub(super) async fn set_option(client: &Client, set: &SetOption) -> Result<Value
     Ok(json!({ "configOptions": offer::options(&seen, told.as_ref(), &profiles) }))
 }
 
-/// What the agent answers.
+/// Changes a setting through the agent and returns the agent's answer.
 async fn tell_agent(client: &Client, id: SessionId, change: &SettingChange) -> Result<Value, Refusal> {
     let change = SettingChange { wait: Some(SettingWait::Agent), ..change.clone() };
     let done = client.ops().change_setting(client.caller(), &id, change).await?;
@@ -251,7 +251,7 @@ async fn preset(client: &Client, id: SessionId, preset: &str) -> Result<(), Refu
     Ok(())
 }
 
-/// What a client has decided. If it is late, or may not, the log tells what became of it.
+/// Applies a client's decision. If it is late or not permitted, the log tells the outcome.
 pub(super) async fn decide(client: &Arc<Client>, id: &str, decision: ClientDecision) {
     let (ops, caller) = (client.ops(), client.caller());
     let done = match decision {

@@ -1,4 +1,4 @@
-//! What a client is offered: what we can, and what can be set of a session. Pure.
+//! Offers to a client: our capabilities, and the settings of a session. Pure.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -31,7 +31,7 @@ impl From<AgentView> for Profile {
 /// Our own options stand beside those of the agent.
 pub(super) const AGENT: &str = "intercom.agent";
 pub(super) const POLICY: &str = "intercom.policy";
-/// Of options that no other client should make something of.
+/// The category of options that no other client should interpret.
 const CATEGORY: &str = "_intercom";
 
 /// Name, title, what it means.
@@ -66,7 +66,7 @@ pub(super) fn initialized(known: Option<&Value>) -> Value {
     })
 }
 
-/// What can be set of a session: what its agent told, as it is now, and ours.
+/// Returns the settings of a session: those of its agent, with their current values, and ours.
 pub(super) fn opened(seen: &Session, told: Option<&Value>, profiles: &[Profile]) -> Map<String, Value> {
     let mut opened = told.and_then(Value::as_object).cloned().unwrap_or_default();
     opened.remove("sessionId");
@@ -103,7 +103,7 @@ fn modes(seen: &Session, told: Option<&Value>) -> Option<Value> {
     Some(json!({ "currentModeId": preset(seen), "availableModes": ours }))
 }
 
-/// Whether the modes that the client was told are ours.
+/// Returns true if the modes that the client received are ours.
 pub(super) fn has_our_modes(seen: &Session, told: Option<&Value>) -> bool {
     modes(seen, told).is_some_and(|modes| modes["availableModes"][0]["id"] == PRESETS[0].0)
 }

@@ -15,7 +15,7 @@ use super::refusal::Refusal;
 use crate::domain::event::{AgentExited, TurnEnded};
 use crate::domain::{Event, EventKind, Json, LoggedEvent, PromptId, RequestId, Time, TurnId};
 
-/// What a prompt's request is answered with.
+/// The answer to a prompt's request.
 pub(super) type Outcome = Result<Json, Refusal>;
 
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Prompts {
     turns: BTreeMap<TurnId, Vec<(PromptId, Waits)>>,
     /// Somebody has told the session to stop.
     stopping: bool,
-    /// How its last process ended.
+    /// The exit of its last process, in words.
     exit: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl Waits {
 pub(super) struct Answered {
     pub(super) request: RequestId,
     pub(super) outcome: Outcome,
-    /// How long it took.
+    /// The time from the request to the answer.
     pub(super) millis: u64,
 }
 
@@ -77,7 +77,7 @@ impl Prompts {
         self.waiting.push((prompt, Waits { request, since, until }));
     }
 
-    /// Whether it is one of this client's.
+    /// Returns true if the prompt is one of this client's.
     pub(super) fn has(&self, prompt: PromptId) -> bool {
         self.waiting.iter().chain(self.turns.values().flatten()).any(|(known, _)| *known == prompt)
     }
@@ -220,7 +220,7 @@ fn outcome(ended: &TurnEnded, stopping: bool, exit: Option<&str>) -> Outcome {
     }
 }
 
-/// Whether an agent answered with an error of JSON-RPC.
+/// Returns true if an agent answered with a JSON-RPC error.
 fn is_error(params: &Json) -> bool {
     #[derive(Deserialize)]
     struct Coded {

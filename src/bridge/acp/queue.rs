@@ -73,7 +73,7 @@ pub(super) struct Outbox {
     over: CancellationToken,
 }
 
-/// What goes with a message.
+/// Metadata that goes with a message.
 #[derive(Debug, Clone, Default)]
 pub(super) struct About {
     pub(super) session: Option<SessionId>,

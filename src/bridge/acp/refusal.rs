@@ -8,7 +8,7 @@ use crate::wire::jsonrpc::{self, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 
 /// Whoever asked may not do this. Not among the codes that the protocol knows: -32000 would send people to log in.
 pub(super) const FORBIDDEN: i64 = -32001;
-/// What an older profile says where newer ones have codes of their own.
+/// The code of an older profile where newer ones have codes of their own.
 const SERVER_ERROR: i64 = -32000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Refusal {
         self.code == RESOURCE_NOT_FOUND
     }
 
-    /// What an agent of ours answered with, as it came.
+    /// Converts an error of one of our agents, unchanged where it can be read.
     pub(super) fn of_agent(error: &Json) -> Self {
         let Ok(read) = serde_json::from_str::<Value>(error.as_str()) else {
             return Self::internal("the agent failed");
@@ -57,7 +57,7 @@ impl Refusal {
         Self { code: read["code"].as_i64().unwrap_or(INTERNAL_ERROR), message, data }
     }
 
-    /// As a client without a connection expects it.
+    /// Returns the refusal with the codes that a client without a connection expects.
     pub(super) fn in_old_words(self) -> Self {
         let code = match self.code {
             FORBIDDEN | RESOURCE_NOT_FOUND => SERVER_ERROR,

@@ -56,7 +56,7 @@ impl Voice {
         &self.session
     }
 
-    /// What a client is told of an event, besides requests and answers.
+    /// Returns the updates about an event for a client, besides requests and answers.
     pub(super) fn tell(&mut self, logged: &LoggedEvent) -> Vec<String> {
         self.tell_event(logged.seq, &logged.event())
     }
@@ -122,7 +122,7 @@ impl Voice {
         self.update(&json!({ "sessionUpdate": "agent_message_chunk", "content": content }))
     }
 
-    /// What somebody else asked of the agent.
+    /// Returns the updates about a prompt that somebody else sent to the agent.
     pub(super) fn was_asked(&self, content: &Json) -> Vec<String> {
         #[derive(serde::Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -195,7 +195,7 @@ impl Voice {
         }))]
     }
 
-    /// Whether the client was told of this call before; it has been now.
+    /// Returns true if the client already knows this call, and remembers the call.
     fn begun(&mut self, id: &str) -> bool {
         if self.calls.iter().any(|known| known == id) {
             return true;
@@ -219,7 +219,7 @@ impl Voice {
     }
 }
 
-/// What an update says of what can be set.
+/// The kind of setting that an update changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Control {
     Mode,

@@ -1,4 +1,4 @@
-//! Who asks, and whether they may.
+//! Authentication and authorisation of callers.
 //!
 //! ```text
 //!   unix socket ── the kernel says which user and process ──┐

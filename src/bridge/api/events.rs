@@ -29,7 +29,7 @@ use crate::ops::{Attachment, Caller, limit};
 use crate::store::Cut;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// How often, and how soon, a failed read is tried again before the reader has to come back by itself.
+/// The number and interval of retries of a failed read before the reader has to reconnect.
 const MAX_FAILURES: u32 = 20;
 const TRY_AGAIN: Duration = Duration::from_millis(250);
 /// Events read from the store in one go.
@@ -191,9 +191,9 @@ struct Follow {
     session: Option<SessionId>,
     after: u64,
     batch: std::vec::IntoIter<LoggedEvent>,
-    /// What hides secrets from a viewer.
+    /// The filter that hides secrets from a viewer.
     viewer: Option<ViewerLog>,
-    /// What it has given out.
+    /// Events that the filter has released.
     shown: VecDeque<LoggedEvent>,
     /// Reads of the store that failed in a row.
     failures: u32,
@@ -216,7 +216,7 @@ impl Follow {
         self.shown.iter().fold(held, |at, event| at.min(event.seq.saturating_sub(1)))
     }
 
-    /// As this caller may see it. `None` if the store does not answer.
+    /// Queues the event with the content that this caller may see. `None` if the store does not answer.
     async fn show(&mut self, event: LoggedEvent) -> Option<()> {
         let Some(log) = &mut self.viewer else {
             self.shown.push_back(event);

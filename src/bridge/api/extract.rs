@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::error::ApiError;
 
-/// How long a body may take to arrive.
+/// The time limit for a body to arrive.
 const BODY: Duration = Duration::from_secs(30);
 
 /// A JSON body; an empty one counts as `{}`.

@@ -1,4 +1,5 @@
-//! What protects a port from the rest of the machine's programs: web pages that reach for it, and guessers of tokens.
+//! Protection of a port from other programs of the machine: web pages that reach for it, and guessers of
+//! tokens.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -147,7 +148,7 @@ fn neighbourhood(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What is worth a word once in a while for each session, or user.
+/// A limit on repeated notices: one per window for each session, or user.
 #[derive(Debug)]
 pub(super) struct Noted<Key>(Mutex<HashMap<Key, Time>>);
 

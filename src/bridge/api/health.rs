@@ -1,4 +1,4 @@
-//! How the daemon is.
+//! The health of the daemon.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

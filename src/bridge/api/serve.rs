@@ -31,10 +31,10 @@ const UNIX_STRANGERS_PART: usize = 4;
 const FEWEST_UNIX_STRANGERS: usize = 256;
 /// No process has this pid.
 const NO_CLIENT: i32 = 0;
-/// How long a connection may wait for its turn.
+/// The longest time that a connection may wait for its turn.
 const WAITING: Duration = Duration::from_secs(30);
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long what we send may stay unacknowledged: a client that does not read is let go.
+/// The time limit for the acknowledgement of sent data: a client that does not read is disconnected.
 const UNREAD: Duration = Duration::from_mins(1);
 /// After a failed accept, most often for lack of descriptors.
 const BREATHER: Duration = Duration::from_millis(100);
@@ -130,7 +130,7 @@ async fn not_taken(error: &io::Error) {
     tokio::time::sleep(BREATHER).await;
 }
 
-/// What `tls_cert` and `tls_key` are good for.
+/// Builds the TLS acceptor from `tls_cert` and `tls_key`, or says why they are unusable.
 pub fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
     let unusable = |file: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let certs = CertificateDer::pem_file_iter(cert)

@@ -24,7 +24,7 @@ use crate::domain::{Json as Raw, List, Role, Time, Token, TokenId, hex, parse_du
 use crate::ops::{Caller, audited, limit, the};
 use crate::store::{KnownToken, StoreError};
 
-/// What every token begins with, so that scanners for leaked secrets can know it.
+/// The prefix of every token, so that scanners for leaked secrets can recognise it.
 const PREFIX: &str = "intercom_";
 /// Whose a token of the environment is.
 const GIVEN: &str = "environment";
@@ -38,7 +38,7 @@ const NOTE_MOVES_MILLIS: i64 = 60 * 1000;
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
     made: Mutex<HashMap<TokenId, Known>>,
-    /// Of the daemon's environment.
+    /// The token from the daemon's environment.
     given: Option<Known>,
 }
 
@@ -117,7 +117,7 @@ impl Tokens {
         Some((known.token.clone(), Arc::clone(&known.gone)))
     }
 
-    /// Whether this use is to be written down.
+    /// Returns true if this use is to be written down, and remembers it.
     fn is_news(&self, id: TokenId, from: &str, now: Time) -> bool {
         let mut known = self.known();
         let Some(Known { token, .. }) = known.get_mut(&id) else { return false };
@@ -130,7 +130,7 @@ impl Tokens {
         true
     }
 
-    /// Whether anybody could come in at all.
+    /// Returns true if no token is valid, so that nobody could come in at all.
     pub(super) fn is_empty(&self, now: Time) -> bool {
         self.given.is_none() && !self.known().values().any(|known| known.token.is_valid(now))
     }

@@ -36,7 +36,7 @@ mod known;
 use known::CODE_MILLIS;
 pub(super) use known::Web;
 
-/// As long as browsers keep one; when it really ends is for us to say.
+/// The longest lifetime that browsers allow a cookie; the daemon decides when the session really ends.
 const COOKIE_SECONDS: u32 = 400 * 24 * 60 * 60;
 const LONGEST_BROWSER: usize = 200;
 

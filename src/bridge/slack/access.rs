@@ -36,7 +36,7 @@ impl SlackAccess {
         &self.ops
     }
 
-    /// As it is now.
+    /// Returns the current configuration.
     pub(super) fn config(&self) -> Arc<Config> {
         self.ops.supervisor().config()
     }

@@ -1,4 +1,5 @@
-//! What people do in Slack, done: each as the operator they are, through an operation, under a key that makes it happen once.
+//! People's actions in Slack, executed: each as the operator they are, through an operation, under an
+//! idempotency key.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -95,7 +96,7 @@ impl Desk {
 }
 
 impl Actor {
-    /// What it begins beside itself is among `tasks`, and ends with `closing`.
+    /// Creates the actor. The background work that it starts is among `tasks`, and ends with `closing`.
     pub(super) fn new(
         access: SlackAccess,
         store: Store,
@@ -467,12 +468,12 @@ pub(super) fn people(access: &SlackAccess) -> People {
     People::new(known.filter_map(|known| Some((known.name.clone(), known.slack.clone()?))).collect())
 }
 
-/// What to type instead of filling in a form.
+/// Returns a note with the text to type instead of filling in a form.
 fn not_opened(instead: Words) -> Message {
     card::note("answer", Words::new("The form did not open. ").and(instead))
 }
 
-/// Who was first, and when.
+/// Names the person who decided first, and the time.
 fn already(error: &OpError) -> Words {
     let (status, by, at) = match error.attached.as_deref() {
         Some(Attachment::Clearance(clearance)) => {

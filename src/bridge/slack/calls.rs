@@ -1,4 +1,4 @@
-//! Who is called, and when: pure.
+//! The choice of people to mention, and the time for it: pure.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn may(operator: &Operator, waits: &Waits<'_>) -> bool {
         && (waits.whom.is_empty() || operator.role() == Role::Admin || waits.whom.iter().any(asked))
 }
 
-/// Whether only what is grave is worth a call now.
+/// Returns true during quiet hours, when only a high or critical risk is worth a call.
 pub(super) fn is_quiet(config: &Config, now: Time) -> bool {
     config.slack.quiet_hours().is_some_and(|hours| hours.holds(now, &config.slack.time_zone))
 }
@@ -46,7 +46,8 @@ pub(super) fn first(config: &Config, ping: &[String], waits: &Waits<'_>, now: Ti
     called.map(|operator| operator.name.clone()).collect()
 }
 
-/// Who else is to be called by now, one for each time that it has waited so long. Nobody is called who may not decide.
+/// Returns the further people to call by now, one for each escalation interval that has passed. Only people
+/// who may decide are called.
 pub(super) fn escalated(config: &Config, waits: &Waits<'_>, now: Time) -> Vec<String> {
     let Some(after) = config.slack.escalate_after().filter(|after| !after.is_zero()) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What we say in Slack: one function per card, from what the API answers to what is posted.
+//! Our messages in Slack: one function per card, from the API's answer to the posted message.
 //!
 //! A card is edited when something happened and at no other time, so nothing in it changes by itself: times are given as
 //! dates, which the reader's own clock puts into words. Nobody is called by a card that asks for nothing.
@@ -77,7 +77,7 @@ impl People {
         if who.is_blank() { who } else { who.and(", please look") }
     }
 
-    /// Who is not in Slack is named at least. Empty if nobody is meant.
+    /// Mentions these people; those who are not in Slack appear by name. Empty if there is nobody to mention.
     fn call(&self, names: &[String]) -> Words {
         let mut who: Vec<Words> = names
             .iter()
@@ -122,7 +122,7 @@ fn at(time: Option<Time>) -> Words {
     time.map(|time| Words::new(" at ").and(Words::date(time))).unwrap_or_default()
 }
 
-/// Whether an answer has arrived; nothing where there is nothing to say.
+/// Describes the delivery of an answer; empty where there is nothing to say.
 fn delivery(delivery: &Delivery) -> Words {
     match delivery {
         Delivery::Delivered => Words::new("delivered"),

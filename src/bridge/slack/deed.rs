@@ -1,5 +1,5 @@
-//! What a person did in Slack, read from an envelope. Only what we act on is looked at, and nothing has to be there: what
-//! cannot be understood is [`Deed::Unknown`], never an error.
+//! A person's action in Slack, read from an envelope. Only the fields that we use are read, and none is
+//! required: an envelope that cannot be understood is [`Deed::Unknown`], never an error.
 
 use std::borrow::Cow;
 
@@ -51,7 +51,7 @@ pub(super) struct Click {
     pub(super) trigger: String,
     /// Where a private answer may be sent.
     pub(super) answer: Option<String>,
-    /// Of the message that has the button; nothing in the home tab.
+    /// The channel of the message that has the button; `None` in the home tab.
     pub(super) channel: Option<String>,
     pub(super) thread: Option<String>,
 }
@@ -60,9 +60,9 @@ pub(super) struct Click {
 pub(super) struct Submit {
     pub(super) user: String,
     pub(super) form: String,
-    /// What we put into it when it was opened.
+    /// The metadata that we put into the form when it was opened.
     pub(super) about: String,
-    /// What was filled in: block, value.
+    /// The filled-in fields: block, value.
     pub(super) values: Vec<(String, String)>,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Said {
     pub(super) channel: String,
     pub(super) ts: String,
     pub(super) thread: Option<String>,
-    /// As Slack writes it.
+    /// The text, with Slack's escapes.
     pub(super) text: String,
     pub(super) files: bool,
 }
@@ -84,7 +84,7 @@ impl Submit {
     }
 }
 
-/// What an envelope is, before anything else is looked at.
+/// The type of an envelope, read before anything else.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Envelope {
     Hello,
@@ -143,7 +143,7 @@ pub(super) fn envelope(frame: &str) -> Envelope {
     Envelope::Deed { envelope, key }
 }
 
-/// What somebody did.
+/// Reads a person's action from an envelope.
 pub(super) fn read(frame: &str) -> Deed {
     let unknown = |what: &str| Deed::Unknown { what: what.to_owned() };
     let Ok(value) = serde_json::from_str::<Value>(frame) else { return unknown("no JSON") };
@@ -252,7 +252,7 @@ fn values(state: &Value) -> Vec<(String, String)> {
 }
 
 impl Deed {
-    /// What is done in one thread, or by one person elsewhere, is done in its order.
+    /// Returns the key that orders actions: those in one thread, or by one person elsewhere, run in sequence.
     pub(super) fn lane(&self) -> String {
         let thread = |channel: &str, thread: &str| format!("{channel} {thread}");
         match self {

@@ -1,4 +1,4 @@
-//! What is missing before the first approval in Slack, in words. Needs no daemon.
+//! Setup problems that prevent the first approval in Slack, in words. Needs no daemon.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::domain::Role;
 pub struct Finding {
     pub name: String,
     pub detail: String,
-    /// What to do; nothing if all is well.
+    /// The step that fixes the problem; `None` if all is well.
     pub hint: Option<String>,
 }
 

@@ -21,7 +21,7 @@ const AT_ONCE: usize = 64;
 const LANES: usize = 1024;
 /// After something that the store could not do.
 const BREATHER: Duration = Duration::from_secs(1);
-/// How often something is tried that our own store keeps us from.
+/// The most attempts at an action that fails because of our own store.
 const TRIES: usize = 60;
 
 pub(super) struct Inbox {

@@ -23,7 +23,7 @@ pub(super) use plain::Plain;
 pub(super) use view::View;
 pub(super) use words::Words;
 
-/// What Slack takes, in characters and pieces, from its reference of Block Kit.
+/// Slack's limits, in characters and elements, from its reference of Block Kit.
 mod most {
     pub(super) const BLOCKS: usize = 50;
     pub(super) const BLOCKS_IN_VIEW: usize = 100;
@@ -52,6 +52,6 @@ mod most {
     pub(super) const OPTION: usize = 75;
     pub(super) const LABEL: usize = 2_000;
     pub(super) const PLACEHOLDER: usize = 150;
-    /// What a text field takes unless it is told less.
+    /// The limit of a text field, unless it sets a lower one.
     pub(super) const INITIAL: usize = 3_000;
 }

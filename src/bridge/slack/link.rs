@@ -1,4 +1,4 @@
-//! How it stands with Slack, for those who look: `doctor`, `ls`, the metrics.
+//! The state of the Slack connection, for `doctor`, `ls` and the metrics.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,14 +11,14 @@ use crate::bridge::condition::{Condition, Conditions};
 
 /// A connection is refreshed every now and then; that is no trouble.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long the card of a pending request may take to reach Slack before something is wrong.
+/// The time limit for the card of a pending request to reach Slack before it counts as a problem.
 const CARD_GRACE: Duration = Duration::from_secs(10);
-/// How many different reasons are told.
+/// The most different reasons that are shown.
 const MOST_REASONS: usize = 3;
 
 /// The question who we are, among what can be in trouble.
 pub(super) const WHO: &str = "auth.test";
-/// What the figure says that alerts look at.
+/// The description of the metric that alerts use.
 pub(super) const CONNECTED: &str = "Whether Slack is connected.";
 
 #[derive(Debug, Clone)]
@@ -138,7 +138,7 @@ impl Link {
         self.state().received += 1;
     }
 
-    /// What is not among these has arrived, or is not wanted any more.
+    /// Updates the backlog: a message that is not in `unsent` has arrived, or is no longer wanted.
     pub(super) fn unsent(&self, unsent: &Unsent<'_>) {
         let mut state = self.state();
         state.backlog = unsent.count;

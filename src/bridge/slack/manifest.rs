@@ -1,4 +1,4 @@
-//! What Slack has to know about the app.
+//! The manifest of the Slack app.
 
 /// To be pasted into Slack's page for new apps.
 pub const MANIFEST: &str = include_str!("manifest.yaml");

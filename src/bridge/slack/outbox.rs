@@ -59,7 +59,7 @@ pub(super) struct Row {
     pub(super) place: i64,
     pub(super) key: String,
     pub(super) channel: String,
-    /// What is told in order: a thread, or something by itself.
+    /// The sequence that is sent in order: a thread, or a single message.
     pub(super) lane: String,
     /// The thread that it belongs to is there, or it needs none.
     pub(super) rooted: bool,
@@ -68,7 +68,7 @@ pub(super) struct Row {
     pub(super) open: bool,
 }
 
-/// What has to be done with it.
+/// The kind of call that a row needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Sort {
     #[default]
@@ -94,7 +94,7 @@ impl Row {
     }
 }
 
-/// What became of one attempt.
+/// The outcome of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Done,
@@ -195,11 +195,11 @@ pub(super) struct Outbox {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Attempt {
     pub(super) row: Row,
-    /// As a plain line, because the message itself has failed again and again.
+    /// True to send a plain line, because the message itself has failed again and again.
     pub(super) stand_in: bool,
 }
 
-/// What to send now, and when to look again if nothing happens before.
+/// The attempts to send now, and the time of the next look if nothing happens before.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) send: Vec<Attempt>,
@@ -462,7 +462,7 @@ impl Outbox {
         }
     }
 
-    /// What is not among the unsent is not remembered.
+    /// Forgets rows that are no longer unsent.
     pub(super) fn forget(&mut self, rows: &[Row]) {
         let known: HashSet<i64> = rows.iter().map(|row| row.place).collect();
         self.setbacks.retain(|place, _| known.contains(place));

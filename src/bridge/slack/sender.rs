@@ -25,7 +25,7 @@ use crate::text::{clean, visible};
 const PAGES: usize = 5;
 const BREATHER: Duration = Duration::from_secs(1);
 
-/// What can be wanted of Slack. In the store as JSON.
+/// A wanted change in Slack. In the store as JSON.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Wanted {
@@ -57,13 +57,13 @@ pub(super) struct Sender {
     pub(super) bell: Arc<Notify>,
 }
 
-/// How an attempt ended, for the store.
+/// The outcome of an attempt, for the store.
 enum Ended {
     Sent(Option<String>),
     /// A plain line is there in its place.
     StoodIn(Option<String>),
     Trouble(Trouble),
-    /// As before, nobody knows whether it is there.
+    /// The message may or may not be there, and it was already in doubt.
     InDoubt(Trouble),
     /// Our own store failed: nothing was sent.
     Store(StoreError),

@@ -29,12 +29,12 @@ const PING: Duration = Duration::from_secs(10);
 /// Pings without an answer before a connection counts as dead.
 const PINGS: u64 = 3;
 const LOOK: Duration = Duration::from_secs(1);
-/// How long there may be no connection before we ask why, and how often we ask.
+/// The time without a connection before we ask Slack for the reason, and the interval between such questions.
 const ASK_AFTER: Duration = Duration::from_secs(3);
 const ASK_EVERY: Duration = Duration::from_secs(30);
-/// How long the answer may take: whoever watches must not wait as patiently as whoever sends.
+/// The time limit for Slack's answer: the watcher must not wait as patiently as the sender.
 const ASK_FOR: Duration = Duration::from_secs(5);
-/// How long there may be none before everything is begun anew.
+/// The time without a connection before everything starts anew.
 const ANEW_AFTER: Duration = Duration::from_mins(1);
 
 type Manager = dyn SlackSocketModeClientsManager + Send + Sync;

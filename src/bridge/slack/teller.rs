@@ -30,9 +30,9 @@ const BATCH: usize = 500;
 const STATUS_EVERY: Duration = Duration::from_secs(2);
 const TALK_EVERY: Duration = Duration::from_secs(3);
 const HOMES_EVERY: Duration = Duration::from_secs(5);
-/// How often it is looked whether somebody else is to be called.
+/// The interval between checks for people to call.
 const CALLS_EVERY: Duration = Duration::from_secs(2);
-/// How often it is stored that nothing was to be told.
+/// The shortest interval at which the cursor is stored when there is nothing to post.
 const STORED_EVERY: Duration = Duration::from_secs(1);
 const BREATHER: Duration = Duration::from_secs(1);
 
@@ -90,7 +90,7 @@ enum StallChange {
     SessionEnded,
 }
 
-/// What is worth a line.
+/// An event that deserves a line in the thread.
 #[derive(Debug)]
 enum Note {
     /// The reason and what to do, unless the log is old.
@@ -102,7 +102,7 @@ enum Note {
     StoppedBy(String),
 }
 
-/// What the loop knows besides the store. All of it may be lost.
+/// The loop's state besides the store. All of it may be lost.
 #[derive(Default)]
 struct Mind {
     turns: HashMap<SessionId, Turn>,
@@ -195,8 +195,9 @@ impl Teller {
         out
     }
 
-    /// What happened before there was Slack is not news; what is open now is. What was open when we were last here is shown
-    /// again, whatever it looks like: a click that came to nothing in between may have left its mark.
+    /// Starts at the stored position, or at the newest event: events from before Slack was set up are not
+    /// news, but open requests are. Requests that were open at the last stop are shown again, whatever their
+    /// cards look like: a click without effect in between may have left its mark.
     async fn begin(&self, newest: u64, mind: &mut Mind) -> Result<u64, StoreError> {
         let seq = match self.store.cursor(CURSOR).await? {
             Some(seq) => seq,
@@ -253,7 +254,7 @@ impl Teller {
         Ok(())
     }
 
-    /// What goes by the clock.
+    /// Does the periodic work.
     async fn keep_up(&self, mind: &mut Mind) {
         mind.kept_up = Some(Instant::now());
         let due = |at: Option<&Instant>, every: Duration| at.is_none_or(|at| at.elapsed() >= every);
@@ -311,7 +312,7 @@ impl Mind {
         self.talked.remove(&id);
     }
 
-    /// How long nothing is due.
+    /// Returns the time until the next periodic work.
     fn rest(&self) -> Duration {
         let stale = self.stale.iter().map(|id| left(self.shown.get(id), STATUS_EVERY));
         let talks = self.turns.iter().filter(|(_, turn)| turn.talk.as_ref().is_some_and(|talk| talk.fresh));

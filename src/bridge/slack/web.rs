@@ -33,10 +33,10 @@ const SLOW: Duration = Duration::from_secs(30);
 const MISSING_SCOPE: &str = "missing_scope";
 /// The same, for the app's token: it has one scope.
 const LACKS_CONNECTIONS: &str = "missing_scope: connections:write";
-/// Of the answer that we only look at for its heads.
+/// The size limit of an answer of which only the headers matter.
 const MAX_ANSWER: usize = 256 * 1024;
 
-/// What we need to be allowed, and for what.
+/// The scopes that we need, and their purposes.
 pub const SCOPES: &[(&str, &str)] = &[
     ("chat:write", "to post threads and cards"),
     ("channels:history", "to read replies in threads, and to find a message whose posting was cut off"),
@@ -180,7 +180,7 @@ impl Web {
             .and_then(Self::is_answer)
     }
 
-    /// Whether we could connect, asked with the app's token.
+    /// Checks with the app's token that we could connect.
     pub(super) async fn can_connect(&self) -> Result<(), Trouble> {
         let (span, nothing) = (Span::none(), json!({}));
         let open = self.connector().http_post::<_, Value>(
@@ -231,7 +231,7 @@ impl Web {
         self.call("files.completeUploadExternal", &body).await.map(drop)
     }
 
-    /// Who we are, and what we may do: the latter is told in a head of the answer.
+    /// Returns our identity and our scopes: the latter come in a header of the answer.
     pub(super) async fn who(&self) -> Result<Who, Trouble> {
         let later = |error: &dyn std::fmt::Display| Trouble::Later(error.to_string());
         let url = Url::parse(&format!("{}/auth.test", self.api_url))
@@ -272,7 +272,7 @@ impl Web {
     }
 }
 
-/// Who our bot is.
+/// The identity of our bot.
 #[derive(Debug, Clone)]
 pub(super) struct Who {
     pub(super) team: String,
@@ -283,7 +283,7 @@ pub(super) struct Who {
 }
 
 impl Who {
-    /// What we may not do, and should.
+    /// Returns the scopes that we need and lack.
     pub(super) fn missing(&self) -> Vec<(&'static str, &'static str)> {
         let Some(scopes) = &self.scopes else { return Vec::new() };
         SCOPES.iter().filter(|(scope, _)| !scopes.iter().any(|known| known == scope)).copied().collect()
@@ -308,7 +308,7 @@ fn context<'a>(token: Option<&'a SlackApiToken>, span: &'a Span) -> SlackClientA
 }
 
 impl Trouble {
-    /// Of a call that changes nothing that people see: it can be made again in any case.
+    /// Treats the trouble of a read-only call as temporary: the call can be repeated in any case.
     fn harmless(self) -> Self {
         match self {
             Self::Unsure(why) => Self::Later(why),
@@ -336,7 +336,7 @@ fn sort(error: &SlackClientError) -> Trouble {
     }
 }
 
-/// What really happened stands at the end of a chain of generalities.
+/// Returns the innermost error: the real cause stands at the end of a chain of generalities.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -376,7 +376,8 @@ fn refused(code: &str, more: Option<&[String]>) -> Trouble {
     }
 }
 
-/// Whether a word of Slack's means that the same call will never succeed. Any other word may mean that, or not.
+/// Returns true if Slack's error code means that the same call will never succeed. Any other code may mean
+/// that, or not.
 fn is_final(code: &str) -> bool {
     code.starts_with("invalid_")
         || code.starts_with("missing_")
@@ -419,7 +420,7 @@ fn is_final(code: &str) -> bool {
 }
 
 impl Trouble {
-    /// What a person can do about a word of Slack's.
+    /// Returns the step that a person can take about an error code of Slack's.
     pub(super) fn advice(&self) -> Option<&'static str> {
         let code = match self {
             Self::Setup(code) => code,

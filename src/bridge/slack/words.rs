@@ -1,8 +1,8 @@
-//! What people type: the words of a thread, and `/intercom`.
+//! Commands that people type: in a thread, and after `/intercom`.
 
 use crate::config::Verbosity;
 
-/// How long "always" is, if nothing is said.
+/// The default duration of "always".
 const USUALLY: &str = "8h";
 
 /// A message in a session's thread.
@@ -33,7 +33,7 @@ pub(super) enum Word {
     Prompt(String),
 }
 
-/// What waits in the thread: some words are commands only if there is something for them.
+/// The pending requests in the thread: some words are commands only if there is something for them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Waiting {
     pub(super) clearances: bool,
@@ -191,7 +191,7 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
     Some((inside, rest.trim()))
 }
 
-/// What a person typed, from how Slack writes it: `&lt;`, `<@U1>`, `<https://x|x>`.
+/// Returns the text that a person typed, from Slack's encoding: `&lt;`, `<@U1>`, `<https://x|x>`.
 pub(super) fn typed(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

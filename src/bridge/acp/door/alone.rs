@@ -20,7 +20,7 @@ use crate::domain::RequestId;
 use crate::ops::Caller;
 use crate::wire::jsonrpc::{self, Message};
 
-/// How long something may take that is not answered.
+/// The longest wait for a message that gets no answer.
 const UNANSWERED: Duration = Duration::from_secs(30);
 
 pub(super) async fn ask(
@@ -92,7 +92,7 @@ pub(super) struct Of {
     session: String,
 }
 
-/// What is told about a session, from now on.
+/// Streams the news of a session, from now on.
 pub(super) async fn events(
     State(door): State<Door>,
     caller: Caller,

@@ -1,4 +1,4 @@
-//! What a client posts: one message, looked at just enough to know where it goes.
+//! A message that a client posts, parsed just enough to route it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::bridge::api::ApiError;
 use crate::domain::RequestId;
 use crate::wire::jsonrpc::{self, Bad, Message};
 
-/// How long a message may take to arrive.
+/// The time limit for a message to arrive.
 const ARRIVAL: Duration = Duration::from_secs(30);
 
 pub(super) struct Heard {
@@ -54,7 +54,7 @@ impl Heard {
     }
 }
 
-/// Of those that there are: what is not known is for the connection to answer.
+/// Returns true for known methods about a session. The connection answers unknown methods.
 fn is_about_a_session(method: &str) -> bool {
     let about = [
         "load",

@@ -15,9 +15,9 @@ use super::{CONNECTION, Door, Manner, Name, SESSION, alone, manner, new_name};
 use crate::bridge::api::ApiError;
 use crate::ops::Caller;
 
-/// How long the first answer may take.
+/// The time limit for the first answer.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
-/// How long a message may wait to be taken: others of its client are before it.
+/// The time limit for a message to be accepted: earlier messages of its client go first.
 const TAKEN: Duration = Duration::from_secs(30);
 pub(super) const LONGEST_NAME: usize = 200;
 
@@ -132,7 +132,7 @@ pub(super) async fn delete(
     Ok(StatusCode::ACCEPTED)
 }
 
-/// What a header names, if it is there.
+/// Returns the value of a header, if it is there.
 fn named(headers: &HeaderMap, header: &'static str) -> Result<Option<String>, ApiError> {
     let mut values = headers.get_all(header).iter();
     let Some(value) = values.next() else { return Ok(None) };

@@ -20,9 +20,9 @@ use crate::bridge::idle::{Use, Uses};
 use crate::domain::Role;
 use crate::ops::Caller;
 
-/// How long a new connection may wait for its first use: it may be nobody's.
+/// The time limit for the first use of a new connection: its client may be gone.
 const FIRST: Duration = Duration::from_secs(30);
-/// How long a session's stream is waited for before what is for it goes on the connection's.
+/// The longest wait for a session's stream before its messages go to the connection's stream.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Messages that are being sent to us at the same time. More wait.
 const BODIES: usize = 8;
@@ -31,7 +31,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(super) struct Hub {
     owner: (String, Role),
-    /// Of a client that has one stream for everything.
+    /// True for a client that has one stream for everything.
     is_single: bool,
     figures: Arc<Figures>,
     inlet: Mutex<Option<Arc<Inlet>>>, // for a copy
@@ -46,7 +46,7 @@ pub(super) struct Hub {
 #[derive(Debug, Default)]
 struct State {
     lanes: Lanes,
-    /// Of the newest stream of each lane.
+    /// The notifier of the newest stream of each lane.
     bells: HashMap<Lane, Arc<Notify>>,
     /// Nothing more comes.
     ended: bool,
@@ -75,7 +75,8 @@ impl Hub {
         })
     }
 
-    /// What it does is done with the role that it was opened with: nobody with another may use it.
+    /// Returns true for the owner of the connection. A connection acts with the role that opened it, so a
+    /// caller with another role may not use it.
     pub(super) fn is_of(&self, caller: &Caller) -> bool {
         self.owner.0 == caller.name && self.owner.1 == caller.role
     }

@@ -1,4 +1,4 @@
-//! What waits for the streams of one connection, and what was sent last.
+//! Messages that wait for the streams of one connection, and the last ones sent.
 //!
 //! ```text
 //!   put ─► lane of the connection ─► take ─► its stream      ┐
@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use super::super::Told;
 
-/// What may wait for all streams of a connection together. At the limit its feeds wait.
+/// The most messages that wait for all streams of a connection together. At the limit its feeds wait.
 const WAITING: usize = 1024;
 const WAITING_BYTES: usize = 4 << 20;
-/// What is kept of what was sent. Whoever comes back for more has to load or resume the session.
+/// The most sent messages kept for replay. A client that missed more has to load or resume the session.
 const SENT: usize = 512;
 const SENT_BYTES: usize = 256 << 10;
 /// Streams for sessions that nobody has heard of: a client opens one before it loads a session.
@@ -34,7 +34,7 @@ pub(super) struct Sent {
 /// Why a stream cannot be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closed {
-    /// What followed that id is not kept any more.
+    /// The messages after that id are no longer kept.
     TooOld,
     /// No such id was ever given.
     NoSuchId,

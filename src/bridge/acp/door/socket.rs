@@ -26,13 +26,13 @@ use crate::bridge::acp::figures::Figures;
 use crate::bridge::api::{ApiError, own_address};
 use crate::ops::Caller;
 
-/// How long the change from HTTP may take.
+/// The time limit for the upgrade from HTTP.
 const CHANGE: Duration = Duration::from_secs(10);
-/// How often a client is asked whether it is there.
+/// The interval between pings to a client.
 const PING: Duration = Duration::from_secs(20);
-/// How long it may neither say nor read anything.
+/// The idle timeout: the client neither sends nor reads anything.
 const SILENCE: Duration = Duration::from_mins(1);
-/// How long the last words may take.
+/// The time limit for the closing message.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// There may be thousands, most of them still.
 const BUFFER: usize = 8 * 1024;
@@ -66,7 +66,7 @@ pub(super) fn open(door: Door, caller: Caller, mut request: Request) -> Result<R
     Ok((StatusCode::SWITCHING_PROTOCOLS, headers, Body::empty()).into_response())
 }
 
-/// What to answer to the key of one who really wants this.
+/// Checks the headers of the handshake and returns the answer to the client's key.
 fn shake_hands(version: Version, headers: &HeaderMap) -> Result<String, ApiError> {
     if version != Version::HTTP_11 {
         return Err(ApiError::bad_request("a WebSocket begins with HTTP/1.1"));
@@ -106,7 +106,7 @@ enum Ended {
 }
 
 impl Ended {
-    /// What is said about it, if anybody hears it.
+    /// Returns the close code and its reason, unless nobody can receive them.
     fn last_words(self) -> Option<(CloseCode, &'static str)> {
         match self {
             Self::Gone | Self::Lost => None,
@@ -168,7 +168,7 @@ where
     ended
 }
 
-/// What the client says.
+/// Reads the client's messages.
 async fn hear<S>(stream: &mut SplitStream<WebSocketStream<S>>, inlet: Inlet, life: &Life<'_>) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -195,7 +195,7 @@ where
     Ended::Gone
 }
 
-/// What it is told.
+/// Sends messages to the client.
 async fn tell<S>(
     sink: &mut SplitSink<WebSocketStream<S>, Message>,
     mut outlet: Outlet,

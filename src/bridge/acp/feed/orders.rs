@@ -1,4 +1,4 @@
-//! What the client wants of its session.
+//! A client's orders about its session.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use crate::store::Found;
 use crate::wire::acp::method;
 use crate::wire::jsonrpc;
 
-/// How far back a prompt that was sent before is looked for: what began and ended, and nothing that was said.
+/// The range of the search for a prompt that was sent before, in events: starts and ends, and no messages.
 const LOOK_BACK: usize = 100_000;
 
 impl Feed {
@@ -88,7 +88,7 @@ impl Feed {
         Ok(prompted.id)
     }
 
-    /// Whether it is a prompt of this session's.
+    /// Returns true if the prompt belongs to this session.
     async fn is_known(&self, prompt: PromptId) -> bool {
         let store = self.client.acp().0.ops.supervisor().store();
         let found = store.prompt(prompt.to_string()).await;
@@ -112,7 +112,7 @@ impl Feed {
         self.prompts.absorb(tracked);
     }
 
-    /// What the client has in the queue does not leave it, and the turn that runs ends.
+    /// Withdraws the client's queued prompts and ends the running turn.
     async fn cancel(&mut self) {
         self.empty_queue().await;
         self.interrupt(|_| true).await;

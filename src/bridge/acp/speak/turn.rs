@@ -9,7 +9,7 @@ use crate::domain::{Event, Json};
 /// Characters of prompts that are kept to know an echo by; beyond it, the newest prompt counts.
 const MAX_ASKED: usize = 1 << 20;
 
-/// What is known of the turn that runs, or that ran last.
+/// The state of the running or last turn.
 #[derive(Debug, Default)]
 pub(super) struct TurnFilter {
     /// The text of its prompts, without blanks: agents join and split blocks in their own ways.
@@ -57,7 +57,7 @@ impl TurnFilter {
         }
     }
 
-    /// Whether clients are not told this update of an agent that speaks the protocol itself.
+    /// Returns true if clients do not receive this update of an agent that speaks the protocol itself.
     pub(super) fn drops(&self, RawMessage(params): &RawMessage) -> bool {
         let text = params.as_str();
         if !self.abandoned && !text.contains("user_message_chunk") {
@@ -73,7 +73,7 @@ impl TurnFilter {
         }
     }
 
-    /// Whether what an agent of our own protocol says is of no turn.
+    /// Returns true if messages of an agent of our own protocol belong to no turn.
     pub(super) fn is_abandoned(&self) -> bool {
         self.abandoned
     }

@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 use super::lookups::UnixClient;
 use crate::supervisor::Belongs;
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Debug, Clone)]
 pub enum Peer {
     /// By the kernel's word.
@@ -22,7 +22,7 @@ pub enum Peer {
     Tcp {
         from: SocketAddr,
         local: SocketAddr,
-        /// Whether nobody on the way can read along.
+        /// True if nobody on the way can read along.
         tls: bool,
         recognition: Arc<Recognition>,
     },

@@ -22,15 +22,16 @@ use tower::ServiceExt;
 use super::Peer;
 use crate::bridge::idle::{Use, Uses};
 
-/// How long a client may take to say what it wants, and how long a connection may idle.
+/// The time limit for a request's headers, and the idle timeout of a connection.
 const HEADERS: Duration = Duration::from_secs(30);
-/// How long one that idles may take to say goodbye.
+/// The time limit for an idle connection to close.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// Of HTTP/2: requests of one connection at the same time, of which a stream is one for as long as it lasts. More wait.
+/// The most concurrent HTTP/2 requests of one connection; a stream counts as one for as long as it lasts.
+/// More wait.
 const STREAMS: u32 = 1024;
-/// What one request may say about itself; more is refused.
+/// The largest size of a request's headers; a request with more is refused.
 const HEADER_BYTES: u32 = 32 * 1024;
-/// What waits to be written, for each request; more waits where it comes from.
+/// The size of the write buffer of each request; when it is full, the source waits.
 const UNWRITTEN: usize = 64 * 1024;
 /// Whoever does not answer this is gone.
 const PING_EVERY: Duration = Duration::from_secs(20);

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::super::access::{Recognition, UnixClient};
 use crate::host::PeerProcess;
 
-/// How many connections go at once, as a part of the bound: with a large bound, looking through all of them for each new one
-/// would be work that a stranger makes.
+/// The number of connections closed at once, as a part of the bound: with a large bound, looking through all
+/// of them for each new one would be work that a stranger makes.
 const PART: usize = 256;
 
 /// Processes with connections that are remembered before the list is cleared of those without any.

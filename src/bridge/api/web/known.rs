@@ -1,4 +1,4 @@
-//! What is known of codes that wait to be used, and of those who are signed in: looked at for each request.
+//! Unused codes and signed-in sessions, kept in memory because each request looks at them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -134,7 +134,7 @@ impl Web {
         Some((known.session.clone(), Arc::clone(&known.gone)))
     }
 
-    /// Whether this use is to be written down.
+    /// Returns true if this use is to be written down, and remembers it.
     pub(super) fn is_news(&self, id: WebSessionId, from: &str, now: Time) -> bool {
         let mut sessions = self.sessions();
         let Some(known) = sessions.get_mut(&id) else { return false };

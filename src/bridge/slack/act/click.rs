@@ -10,7 +10,7 @@ use crate::bridge::slack::kit::Words;
 use crate::domain::{Answer, Decision, NudgeRequest, SnoozeRequest, StopMode, Verdict};
 use crate::ops::Caller;
 
-/// How long "Snooze" lasts.
+/// The duration of "Snooze".
 const SNOOZE: &str = "30m";
 
 impl Actor {

@@ -16,7 +16,7 @@ use crate::ops::Caller;
 use crate::policy::{Rule, sentence};
 use crate::redact::redact;
 
-/// What the form says for a rule without an end.
+/// The form's value for a rule without an end.
 const UNTIL_REVOKED: &str = "until_revoked";
 
 /// The rule that would be stored, and how it is shown: without what looks like a secret.
@@ -27,7 +27,7 @@ pub(super) struct Proposal {
     pub(super) digest: String,
 }
 
-/// What to type to have this rule and no other.
+/// Returns the instructions for adding exactly this rule by text.
 pub(super) fn how_to_always(proposal: &Proposal) -> Words {
     Words::new("This rule would be added: ")
         .and(Words::said(&proposal.sentence).cut(500).code())
@@ -118,7 +118,7 @@ impl Actor {
         Ok(())
     }
 
-    /// As this person may have it; an error is for people.
+    /// Returns the rule proposal that this person may see; an error is for people.
     pub(super) async fn proposal(&self, who: &Caller, id: &str) -> Result<(Clearance, Proposal), Words> {
         let explained = self.access().ops().explain(who, id).await;
         let explained = explained.map_err(|error| Words::said(&error.sentence()))?;

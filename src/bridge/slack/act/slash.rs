@@ -10,7 +10,7 @@ use crate::domain::{NewPrompt, NewSession, NudgeRequest, Session, StopMode};
 use crate::ops::Caller;
 use crate::policy::{Rule, sentence};
 
-/// What one message shows of a list.
+/// The most list entries that one message shows.
 const MANY: usize = 20;
 
 impl Actor {

@@ -147,7 +147,8 @@ impl Actor {
         Ok(())
     }
 
-    /// Whether its card was there when this was said. A word can be long on its way; what came since cannot be meant.
+    /// Returns true if the card was there when the person wrote this. A message can be delayed; it cannot
+    /// mean a later card.
     async fn was_seen(&self, id: &str, said: &Said) -> Result<bool, Again> {
         let card = self.0.store.slack_message(id.to_owned()).await.map_err(|_| Again)?;
         Ok(card.and_then(|card| card.ts).is_some_and(|ts| moment(&ts) <= moment(&said.ts)))

@@ -4,8 +4,9 @@ use super::super::kit::{Blocks, Button, Confirm, Message, Plain, Style, Words, c
 use super::{People, decided, field, id, options, title, who};
 use crate::domain::{Choice, Clearance, ClearanceStatus, Risk, Session};
 
-/// How much of a change a card shows; the rest is a file below it. With these the whole card fits into what Slack takes,
-/// unless an agent has many long options of its own: then the kit cuts once more, and only `…` tells of it.
+/// The most diff lines that a card shows; the rest is a file below it. With these bounds the whole card fits
+/// into Slack's limits, unless an agent has many long options of its own: then the kit cuts once more, and
+/// only `…` tells of it.
 const DIFF_LINES: usize = 60;
 const CHARS: usize = 5_200;
 const COMMAND_CHARS: usize = 3_000;
@@ -42,7 +43,7 @@ pub(in crate::bridge::slack) fn clearance(
         .message(text.and(Words::said(&crate::action::line_of(clearance)).cut(300)))
 }
 
-/// Whether the card shows only a part of the diff, so that the whole has to be uploaded.
+/// Returns true if the card shows only a part of the diff, so that the whole has to be uploaded.
 pub(in crate::bridge::slack) fn diff_is_cut(clearance: &Clearance) -> bool {
     diff(clearance).1 > 0
 }
@@ -188,7 +189,7 @@ fn own_button(clearance: &Clearance, n: usize, option: &Choice) -> Button {
     }
 }
 
-/// What is dangerous is asked once more.
+/// Returns the confirmation dialog for a dangerous request.
 fn confirm(clearance: &Clearance) -> Option<Confirm> {
     is_grave(clearance).then(|| Confirm {
         title: Plain::new("Allow something of ").and(Plain::said(&clearance.risk).cut(20)).and(" risk?"),

@@ -1,4 +1,4 @@
-//! What became of a request.
+//! The outcome of a request.
 
 use super::super::kit::Words;
 use super::{People, at, delivery, options};

@@ -78,7 +78,7 @@ fn paths(clearance: &Clearance) -> String {
     paths.join("\n")
 }
 
-/// What each rule makes of it, in their order; a few to a section, so that none is cut.
+/// Lists the result of each rule, in their order; a few to a section, so that none is cut.
 fn rules(blocks: Blocks, explanation: &Value) -> Blocks {
     let rules = explanation["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
     let now = explanation["now"]["why"].as_str();

@@ -1,4 +1,4 @@
-//! What is filled in before something happens.
+//! Forms that people fill in before an action.
 
 use super::super::kit::{Blocks, Choice, Entry, Plain, View, Words};
 use super::clearance::{is_grave, risk_words};
@@ -6,7 +6,7 @@ use super::standing::State;
 use super::{agent, is_live, project};
 use crate::domain::{Clearance, Question, Session};
 
-/// How long a rule may last: what people read, and what the API takes. Without an end, nothing is sent.
+/// The choices for a rule's lifetime: the label, and the API's value. Without an end, nothing is sent.
 const LASTS: &[(&str, &str)] = &[
     ("1 hour", "1h"),
     ("8 hours", "8h"),
@@ -16,7 +16,7 @@ const LASTS: &[(&str, &str)] = &[
 ];
 /// Eight hours: a day's work.
 const USUALLY: usize = 1;
-/// What a list holds.
+/// The most sessions that a list holds.
 const MOST_SESSIONS: usize = 100;
 
 /// "Always": the rule as it would be stored. The digest tells later that it still is that one.

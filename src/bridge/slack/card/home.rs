@@ -47,7 +47,7 @@ pub(in crate::bridge::slack) fn home(
     )
 }
 
-/// What somebody may do here. The daemon asks again; this only spares buttons that would be refused.
+/// A person's permissions here. The daemon checks again; this only spares buttons that would be refused.
 #[derive(Debug, Clone, Copy)]
 struct May {
     answer: bool,
@@ -115,7 +115,8 @@ fn waiting(
     blocks.section(more(questions.len(), MOST_QUESTIONS, "more question"))
 }
 
-/// Whether everything that would run or change can be read here. Nobody should allow here what cannot.
+/// Returns true if the home tab shows everything that would run or change. Nobody should allow a request that
+/// is not fully visible.
 fn is_shown_whole(clearance: &Clearance) -> bool {
     let fits = |text: &str, most: usize| text.chars().count() <= most && crate::text::clean(text) == text;
     let filled = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.trim().is_empty());

@@ -32,7 +32,7 @@ fn is_plain(option: &Choice) -> bool {
     PLAIN.iter().any(|(known, names)| *known == kind && names.contains(&name.as_str()))
 }
 
-/// What it is called: its id if it has no name.
+/// Returns the option's name, or its id if it has no name.
 pub(super) fn name(option: &Choice) -> &str {
     if option.name.trim().is_empty() { &option.id } else { &option.name }
 }

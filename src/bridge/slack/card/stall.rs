@@ -7,7 +7,7 @@ use crate::domain::{Session, Time};
 
 /// The last ones are what matters.
 const STEPS: usize = 10;
-/// How the daemon says that it will do nothing about it.
+/// The daemon's suffix for a stall that it will not act on.
 const LADDER_OFF: &str = "; its ladder is off";
 
 pub(in crate::bridge::slack) fn stall(

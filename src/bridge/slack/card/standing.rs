@@ -1,9 +1,9 @@
-//! How a session stands, in words that stay true.
+//! The state of a session, in words that stay true.
 
 use super::super::kit::Words;
 use crate::domain::{Session, Time};
 
-/// What a session is doing, by its phase and how its agent stands. In the order of who needs somebody most.
+/// The state of a session, from its phase and its agent's state. Ordered by how much it needs a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
     Failed,
@@ -165,7 +165,8 @@ fn is_span(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_digit()) && crate::domain::parse_duration(word).is_some()
 }
 
-/// How long it has been stuck, as the daemon said it when this was asked for: `7 min`.
+/// Returns the duration for which the session has been stuck, as the daemon gave it at the time of the
+/// request: `7 min`.
 pub(super) fn stuck_for(session: &Session) -> Option<Words> {
     let mut words = session.why.split(' ');
     let state = words.next()?;

@@ -1,4 +1,4 @@
-//! What agents say, and what we say about ourselves.
+//! Messages of agents, and messages about ourselves.
 
 use super::super::kit::{Blocks, Message, Words, cut};
 use super::project;
@@ -6,7 +6,7 @@ use crate::domain::Session;
 
 const TURN_CHARS: usize = 2_500;
 
-/// What is counted of a turn, or of several.
+/// Counts of one turn or several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(in crate::bridge::slack) struct Did {
     pub(in crate::bridge::slack) turns: usize,
@@ -15,7 +15,7 @@ pub(in crate::bridge::slack) struct Did {
     pub(in crate::bridge::slack) allowed: usize,
 }
 
-/// What a turn came to: the last that the agent said, and what it did.
+/// The summary of a turn: the agent's last message, and the counts.
 pub(in crate::bridge::slack) fn turn(
     key: &str,
     session: &Session,
@@ -46,7 +46,7 @@ pub(in crate::bridge::slack) fn turn(
         .message(spoken(session, said, "the turn is over"))
 }
 
-/// What an agent says while it works.
+/// A message of an agent that is still working.
 pub(in crate::bridge::slack) fn talk(key: &str, session: &Session, said: &str) -> Message {
     Blocks::new(key).prose(said).message(spoken(session, said, "…"))
 }
@@ -79,7 +79,7 @@ something else:
 • `status`, `queue` – see how it stands, and what waits for it
 • `verbosity quiet`, `normal` or `stream` – how much this thread tells";
 
-/// What can be said to us.
+/// The list of commands that we understand.
 pub(in crate::bridge::slack) fn help(key: &str) -> Message {
     Blocks::new(key)
         .header("intercom")

@@ -7,7 +7,8 @@ use super::controls::{Button, Entry, Ids};
 use super::part::{Part, Worth};
 use super::{Plain, Words, most};
 
-/// What is posted: blocks, and a line for notifications. Only made by [`Blocks::message`], so that it fits.
+/// A message to post: blocks, and a line for notifications. Only made by [`Blocks::message`], so that it
+/// fits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(in crate::bridge::slack) struct Message {
     text: String,
@@ -54,13 +55,13 @@ impl Blocks {
         self.with(Part::fields(fields))
     }
 
-    /// What others wrote, in a box and with every space of it.
+    /// Appends text of others, in a box and with every space of it.
     #[must_use]
     pub(in crate::bridge::slack) fn code(self, text: &str) -> Self {
         self.with(Part::code(text))
     }
 
-    /// What others wrote, as running text.
+    /// Appends text of others, as running text.
     #[must_use]
     pub(in crate::bridge::slack) fn prose(self, text: &str) -> Self {
         self.with(Part::prose(text))
@@ -140,7 +141,8 @@ fn few_enough(parts: &mut Vec<Part>, limit: usize) {
     }
 }
 
-/// What is long is cut first, the longest of it before the rest, then what we say about it.
+/// Cuts the parts until the message fits: long parts first, the longest before the rest, then our own
+/// explanations.
 fn short_enough(parts: &mut Vec<Part>) {
     let over = |parts: &[Part]| parts.iter().map(Part::chars).sum::<usize>().saturating_sub(most::ALL);
     for (worth, least) in [(Worth::Long, 200), (Worth::Telling, 60)] {

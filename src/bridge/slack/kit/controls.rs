@@ -1,4 +1,4 @@
-//! What people press, choose and fill in.
+//! Buttons, menus and form fields.
 
 use std::collections::BTreeSet;
 
@@ -105,7 +105,7 @@ impl Choice {
     }
 }
 
-/// What a form asks for.
+/// A form field.
 #[derive(Debug, Clone)]
 pub(in crate::bridge::slack) enum Entry {
     /// Several lines, with what stands there at first.

@@ -19,14 +19,14 @@ pub(super) enum Part {
     Input { id: String, label: Plain, entry: Entry, optional: bool },
 }
 
-/// What is cut first when a message is too long.
+/// The importance of a part, by which parts are cut when a message is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Worth {
-    /// What others wrote at length.
+    /// Long text of others.
     Long,
-    /// What we say about it.
+    /// Our own explanation.
     Telling,
-    /// What people press, and what tells one card from another.
+    /// Buttons, and text that tells one card from another.
     Needed,
 }
 
@@ -68,7 +68,7 @@ impl Part {
         }
     }
 
-    /// How many characters of it people see.
+    /// Counts the characters that people see.
     pub(super) fn chars(&self) -> usize {
         visible(&self.json())
     }

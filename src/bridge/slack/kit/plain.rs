@@ -18,7 +18,7 @@ impl Plain {
         Self { text: ours.to_owned(), ours: true }
     }
 
-    /// What others wrote, on one line.
+    /// Text of others, on one line.
     pub(in crate::bridge::slack) fn said(text: &str) -> Self {
         Self { text: unbracketed(&clean(text)), ours: false }
     }

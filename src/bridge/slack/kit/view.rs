@@ -58,7 +58,7 @@ impl View {
         Self { submit: Some(text.into().json(most::VIEW_TITLE)), close, ..self }
     }
 
-    /// What comes back with the form: ids only, nobody sees it.
+    /// Sets the metadata that comes back with the form: ids only, nobody sees it.
     #[must_use]
     pub(in crate::bridge::slack) fn metadata(self, metadata: &str) -> Self {
         Self { private_metadata: Some(cut(metadata, most::METADATA)), ..self }

@@ -12,7 +12,7 @@ pub(in crate::bridge::slack) struct Words(Vec<Piece>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Piece {
     text: String,
-    /// What stands before and after it, so that a cut cannot leave a mark open.
+    /// The mark before and after the text, so that a cut cannot leave it open.
     mark: &'static str,
     /// Half of a mention or a date would be neither.
     whole: bool,
@@ -37,12 +37,12 @@ impl Piece {
 }
 
 impl Words {
-    /// What we say ourselves: a literal, in Slack's markup.
+    /// Our own text: a literal, in Slack's markup.
     pub(in crate::bridge::slack) fn new(ours: &'static str) -> Self {
         Self(if ours.is_empty() { Vec::new() } else { vec![Piece::plain(ours)] })
     }
 
-    /// What others wrote, on one line and without any power.
+    /// Text of others, on one line and with its markup disarmed.
     pub(in crate::bridge::slack) fn said(text: &str) -> Self {
         let text = disarm(&clean(text));
         Self(if text.is_empty() { Vec::new() } else { vec![Piece::plain(text)] })

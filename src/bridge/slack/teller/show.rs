@@ -23,9 +23,9 @@ pub(super) struct Scene {
     pub(super) here: SlackHere,
 }
 
-/// How many steps of a stall are remembered.
+/// The most steps of a stall that are remembered.
 const MAX_STEPS: usize = 30;
-/// How many messages of what an agent says may wait to be sent.
+/// The most unsent messages with an agent's streamed text.
 const MAX_WAITING_TALK: usize = 5;
 
 impl Scene {
@@ -154,7 +154,8 @@ impl Teller {
         Ok(wants)
     }
 
-    /// What a turn came to. While the last one has not even left us, it is the newer one that counts.
+    /// Returns the summary of a turn. If the last summary has not been sent yet, the new one takes its place
+    /// and adds its counts.
     async fn turn_over(
         &self,
         scene: &Scene,
@@ -183,8 +184,9 @@ impl Teller {
         Ok(Some(scene.want(&key, &card, false, Memo { did, ..Memo::default() }.text())))
     }
 
-    /// What is streamed. Slack takes about a message per second, and what an agent asks comes after what it has said: if it
-    /// says more than that, what has not left us yet makes room for what is newer.
+    /// Returns the message with streamed text. Slack accepts about a message per second, and an agent's
+    /// requests come after its text: if the agent writes more than that, unsent text makes room for newer
+    /// text.
     async fn said(
         &self,
         scene: &Scene,
@@ -458,14 +460,14 @@ struct Known {
     memo: String,
 }
 
-/// What a card needs to know when it is made again.
+/// The state that a card needs when it is rebuilt.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 struct Memo {
     /// Whom it called when it was new: an edit calls nobody else.
     ping: Vec<String>,
     steps: Vec<String>,
-    /// What a summary sums up.
+    /// The counts that a summary shows.
     did: Did,
 }
 

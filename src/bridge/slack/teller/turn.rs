@@ -1,15 +1,15 @@
-//! What a turn came to, gathered while its events pass by: pure. Kept short, whatever an agent says.
+//! The summary of a turn, gathered from its events as they pass: pure. Bounded, whatever an agent says.
 
 use crate::domain::event::{AgentUpdate, Speaker};
 use crate::domain::{ClearanceStatus, Event, VIA_POLICY};
 use crate::fold::{Fold, OpenMessage, fold};
 use crate::redact::redact;
 
-/// Of one message.
+/// The character limit of the agent's last message.
 const MAX_SAID: usize = 6000;
-/// Of what is streamed into one message of ours.
+/// The character limit of streamed text in one message of ours.
 const MAX_TALK: usize = 2800;
-/// What a full message leaves to the next one at most, so that no word is torn.
+/// The most characters that a full message leaves to the next one, so that no word is torn.
 const MAX_CARRIED: usize = 2000;
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) struct Turn {
     pub(super) talk: Option<Talk>,
 }
 
-/// What is streamed: one message of ours, until it is full.
+/// Streamed text: one message of ours, until it is full.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Talk {
     /// The event that it began with, and which piece of that it is.
@@ -75,7 +75,8 @@ impl Turn {
         self.said.trim().is_empty() && self.tools == 0
     }
 
-    /// What is streamed, as far as it is known. What could be half of a secret has not come here yet: see `viewer_log`.
+    /// Returns the streamed text so far. Text that could be half of a secret has not arrived here yet: see
+    /// `viewer_log`.
     pub(super) fn show(&mut self) -> Option<(String, String)> {
         let talk = self.talk.as_mut()?;
         talk.fresh = false;
@@ -125,7 +126,7 @@ impl Turn {
         }
     }
 
-    /// What was said is whole now.
+    /// Marks the current message as complete.
     fn end_message(&mut self) {
         self.open = None;
         if let Some(talk) = self.talk.as_mut().filter(|_| self.speaking) {

@@ -1,4 +1,4 @@
-//! What has waited for long: calls somebody else, and tells in the morning what waited over night.
+//! Long-pending requests: calls further people, and lists in the morning those that waited overnight.
 
 use super::show::waits_for;
 use super::{Mind, Teller};
@@ -13,7 +13,7 @@ use crate::store::{SlackWant, SlackWish, StoreError};
 
 /// The last morning that was told of.
 const DIGEST: &str = "slack digest";
-/// What a digest names; the rest is counted.
+/// The most requests that a digest names; the rest is counted.
 const MANY: usize = 10;
 
 impl Teller {
@@ -67,7 +67,8 @@ impl Teller {
         wants
     }
 
-    /// What waited while nobody was to be disturbed. Each morning once, whether or not there was something.
+    /// Returns the digest of requests that waited during quiet hours; `None` if there are none. A morning
+    /// counts as done in either case.
     async fn digest(&self, date: &str) -> Result<Option<SlackWant>, StoreError> {
         let key = format!("digest {date}");
         let today: u64 = date.replace('-', "").parse().unwrap_or(0);
