@@ -1,5 +1,5 @@
 //! Processes: how an agent is started, found again, talked to, watched and stopped. Everything above sees a
-//! [`Process`]: two streams to receive from and a few things to ask of it. Whether it was just spawned, found alive after
+//! [`AgentProcess`]: two streams to receive from and a few things to ask of it. Whether it was just spawned, found alive after
 //! a restart, or found dead with its last words on disk, it looks the same.
 //!
 //! ```text

@@ -1,6 +1,6 @@
 //! The control protocol between a shim and the daemon: small frames over a unix socket, in both directions.
 //!
-//! `type (1) · length of payload (4, LE) · n (8, LE) · payload`. The shim speaks first, with [`Frame::Hello`]. A daemon
+//! `type (1) · length of payload (4, LE) · n (8, LE) · payload`. The shim speaks first, with [`ShimFrame::Hello`]. A daemon
 //! speaks this version and the one before; a shim lives as long as its agent and never changes its own.
 
 // Whoever can open the socket can send these bytes: reading them may not panic.

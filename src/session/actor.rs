@@ -71,7 +71,7 @@ impl ProcessPlan {
 
 impl std::fmt::Debug for ProcessPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Plan").field("spec", &self.spec).finish_non_exhaustive()
+        f.debug_struct("ProcessPlan").field("spec", &self.spec).finish_non_exhaustive()
     }
 }
 
@@ -177,7 +177,7 @@ pub struct SessionActor {
 
 impl std::fmt::Debug for SessionActor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Actor").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("SessionActor").field("state", &self.state).finish_non_exhaustive()
     }
 }
 

@@ -201,7 +201,7 @@ pub struct StepContext<'a> {
 
 impl std::fmt::Debug for StepContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cx").field("now", &self.now).finish_non_exhaustive()
+        f.debug_struct("StepContext").field("now", &self.now).finish_non_exhaustive()
     }
 }
 
