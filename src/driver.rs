@@ -28,7 +28,7 @@ const ACTS: &[&str] = &["edit", "delete", "move", "execute"];
 #[derive(Debug, Clone)]
 pub enum Driver {
     Intercom,
-    Acp(Box<acp::Acp>),
+    Acp(Box<acp::AcpDriver>),
 }
 
 impl Driver {

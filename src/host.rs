@@ -55,12 +55,12 @@ pub use environment::{PART_VARIABLE, SESSION_VARIABLE, agent_environment};
 pub use files::raise_open_files;
 use files::usual_open_files;
 pub use find::LostProcess;
-pub use identity::Identity;
-pub use kept::{Cleared, KeptProcess, clear_away, end_parts, end_removed, kept_processes};
+pub use identity::ProcessIdentity;
+pub use kept::{ClearedDirectory, KeptProcess, clear_away, end_parts, end_removed, kept_processes};
 pub use leftovers::{RunningShim, is_running, running_shims, shim_directory, strays};
 pub use observe::{Observer, Seen};
 pub use peer_process::PeerProcess;
-pub use peers::{Holder, Listener, OtherEnd, Traces, holders, listener, other_end, traces};
+pub use peers::{AgentTraces, OtherEnd, PortListener, SocketHolder, holders, listener, other_end, traces};
 pub use spawn::{SpawnError, resolve_program};
 pub use user::RunAs;
 
@@ -153,8 +153,8 @@ pub const REBOOTED: &str = "the machine was restarted";
 /// An agent. Dropping it leaves the agent alone.
 #[derive(Debug)]
 pub struct AgentProcess {
-    pub identity: Identity,
-    shim: Identity,
+    pub identity: ProcessIdentity,
+    shim: ProcessIdentity,
     /// What its shim speaks.
     version: u32,
     pub output: mpsc::Receiver<Bytes>,

@@ -36,7 +36,7 @@ use crate::ops::Operations;
 pub use crate::ops::ReadConfig;
 use crate::socket;
 use crate::store::{self, Store, StoreError, inspect_audit};
-use crate::supervisor::{Recovered, Supervisor};
+use crate::supervisor::{RecoveryReport, Supervisor};
 use crate::text::shell_word;
 
 use self::port::Opened;
@@ -212,7 +212,7 @@ impl LateWork {
     }
 }
 
-type Recovery = JoinHandle<Result<Recovered, StoreError>>;
+type Recovery = JoinHandle<Result<RecoveryReport, StoreError>>;
 
 /// Takes up the sessions of the last run. Where the database cannot be written, that ends only when it can; the rest is
 /// returned then, since people must be able to reach the daemon and stop agents meanwhile.
@@ -241,10 +241,12 @@ async fn finish_recovery(recovery: Recovery) {
     }
 }
 
-fn recovered_sessions(recovered: Result<Result<Recovered, StoreError>, JoinError>) -> anyhow::Result<()> {
+fn recovered_sessions(
+    recovered: Result<Result<RecoveryReport, StoreError>, JoinError>,
+) -> anyhow::Result<()> {
     let recovered = recovered.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
     let recovered = recovered.context("cannot read the sessions of the last run")?;
-    if recovered != Recovered::default() {
+    if recovered != RecoveryReport::default() {
         tracing::info!("{recovered}");
     }
     Ok(())

@@ -30,19 +30,19 @@ mod write;
 mod writer;
 
 pub use access::KnownToken;
-pub use audit::{AuditFilter, AuditHead, Verified, inspect_audit};
+pub use audit::{AuditFilter, AuditHead, AuditVerification, inspect_audit};
 pub use backup::{BackedUp, BackupJob};
 pub use capability_cache::KnownAgent;
 pub use figures::{COUNTED_STRETCH_MILLIS, Wait};
 pub use idempotency::Remembered;
-pub use ledger::{ClearanceFilter, QuestionFilter, Request};
-pub use maintain::Swept;
-pub use read::{Cut, Found, Page, Scope, Stored};
+pub use ledger::{ClearanceFilter, QuestionFilter, StoredRequest};
+pub use maintain::SweepResult;
+pub use read::{Cut, Found, Page, Scope, StoredSession};
 pub use rebuild::rebuild_ledger;
 pub use schema::VERSION as SCHEMA_VERSION;
 pub use slack::{SKEW_MILLIS as SLACK_SKEW_MILLIS, SlackMessage, SlackSent, SlackWant, SlackWish};
 pub use web::KnownWebSession;
-pub use write::{Outgoing, Snapshot, Write};
+pub use write::{OutgoingChange, SessionSnapshot, SessionWrite};
 
 use tokio::sync::watch;
 
@@ -84,14 +84,14 @@ impl From<rusqlite::Error> for StoreError {
 #[derive(Debug, Clone)]
 pub struct Store {
     path: Arc<PathBuf>,
-    writer: Arc<writer::Writer>,
-    readers: pool::Readers,
+    writer: Arc<writer::StoreWriter>,
+    readers: pool::ReaderPool,
     /// The name by which connections open the database.
     name: Arc<PathBuf>,
     /// The error of the last transaction, if it was not committed.
     write_failure: watch::Receiver<Option<String>>,
     audit_head: watch::Receiver<Option<AuditHead>>,
-    anchor: Option<Arc<audit::Anchor>>,
+    anchor: Option<Arc<audit::AuditAnchor>>,
 }
 
 impl Store {
@@ -105,15 +105,15 @@ impl Store {
         let (connection, name) = schema::open(path)?;
         let checkpoints = checkpoint::Checkpoints::start(&name)?;
         let anchored = audit::AnchoredHead::read(anchor)?;
-        let anchor = anchor.map(|file| Arc::new(audit::Anchor::start(file)));
+        let anchor = anchor.map(|file| Arc::new(audit::AuditAnchor::start(file)));
         let (head, audit_head) = watch::channel(None);
         let check = audit::HeadCheck::new(anchored);
         let witnesses = writer::AuditWitnesses { check, anchor: anchor.clone(), head };
         let (failure, write_failure) = watch::channel(None);
         Ok(Self {
             path: Arc::new(path.to_owned()),
-            writer: Arc::new(writer::Writer::start(connection, checkpoints, bell, witnesses, failure)?),
-            readers: pool::Readers::new(&name),
+            writer: Arc::new(writer::StoreWriter::start(connection, checkpoints, bell, witnesses, failure)?),
+            readers: pool::ReaderPool::new(&name),
             name: Arc::new(name),
             audit_head,
             write_failure,
@@ -139,7 +139,7 @@ impl Store {
     }
 
     /// Commits one session's share. On `Err` nothing of it is there, and the same write may be tried again.
-    pub async fn write(&self, write: Arc<Write>) -> Result<(), StoreError> {
+    pub async fn write(&self, write: Arc<SessionWrite>) -> Result<(), StoreError> {
         self.writer.write(write).await
     }
 

@@ -23,18 +23,18 @@ mod vigil;
 
 pub use callers::Belongs;
 pub use launch::{DEMO_MODE, StartRefused, StartRequest};
-pub use profiles::{Agent, Availability, agents};
-pub use recover::Recovered;
+pub use profiles::{Agent, ProgramAvailability, agents};
+pub use recover::RecoveryReport;
 
-use self::callers::Surroundings;
-use self::judge::Bench;
+use self::callers::DaemonSurroundings;
+use self::judge::PolicyEngine;
 use crate::config::{AgentLimits, Config};
 use crate::domain::{OnClientLeft, Phase, Preset, PromptId, SessionId, SessionRecord, StopMode, Time};
 use crate::host::{Cgroups, Observer};
 use crate::session::actor::{ProcessPlan, SessionActor, StartError, TaskBeginning, TaskExit};
 use crate::session::recover::{amend, bury};
 use crate::session::{CommandError, Done, Input, Refused, SessionHandle, SessionState, StopOutcome};
-use crate::store::{Found, Store, StoreError, Stored};
+use crate::store::{Found, Store, StoreError, StoredSession};
 
 /// All sessions are gone this long after they were told to stop, the hard way if need be.
 const PATIENCE: Duration = Duration::from_millis(3800);
@@ -44,17 +44,17 @@ const LAST_RESORT: Duration = Duration::from_millis(500);
 
 /// Cloneable; clones share the registry.
 #[derive(Debug, Clone)]
-pub struct Supervisor(Arc<Inner>);
+pub struct Supervisor(Arc<SupervisorInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct SupervisorInner {
     /// The configuration and what is decided by it; a reload exchanges it.
-    bench: Bench,
+    bench: PolicyEngine,
     /// Held while a grant is made or revoked, and during a reload: what is in force follows the store in order.
     granting: tokio::sync::Mutex<()>,
     store: Store,
     /// Live sessions, and places taken for those that are about to be. Held for look-ups only.
-    sessions: Mutex<HashMap<SessionId, Seat>>,
+    sessions: Mutex<HashMap<SessionId, Slot>>,
     /// Held while a session without a process is changed, and while a place is taken for its next process or its removal: neither is
     /// refused because of a change that is over in a moment.
     amending: tokio::sync::Mutex<()>,
@@ -67,12 +67,12 @@ struct Inner {
     /// Where agents can have cgroups of their own, if anywhere.
     cgroups: Option<Cgroups>,
     /// Set once they were looked at.
-    surroundings: OnceLock<Surroundings>,
+    surroundings: OnceLock<DaemonSurroundings>,
 }
 
 /// A live session, or the place of one that is about to be: its name is taken from the start.
 #[derive(Debug, Default)]
-struct Seat {
+struct Slot {
     name: Option<String>,
     handle: Option<SessionHandle>,
 }
@@ -84,9 +84,9 @@ impl Supervisor {
         if let Some(Err(error)) = cgroups.as_ref().filter(|_| limited).map(Cgroups::enable_limits) {
             tracing::warn!(%error, "limits of agents are the system's per process, not a cgroup's");
         }
-        Self(Arc::new(Inner {
+        Self(Arc::new(SupervisorInner {
             cgroups,
-            bench: Bench::new(Arc::new(config)),
+            bench: PolicyEngine::new(Arc::new(config)),
             granting: tokio::sync::Mutex::default(),
             store,
             sessions: Mutex::default(),
@@ -108,7 +108,7 @@ impl Supervisor {
         &self.0.store
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Seat>> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Slot>> {
         self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -181,7 +181,7 @@ impl Supervisor {
     }
 
     /// What the store has of a session, and its state.
-    async fn stored(&self, id: SessionId) -> Result<(Stored, SessionState), StoreError> {
+    async fn stored(&self, id: SessionId) -> Result<(StoredSession, SessionState), StoreError> {
         let corrupt = StoreError::Corrupt { what: "a session's snapshot" };
         let stored = self.store().stored(id).await?.ok_or(corrupt.clone())?;
         let state = serde_json::from_str(&stored.state).map_err(|_| corrupt)?;
@@ -245,7 +245,7 @@ impl Supervisor {
                 sessions.remove(&id);
                 return Err(StartError::Closing);
             }
-            sessions.insert(id, Seat { name: handle.name.clone(), handle: Some(handle.clone()) });
+            sessions.insert(id, Slot { name: handle.name.clone(), handle: Some(handle.clone()) });
         }
         let supervisor = self.clone();
         self.0.tasks.spawn(async move {
@@ -311,12 +311,12 @@ impl Supervisor {
 }
 
 /// A place in the registry, given back also if the caller hangs up.
-struct Place<'a> {
+struct SlotGuard<'a> {
     supervisor: &'a Supervisor,
     id: SessionId,
 }
 
-impl Drop for Place<'_> {
+impl Drop for SlotGuard<'_> {
     fn drop(&mut self) {
         self.supervisor.sessions().remove(&self.id);
     }

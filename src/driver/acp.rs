@@ -21,7 +21,7 @@ use crate::domain::{
     agent,
 };
 use crate::wire::ParsedText;
-use crate::wire::acp::answer::{AuthMethod, Can, PromptDone};
+use crate::wire::acp::answer::{AgentCapabilities, AuthMethod, PromptDone};
 use crate::wire::acp::request::{self, Elicitation, Permission, Request};
 use crate::wire::acp::send::{self, Elicited, Offer};
 use crate::wire::acp::tool::ToolCall;
@@ -59,7 +59,7 @@ const HISTORY: &[&str] = &[
 
 /// The settings that do not change while a session lives.
 #[derive(Debug, Clone, Default)]
-pub struct Setup {
+pub struct DriverSetup {
     /// The agent's name, as people know it.
     pub agent: String,
     pub workspace: String,
@@ -87,9 +87,9 @@ pub struct AgentKey {
 }
 
 #[derive(Debug, Clone)]
-pub struct Acp {
-    setup: Setup,
-    mind: Mind,
+pub struct AcpDriver {
+    setup: DriverSetup,
+    mind: DriverMemory,
     dirty: bool,
 }
 
@@ -97,16 +97,16 @@ pub struct Acp {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is known or not by itself")]
-struct Mind {
+struct DriverMemory {
     next_id: u64,
-    pending: BTreeMap<u64, Pending>,
+    pending: BTreeMap<u64, PendingCall>,
     /// The agent's own id of its session.
     session: Option<String>,
     /// Our request of the turn that runs; an answer to any other is too late.
     prompt: Option<u64>,
     /// One of an earlier process, to be gone on with.
     earlier: Option<String>,
-    can: Can,
+    can: AgentCapabilities,
     auth: Vec<AuthMethod>,
     about: Option<Json>,
     /// True while the agent replays updates that are in the log already.
@@ -122,7 +122,7 @@ struct Mind {
     /// The words of nudges that wait for an answer, by our request.
     steering: BTreeMap<u64, String>,
     /// The settings that wait for an answer, by our request.
-    setting: BTreeMap<u64, controls::Setting>,
+    setting: BTreeMap<u64, controls::PendingSetting>,
     /// Pages of a list that is not complete yet.
     listed: Vec<Json>,
     /// Somebody has asked for that session, and for no other.
@@ -133,7 +133,7 @@ struct Mind {
 
 /// A request of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Pending {
+enum PendingCall {
     Initialize,
     Authenticate,
     New,
@@ -146,11 +146,15 @@ enum Pending {
     Other,
 }
 
-impl Acp {
-    pub fn new(setup: Setup) -> Self {
+impl AcpDriver {
+    pub fn new(setup: DriverSetup) -> Self {
         let earlier = setup.resume.clone();
         let explicit = earlier.is_some();
-        Self { setup, mind: Mind { next_id: 1, earlier, explicit, ..Mind::default() }, dirty: true }
+        Self {
+            setup,
+            mind: DriverMemory { next_id: 1, earlier, explicit, ..DriverMemory::default() },
+            dirty: true,
+        }
     }
 
     pub(super) fn save(&mut self) -> Option<Json> {
@@ -164,14 +168,14 @@ impl Acp {
     }
 
     pub(super) fn inherit(&mut self, saved: &Json) {
-        if let Ok(mind) = serde_json::from_str::<Mind>(saved.as_str()) {
+        if let Ok(mind) = serde_json::from_str::<DriverMemory>(saved.as_str()) {
             self.mind.explicit = false;
             self.mind.earlier = mind.session.or(mind.earlier).or(self.mind.earlier.take());
         }
     }
 
     /// The id of our next request, and what it is about.
-    fn ask(&mut self, about: Pending) -> RequestId {
+    fn ask(&mut self, about: PendingCall) -> RequestId {
         let id = self.mind.next_id;
         self.mind.next_id += 1;
         self.mind.pending.insert(id, about);
@@ -189,7 +193,7 @@ impl Acp {
     pub(super) fn encode(&mut self, message: &Outbound) -> Option<String> {
         match message {
             Outbound::Hello => {
-                let id = self.ask(Pending::Initialize);
+                let id = self.ask(PendingCall::Initialize);
                 Some(send::initialize(&id, self.setup.offer))
             }
             Outbound::Prompt { wording: Wording { text, content }, turn: _ } => {
@@ -197,7 +201,7 @@ impl Acp {
                 self.mind.last_words.clear();
                 (self.mind.replaying, self.mind.worked) = (false, false);
                 self.mind.prompt = Some(self.mind.next_id);
-                let id = self.ask(Pending::Prompt);
+                let id = self.ask(PendingCall::Prompt);
                 Some(match content {
                     Some(content) => send::prompt_with(&id, &session, content.as_json()),
                     None => send::prompt(&id, &session, text),
@@ -207,7 +211,7 @@ impl Acp {
             Outbound::Nudge { message } => {
                 let session = self.mind.session.clone()?;
                 self.mind.steering.insert(self.mind.next_id, message.clone());
-                let id = self.ask(Pending::Steer);
+                let id = self.ask(PendingCall::Steer);
                 Some(send::steer(&id, &session, message))
             }
             Outbound::Decision { request, option: Some(option), .. } => {
@@ -234,7 +238,7 @@ impl Acp {
             }
             Outbound::Set { set, number } => self.set(set, *number),
             Outbound::List => {
-                let id = self.ask(Pending::List);
+                let id = self.ask(PendingCall::List);
                 Some(send::session_list(&id, Some(&self.setup.workspace), None))
             }
             Outbound::Abandon => {
@@ -244,7 +248,7 @@ impl Acp {
             }
             Outbound::Close => {
                 let session = self.mind.session.clone().filter(|_| self.mind.can.close)?;
-                let id = self.ask(Pending::Other);
+                let id = self.ask(PendingCall::Other);
                 Some(send::session_close(&id, &session))
             }
             Outbound::Reply { request, reply } => Some(errands::answer(request, reply)),
@@ -483,33 +487,37 @@ impl Acp {
     ) {
         let number = id.and_then(|id| id.as_json().parse::<u64>().ok());
         let about = number.and_then(|id| self.mind.pending.remove(&id));
-        let late = about == Some(Pending::Prompt) && number != self.mind.prompt;
+        let late = about == Some(PendingCall::Prompt) && number != self.mind.prompt;
         let Some(about) = about.filter(|_| !late) else {
             return said.push(Said::Unknown { message: text.to_json(), fault: None });
         };
         self.dirty = true;
         match (about, result) {
-            (Pending::Initialize, Ok(result)) => self.initialized(result, said),
-            (Pending::Authenticate, Ok(_)) => self.open_session(said),
-            (Pending::New | Pending::Load | Pending::Resume, Ok(result)) => {
-                self.opened(result, about != Pending::New, said);
+            (PendingCall::Initialize, Ok(result)) => self.initialized(result, said),
+            (PendingCall::Authenticate, Ok(_)) => self.open_session(said),
+            (PendingCall::New | PendingCall::Load | PendingCall::Resume, Ok(result)) => {
+                self.opened(result, about != PendingCall::New, said);
             }
-            (Pending::Load | Pending::Resume, Err(error))
+            (PendingCall::Load | PendingCall::Resume, Err(error))
                 if Failure::read(error).trouble != Trouble::Auth =>
             {
                 said.push(Said::Unknown { message: text.to_json(), fault: None });
                 self.mind.replaying = false;
-                self.not_resumed(about == Pending::Resume, error, said);
+                self.not_resumed(about == PendingCall::Resume, error, said);
             }
-            (Pending::New | Pending::Load | Pending::Resume, Err(error)) => self.not_opened(error, said),
-            (Pending::Initialize | Pending::Authenticate, Err(error)) => self.unusable(error, said),
-            (Pending::Prompt, Ok(result)) => self.done(result, text, said),
-            (Pending::Prompt, Err(error)) => self.failed(error, text, said),
-            (Pending::Set, result) => self.is_set(number, result, said),
-            (Pending::List, Ok(result)) => self.listed(result, said),
-            (Pending::List, Err(error)) => said.push(Said::Listed { result: Json::raw(error), ok: false }),
-            (Pending::Steer, result) => self.steered(number, result, text, said),
-            (Pending::Other, _) => said.push(Said::Unknown { message: text.to_json(), fault: None }),
+            (PendingCall::New | PendingCall::Load | PendingCall::Resume, Err(error)) => {
+                self.not_opened(error, said)
+            }
+            (PendingCall::Initialize | PendingCall::Authenticate, Err(error)) => self.unusable(error, said),
+            (PendingCall::Prompt, Ok(result)) => self.done(result, text, said),
+            (PendingCall::Prompt, Err(error)) => self.failed(error, text, said),
+            (PendingCall::Set, result) => self.is_set(number, result, said),
+            (PendingCall::List, Ok(result)) => self.listed(result, said),
+            (PendingCall::List, Err(error)) => {
+                said.push(Said::Listed { result: Json::raw(error), ok: false })
+            }
+            (PendingCall::Steer, result) => self.steered(number, result, text, said),
+            (PendingCall::Other, _) => said.push(Said::Unknown { message: text.to_json(), fault: None }),
         }
     }
 
@@ -545,13 +553,13 @@ impl Acp {
         said: &mut Vec<Said>,
     ) {
         #[derive(Deserialize)]
-        struct Steered {
+        struct SteeringAnswer {
             outcome: String,
         }
         let message = number.and_then(|id| self.mind.steering.remove(&id));
         said.push(Said::Unknown { message: text.to_json(), fault: None });
         let no_turn = match result {
-            Ok(result) => match serde_json::from_str::<Steered>(result.get()) {
+            Ok(result) => match serde_json::from_str::<SteeringAnswer>(result.get()) {
                 Ok(steered) if steered.outcome == "promptRequired" => true,
                 _ => return,
             },

@@ -104,7 +104,7 @@ pub fn intercom_protocol(input: &[u8]) {
 
 /// No line breaks the driver of ACP, before and behind the handshake, nor the reader of requests to our own ACP server.
 pub fn acp_protocol(input: &[u8]) {
-    let mut driver = Driver::Acp(Box::new(acp::Acp::new(acp::Setup::default())));
+    let mut driver = Driver::Acp(Box::new(acp::AcpDriver::new(acp::DriverSetup::default())));
     decode_lines(driver.clone(), input);
     driver.encode(&Outbound::Hello);
     let mut said = Vec::new();

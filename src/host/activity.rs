@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::identity::{short, stat};
 use super::observe::{Observer, ticks_per_second};
 use super::tcp;
-use super::tree::{Below, walk};
+use super::tree::{ProcessBelow, walk};
 
 /// The time after the agent's start within which a new process is a part of it: the program behind an
 /// adapter, its tool servers.
@@ -89,7 +89,8 @@ impl ProcessActivity {
 fn of_tree(root: i32) -> Option<ProcessActivity> {
     // Who has lost its parent is reaped by the root.
     let reaped = stat(root)?.reaped_ticks;
-    let (dead, living): (Vec<Below>, Vec<Below>) = walk(root).into_iter().partition(|it| it.stat.is_dead());
+    let (dead, living): (Vec<ProcessBelow>, Vec<ProcessBelow>) =
+        walk(root).into_iter().partition(|it| it.stat.is_dead());
     let ticks = living.iter().chain(&dead).map(|it| it.stat.ticks.saturating_add(it.stat.reaped_ticks));
     let (net_bytes, connections) = network(&living).unzip();
     let parts = parts(&living, root);
@@ -120,7 +121,7 @@ fn io_bytes(pid: i32) -> Option<u64> {
 }
 
 /// Bytes and established connections of those who let us look. Who holds no socket is not asked about.
-fn network(living: &[Below]) -> Option<(Option<u64>, u32)> {
+fn network(living: &[ProcessBelow]) -> Option<(Option<u64>, u32)> {
     let mut held: Option<HashSet<u64>> = None;
     for sockets in living.iter().filter_map(|it| sockets(it.pid)) {
         held.get_or_insert_default().extend(sockets);
@@ -149,7 +150,7 @@ fn sockets(pid: i32) -> Option<Vec<u64>> {
 
 /// The agent and what started together with it. The agent is the first that the root has started; the root's other
 /// children are orphans that it took in.
-fn parts(living: &[Below], root: i32) -> HashSet<i32> {
+fn parts(living: &[ProcessBelow], root: i32) -> HashSet<i32> {
     let agent = living.iter().filter(|it| it.stat.parent == root).min_by_key(|it| it.stat.started);
     let Some(agent) = agent else { return HashSet::new() };
     let settled = agent.stat.started.saturating_add(SETTLING_SECONDS * ticks_per_second());
@@ -163,11 +164,11 @@ fn parts(living: &[Below], root: i32) -> HashSet<i32> {
     parts
 }
 
-fn children(living: &[Below], parts: &HashSet<i32>) -> Vec<ChildProcess> {
+fn children(living: &[ProcessBelow], parts: &HashSet<i32>) -> Vec<ChildProcess> {
     let is_wrapper =
-        |it: &Below| SHELLS.contains(&it.stat.name.as_str()) && runs_a_command(&arguments(it.pid));
+        |it: &ProcessBelow| SHELLS.contains(&it.stat.name.as_str()) && runs_a_command(&arguments(it.pid));
     let Some(uptime) = uptime_millis() else { return Vec::new() };
-    let child = |chosen: &Below| ChildProcess {
+    let child = |chosen: &ProcessBelow| ChildProcess {
         is_part: parts.contains(&chosen.pid),
         name: name(&arguments(chosen.pid), &chosen.stat.name),
         age_millis: uptime.saturating_sub(millis(chosen.stat.started)),
@@ -177,11 +178,11 @@ fn children(living: &[Below], parts: &HashSet<i32>) -> Vec<ChildProcess> {
 
 /// See [`ChildProcess`]. What a part of the agent starts, the agent starts.
 fn choose<'a>(
-    living: &'a [Below],
+    living: &'a [ProcessBelow],
     parts: &HashSet<i32>,
-    is_wrapper: impl Fn(&Below) -> bool,
-) -> Vec<&'a Below> {
-    let mut found: Vec<&Below> = living.iter().filter(|it| parts.contains(&it.stat.parent)).collect();
+    is_wrapper: impl Fn(&ProcessBelow) -> bool,
+) -> Vec<&'a ProcessBelow> {
+    let mut found: Vec<&ProcessBelow> = living.iter().filter(|it| parts.contains(&it.stat.parent)).collect();
     found.sort_by_key(|it| (parts.contains(&it.pid), it.stat.started));
     found.truncate(MAX_CHILDREN);
     for chosen in &mut found {

@@ -15,8 +15,8 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, watch};
 
 use super::frame::{ExitRecord, ShimFrame};
-use super::journal::Reader;
-use super::shim::{EXIT, Meta, stderr_tail};
+use super::journal::JournalReader;
+use super::shim::{EXIT, ShimMeta, stderr_tail};
 use super::{AgentProcess, ProcessExit, ProcessNews, RuntimeDir, TrimPace, journal, leftovers};
 
 /// Chunks of output waiting for the session. When full, the journal grows; when that is full, the agent waits.
@@ -41,7 +41,7 @@ struct JournalExtent {
 /// The state needed to look after one agent.
 pub(super) struct ShimClient {
     pub(super) keep: RuntimeDir,
-    pub(super) meta: Meta,
+    pub(super) meta: ShimMeta,
     pub(super) consumed: u64,
     /// A second end of the agent's stdout, in case the shim dies with something in the pipe.
     pub(super) stdout: Option<OwnedFd>,
@@ -97,7 +97,7 @@ impl ShimClient {
         let (output_to, output) = mpsc::channel(CHUNKS);
         let (news_to, news) = mpsc::channel(NEWS);
         let (extent_to, extent) = watch::channel(extent);
-        let reader = Reader::new(&self.keep.dir, self.consumed);
+        let reader = JournalReader::new(&self.keep.dir, self.consumed);
         tokio::spawn(read_journal(reader, extent, output_to, control.clone(), self.stdout.take()));
         let control_closed = control.is_closed();
         let process = AgentProcess {
@@ -225,7 +225,7 @@ async fn write_control(
 
 /// Hands the journal on as it grows, at the session's pace, and after its end what the agent's pipe still holds.
 async fn read_journal(
-    mut reader: Reader,
+    mut reader: JournalReader,
     mut extent: watch::Receiver<JournalExtent>,
     output: mpsc::Sender<Bytes>,
     control: mpsc::UnboundedSender<ShimFrame>,

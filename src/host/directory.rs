@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::kept::shims_in;
-use super::shim::Meta;
+use super::shim::ShimMeta;
 
 /// A directory, by its name and by its inode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,13 +29,13 @@ impl DirectoryPlace {
 }
 
 /// Tells whether what is written in `dir` was written to another directory.
-pub(super) fn is_copied(meta: &Meta, dir: &Path) -> bool {
+pub(super) fn is_copied(meta: &ShimMeta, dir: &Path) -> bool {
     let here = DirectoryPlace::of(dir);
     meta.place.as_ref().zip(here).is_some_and(|(written, here)| !written.is_same(&here))
 }
 
 /// Tells whether the agent of `dir` is another daemon's: `dir` is a copy, or the shim that it names runs elsewhere.
-pub(super) fn is_of_another(meta: &Meta, dir: &Path) -> bool {
+pub(super) fn is_of_another(meta: &ShimMeta, dir: &Path) -> bool {
     is_copied(meta, dir) || (meta.shim.is_running() && !shims_in(dir).contains(&meta.shim))
 }
 
@@ -50,12 +50,12 @@ mod tests {
             (root.path().join("original"), root.path().join("copy"), root.path().join("renamed"));
         std::fs::create_dir(&original).unwrap();
         std::fs::create_dir(&copy).unwrap();
-        let meta = Meta { place: DirectoryPlace::of(&original), ..Meta::unlisted("ses_x") };
+        let meta = ShimMeta { place: DirectoryPlace::of(&original), ..ShimMeta::unlisted("ses_x") };
         assert!(!is_copied(&meta, &original));
         assert!(is_copied(&meta, &copy));
         std::fs::rename(&original, &renamed).unwrap();
         assert!(!is_copied(&meta, &renamed));
         // Of one that an earlier version wrote, nothing is known.
-        assert!(!is_copied(&Meta::unlisted("ses_x"), &copy));
+        assert!(!is_copied(&ShimMeta::unlisted("ses_x"), &copy));
     }
 }

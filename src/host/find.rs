@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use super::client::{ShimClient, read_exit};
 use super::directory::is_of_another;
 use super::frame::{OLDEST, ShimFrame, ShimHello, VERSION};
-use super::shim::{META, Meta, SOCKET};
+use super::shim::{META, SOCKET, ShimMeta};
 use super::{AgentProcess, RuntimeDir, leftovers};
 
 /// A shim answers at once, unless the machine is very busy.
@@ -45,7 +45,7 @@ impl AgentProcess {
         let known = read_meta(&keep.dir);
         let never = known.is_none() && !keep.dir.join(SOCKET).exists();
         // A shim that is there says itself who it is.
-        let meta = known.unwrap_or_else(|| Meta::unknown(session, keep));
+        let meta = known.unwrap_or_else(|| ShimMeta::unknown(session, keep));
         let care =
             ShimClient { keep: keep.clone(), meta, consumed, stdout: None, child: None, accepted: None };
         if never {
@@ -135,7 +135,7 @@ impl ShimClient {
     }
 }
 
-pub(super) fn read_meta(dir: &Path) -> Option<Meta> {
+pub(super) fn read_meta(dir: &Path) -> Option<ShimMeta> {
     read_record(&dir.join(META))
 }
 

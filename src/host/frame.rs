@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Identity;
+use super::ProcessIdentity;
 use crate::domain::Exit;
 
 /// The version of the protocol that this program speaks. Version 1 had no `Nack`, `Note`, `Kill` and `Seen`.
@@ -52,8 +52,8 @@ pub(super) enum ShimFrame {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ShimHello {
     pub(super) version: u32,
-    pub(super) agent: Identity,
-    pub(super) shim: Identity,
+    pub(super) agent: ProcessIdentity,
+    pub(super) shim: ProcessIdentity,
     pub(super) journal_end: u64,
     /// The last message for the agent that was accepted. Shims did not say so from the beginning.
     #[serde(default)]
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     fn all() -> Vec<ShimFrame> {
-        let who = Identity { pid: 7, boot: "b".into(), started: 9 };
+        let who = ProcessIdentity { pid: 7, boot: "b".into(), started: 9 };
         let waits = LadderWaits { after_interrupt_ms: 1, after_stdin_closed_ms: 2, after_sigterm_ms: 3 };
         vec![
             ShimFrame::Hello(ShimHello {

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 /// A pid means nothing without the boot and the time at which its process started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
+pub struct ProcessIdentity {
     pub pid: i32,
     pub boot: String,
     /// In clock ticks since boot; 0 where the system does not tell.
     pub started: u64,
 }
 
-impl Identity {
+impl ProcessIdentity {
     /// Returns the identity of a process that is running now.
     pub(super) fn of(pid: i32) -> Self {
         Self { pid, boot: boot_id(), started: stat(pid).map_or(0, |stat| stat.started) }
@@ -80,7 +80,7 @@ fn send(process: &OwnedFd, signal: Signal) -> Result<(), Errno> {
     Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, number, info, 0) }).map(drop)
 }
 
-pub(super) struct Stat {
+pub(super) struct ProcessStat {
     pub(super) name: String,
     pub(super) state: char,
     pub(super) threads: u64,
@@ -95,7 +95,7 @@ pub(super) struct Stat {
     pub(super) started: u64,
 }
 
-impl Stat {
+impl ProcessStat {
     /// A zombie. One whose first thread has ended and another has not looks the same, and lives.
     pub(super) fn is_dead(&self) -> bool {
         self.state == 'Z' && self.threads <= 1
@@ -107,7 +107,7 @@ pub(super) fn boot_id() -> String {
     id.trim().to_owned()
 }
 
-pub(super) fn stat(pid: i32) -> Option<Stat> {
+pub(super) fn stat(pid: i32) -> Option<ProcessStat> {
     parse_stat(&short(&format!("/proc/{pid}/stat"))?)
 }
 
@@ -120,11 +120,11 @@ pub(super) fn short(path: &str) -> Option<String> {
 }
 
 /// The name in the second field may hold anything, also brackets and spaces: count from its end.
-fn parse_stat(text: &str) -> Option<Stat> {
+fn parse_stat(text: &str) -> Option<ProcessStat> {
     let (begin, end) = (text.find('(')?, text.rfind(')')?);
     let fields: Vec<&str> = text[end + 1..].split_ascii_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(Stat {
+    Some(ProcessStat {
         name: text.get(begin + 1..end)?.to_owned(),
         ticks: number(11)? + number(12)?,
         reaped_ticks: number(13)? + number(14)?,
@@ -217,9 +217,9 @@ mod tests {
     #[test]
     fn we_find_ourselves_and_not_a_process_of_another_time() {
         let me = i32::try_from(std::process::id()).unwrap();
-        let identity = Identity::of(me);
+        let identity = ProcessIdentity::of(me);
         assert!(identity.started > 0 && identity.exists());
-        let other = Identity { started: identity.started + 1, ..identity };
+        let other = ProcessIdentity { started: identity.started + 1, ..identity };
         assert!(!other.exists());
     }
 }

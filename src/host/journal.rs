@@ -61,7 +61,7 @@ pub(super) fn append(dir: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// The shim's side.
-pub(super) struct Writer {
+pub(super) struct JournalWriter {
     dir: PathBuf,
     file: File,
     start: u64,
@@ -69,7 +69,7 @@ pub(super) struct Writer {
     trimmed: u64,
 }
 
-impl Writer {
+impl JournalWriter {
     pub(super) fn create(dir: &Path) -> io::Result<Self> {
         Ok(Self { dir: dir.to_owned(), file: create(dir, 0)?, start: 0, end: 0, trimmed: 0 })
     }
@@ -112,13 +112,13 @@ fn create(dir: &Path, start: u64) -> io::Result<File> {
 
 /// The daemon's side: reads on from any offset that is still there.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct JournalReader {
     dir: PathBuf,
     offset: u64,
     open: Option<(u64, File)>,
 }
 
-impl Reader {
+impl JournalReader {
     pub(super) fn new(dir: &Path, offset: u64) -> Self {
         Self { dir: dir.to_owned(), offset, open: None }
     }
@@ -156,7 +156,7 @@ impl Reader {
 mod tests {
     use super::*;
 
-    fn write(writer: &mut Writer, bytes: &[u8]) {
+    fn write(writer: &mut JournalWriter, bytes: &[u8]) {
         let put = |file: &File, at| file.write_at(bytes, at);
         assert_eq!(writer.grow(put).unwrap(), bytes.len());
     }
@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn what_is_written_is_read_across_segments_and_from_any_offset() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::create(dir.path()).unwrap();
+        let mut writer = JournalWriter::create(dir.path()).unwrap();
         let chunk: Vec<u8> = (0..=255).cycle().take(3 << 20).collect();
-        let mut reader = Reader::new(dir.path(), 0);
+        let mut reader = JournalReader::new(dir.path(), 0);
         let mut buf = vec![0; 1 << 20];
         assert_eq!(reader.read(&mut buf).unwrap(), 0);
         for _ in 0..7 {
@@ -184,7 +184,7 @@ mod tests {
         }
         assert_eq!(all.len(), 21 << 20);
         assert!(all.chunks(3 << 20).all(|piece| piece == chunk));
-        let mut middle = Reader::new(dir.path(), (9 << 20) + 5);
+        let mut middle = JournalReader::new(dir.path(), (9 << 20) + 5);
         assert!(middle.read(&mut buf).unwrap() > 0);
         assert_eq!(buf[0], 5);
     }
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_file_with_a_number_in_another_spelling_is_no_segment() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::create(dir.path()).unwrap();
+        let mut writer = JournalWriter::create(dir.path()).unwrap();
         write(&mut writer, b"said");
         for name in ["out.7", "out.+0000000000000000009", "out.000000000000000000009", "out."] {
             fs::write(dir.path().join(name), b"").unwrap();
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn consumed_segments_go_and_the_last_one_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::create(dir.path()).unwrap();
+        let mut writer = JournalWriter::create(dir.path()).unwrap();
         for _ in 0..3 {
             write(&mut writer, &vec![1; usize::try_from(SEGMENT_BYTES).unwrap()]);
         }
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(segments(dir.path()).unwrap(), [2 * SEGMENT_BYTES]);
         assert_eq!(writer.unconsumed(), 0);
         write(&mut writer, b"on");
-        let mut reader = Reader::new(dir.path(), 3 * SEGMENT_BYTES);
+        let mut reader = JournalReader::new(dir.path(), 3 * SEGMENT_BYTES);
         let mut buf = [0; 8];
         assert_eq!(reader.read(&mut buf).unwrap(), 2);
     }

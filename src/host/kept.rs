@@ -8,9 +8,9 @@ use nix::sys::signal::Signal;
 use super::AGENTS_DIR;
 use super::directory::is_of_another;
 use super::find::read_meta;
-use super::identity::{Identity, stat};
+use super::identity::{ProcessIdentity, stat};
 use super::leftovers::{self, RunningShim, running_shims};
-use super::shim::{EXIT, META, Meta, SOCKET};
+use super::shim::{EXIT, META, SOCKET, ShimMeta};
 
 /// The time that the shim of a removed directory has to end its agent by itself.
 const ENDING: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ impl KeptProcess {
 
     /// The agent, if it runs.
     pub fn agent_pid(&self) -> Option<i32> {
-        Some(read_meta(&self.dir)?.agent).filter(Identity::is_running).map(|agent| agent.pid)
+        Some(read_meta(&self.dir)?.agent).filter(ProcessIdentity::is_running).map(|agent| agent.pid)
     }
 
     /// The directory that the agent is in, if it runs.
@@ -61,8 +61,8 @@ impl KeptProcess {
         [META, SOCKET, EXIT].iter().any(|name| self.dir.join(name).exists())
     }
 
-    fn meta(&self, dir: &Path) -> Meta {
-        read_meta(dir).unwrap_or_else(|| Meta::unlisted(&self.session))
+    fn meta(&self, dir: &Path) -> ShimMeta {
+        read_meta(dir).unwrap_or_else(|| ShimMeta::unlisted(&self.session))
     }
 
     fn is_alive(&self, dir: &Path) -> bool {
@@ -72,7 +72,7 @@ impl KeptProcess {
 
     fn end(&self, dir: &Path) {
         if !is_of_another(&self.meta(dir), dir) {
-            shims_in(dir).iter().for_each(Identity::kill);
+            shims_in(dir).iter().for_each(ProcessIdentity::kill);
             leftovers::end(&self.meta(dir), dir);
         }
     }
@@ -85,7 +85,7 @@ impl KeptProcess {
 
 /// The outcome for a directory that nobody needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cleared {
+pub enum ClearedDirectory {
     /// Nothing ran for it any more.
     Removed,
     /// Something did, and was ended.
@@ -95,7 +95,7 @@ pub enum Cleared {
 }
 
 /// Ends whatever runs for a directory, and removes it.
-pub async fn clear_away(kept: KeptProcess) -> Cleared {
+pub async fn clear_away(kept: KeptProcess) -> ClearedDirectory {
     let cleared = tokio::task::spawn_blocking(move || {
         let alive = || kept.all().iter().any(|dir| kept.is_alive(dir));
         let was_alive = alive();
@@ -103,12 +103,12 @@ pub async fn clear_away(kept: KeptProcess) -> Cleared {
             kept.all().iter().for_each(|dir| kept.end(dir));
         }
         if was_alive && alive() {
-            return Cleared::Alive;
+            return ClearedDirectory::Alive;
         }
         super::remove(&kept.dir);
-        if was_alive { Cleared::Ended } else { Cleared::Removed }
+        if was_alive { ClearedDirectory::Ended } else { ClearedDirectory::Removed }
     });
-    cleared.await.unwrap_or(Cleared::Alive)
+    cleared.await.unwrap_or(ClearedDirectory::Alive)
 }
 
 /// Ends what runs for an agent beside it, such as terminals: whoever looked after that has gone.
@@ -124,10 +124,10 @@ pub async fn end_removed(state_dir: PathBuf) -> Vec<String> {
     let ended = tokio::task::spawn_blocking(move || {
         let ours =
             |shim: &RunningShim| shim.removed && shim.state_dir == state_dir && sees_what_we_see(shim.pid);
-        let shims: Vec<(Identity, String)> = running_shims()
+        let shims: Vec<(ProcessIdentity, String)> = running_shims()
             .into_iter()
             .filter(ours)
-            .map(|shim| (Identity::of(shim.pid), shim.session))
+            .map(|shim| (ProcessIdentity::of(shim.pid), shim.session))
             .collect();
         // They climb the ladder by themselves, and sweep what is left.
         for (shim, _) in &shims {
@@ -141,7 +141,7 @@ pub async fn end_removed(state_dir: PathBuf) -> Vec<String> {
         for (shim, session) in &shims {
             shim.kill();
             let dir = state_dir.join(AGENTS_DIR).join(session).join("removed");
-            leftovers::end(&Meta { shim: shim.clone(), ..Meta::unlisted(session) }, &dir);
+            leftovers::end(&ShimMeta { shim: shim.clone(), ..ShimMeta::unlisted(session) }, &dir);
         }
         shims.into_iter().map(|(_, session)| session).collect()
     });
@@ -155,13 +155,13 @@ fn sees_what_we_see(pid: i32) -> bool {
 }
 
 /// The shims whose current directory this is, whatever is written down there.
-pub(super) fn shims_in(dir: &Path) -> Vec<Identity> {
+pub(super) fn shims_in(dir: &Path) -> Vec<ProcessIdentity> {
     use std::os::unix::fs::MetadataExt;
     let place = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
     let Some(wanted) = place(dir) else { return Vec::new() };
     let here = |pid: &i32| place(Path::new(&format!("/proc/{pid}/cwd"))) == Some(wanted);
     let shims = super::identity::pids().filter(|pid| leftovers::is_shim(*pid)).filter(here);
-    shims.filter(|pid| stat(*pid).is_some_and(|stat| !stat.is_dead())).map(Identity::of).collect()
+    shims.filter(|pid| stat(*pid).is_some_and(|stat| !stat.is_dead())).map(ProcessIdentity::of).collect()
 }
 
 fn directories(dir: &Path) -> Vec<PathBuf> {

@@ -20,9 +20,9 @@ use super::directory::is_copied;
 use super::environment::{PART_VARIABLE, SESSION_VARIABLE};
 use super::find::read_meta;
 use super::frame::ExitRecord;
-use super::identity::{Identity, Stat, boot_id, pids, stat, variable, with_variable};
+use super::identity::{ProcessIdentity, ProcessStat, boot_id, pids, stat, variable, with_variable};
 use super::kept::kept_processes;
-use super::shim::{MODE, Meta};
+use super::shim::{MODE, ShimMeta};
 use super::{AGENTS_DIR, REBOOTED, journal};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -49,7 +49,7 @@ const COPIED: &str = "its directory is a copy, and its agent another daemon's";
 const MAX_RESCUED: u64 = 16 << 20;
 
 /// Ends the tree and says what happened. After a restart of the machine there is nothing to end.
-pub(super) fn end(meta: &Meta, dir: &Path) -> ExitRecord {
+pub(super) fn end(meta: &ShimMeta, dir: &Path) -> ExitRecord {
     if meta.agent.boot != boot_id() {
         let reason = REBOOTED.to_owned();
         return ExitRecord { reason, ..ExitRecord::default() };
@@ -62,7 +62,7 @@ pub(super) fn end(meta: &Meta, dir: &Path) -> ExitRecord {
         );
         return ExitRecord { reason: COPIED.to_owned(), ..ExitRecord::default() };
     }
-    let search = Search::new(meta, dir);
+    let search = LeftoverSearch::new(meta, dir);
     let (mut killed, mut rescued) = (HashSet::new(), 0);
     let (deadline, mut empty) = (Instant::now() + GIVE_UP, 0);
     while empty < search.enough_looks() {
@@ -95,11 +95,11 @@ pub(super) fn end(meta: &Meta, dir: &Path) -> ExitRecord {
 }
 
 /// Those that are left of the agent of a directory, as of now.
-pub(super) fn members(meta: &Meta, dir: &Path) -> Vec<Identity> {
+pub(super) fn members(meta: &ShimMeta, dir: &Path) -> Vec<ProcessIdentity> {
     if meta.agent.boot != boot_id() || is_copied(meta, dir) {
         return Vec::new();
     }
-    Search::new(meta, dir).look(&HashSet::new(), |_| {})
+    LeftoverSearch::new(meta, dir).look(&HashSet::new(), |_| {})
 }
 
 /// The number that was given to a process last.
@@ -124,8 +124,8 @@ fn next_born(numbers: &mut VecDeque<i32>, newest: &mut Option<i32>, deadline: In
 }
 
 /// The features by which the processes of an agent are told from all others.
-struct Search<'a> {
-    meta: &'a Meta,
+struct LeftoverSearch<'a> {
+    meta: &'a ShimMeta,
     cgroup: Option<Cgroup>,
     /// The directory of the process, and that of its session, as the kernel calls them.
     dir: PathBuf,
@@ -139,8 +139,8 @@ struct Search<'a> {
     has_relays: Cell<bool>,
 }
 
-impl<'a> Search<'a> {
-    fn new(meta: &'a Meta, dir: &Path) -> Self {
+impl<'a> LeftoverSearch<'a> {
+    fn new(meta: &'a ShimMeta, dir: &Path) -> Self {
         let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         Self {
             dir: canonical(dir),
@@ -163,7 +163,7 @@ impl<'a> Search<'a> {
 
     /// Stops everybody who is found, until a look finds nobody new. Stopped before killed: a process that cannot run cannot
     /// fork, and keeps its place in every limit on processes, so that a tree which forks as fast as it is killed runs into that.
-    fn stop_all(&self) -> Vec<Identity> {
+    fn stop_all(&self) -> Vec<ProcessIdentity> {
         let (mut all, mut seen) = (Vec::new(), HashSet::new());
         let deadline = Instant::now() + STOPPING;
         loop {
@@ -184,7 +184,11 @@ impl<'a> Search<'a> {
 
     /// One look at all processes. Calls `found` at once for each that belongs to the agent and is not in `seen`, and returns
     /// them.
-    fn look(&self, seen: &HashSet<(i32, u64)>, mut found: impl FnMut(&Identity)) -> Vec<Identity> {
+    fn look(
+        &self,
+        seen: &HashSet<(i32, u64)>,
+        mut found: impl FnMut(&ProcessIdentity),
+    ) -> Vec<ProcessIdentity> {
         let in_cgroup: HashSet<i32> = self.cgroup.iter().flat_map(Cgroup::members).collect();
         let (mut newest, deadline) = (newest_pid(), Instant::now() + CHASE);
         let mut numbers: Vec<i32> = pids().filter(|pid| *pid > 1 && *pid != self.own).collect();
@@ -192,10 +196,11 @@ impl<'a> Search<'a> {
         numbers.sort_unstable_by_key(|pid| std::cmp::Reverse(*pid));
         let mut numbers = VecDeque::from(numbers);
         let (mut fresh, mut others, mut members) = (Vec::new(), Vec::new(), HashSet::new());
-        let mut take = |pid: i32, stat: &Stat, members: &mut HashSet<i32>| {
+        let mut take = |pid: i32, stat: &ProcessStat, members: &mut HashSet<i32>| {
             members.insert(pid);
             if !seen.contains(&(pid, stat.started)) {
-                let process = Identity { pid, boot: self.meta.agent.boot.clone(), started: stat.started };
+                let process =
+                    ProcessIdentity { pid, boot: self.meta.agent.boot.clone(), started: stat.started };
                 found(&process);
                 fresh.push(process);
             }
@@ -246,7 +251,7 @@ impl<'a> Search<'a> {
         fresh
     }
 
-    fn is_known(&self, pid: i32, stat: &Stat, in_cgroup: &HashSet<i32>) -> bool {
+    fn is_known(&self, pid: i32, stat: &ProcessStat, in_cgroup: &HashSet<i32>) -> bool {
         let agent = &self.meta.agent;
         (pid == agent.pid && stat.started == agent.started)
             || in_cgroup.contains(&pid)
@@ -256,7 +261,7 @@ impl<'a> Search<'a> {
 
     /// Tells whether the agent began the kernel session of this process. The number of a session is not given to anybody else while it has
     /// members; but once it had none, it may have been, and then its leader is another process or it carries another mark.
-    fn is_of_its_session(&self, pid: i32, found: &Stat) -> bool {
+    fn is_of_its_session(&self, pid: i32, found: &ProcessStat) -> bool {
         let agent = &self.meta.agent;
         if agent.started == 0 || found.leader != agent.pid || found.started < agent.started {
             return false;
@@ -268,7 +273,7 @@ impl<'a> Search<'a> {
     }
 
     /// Tells whether it can still write to what was the agent's stdout. Who reads from it is a daemon.
-    fn holds_stdout(&self, pid: i32, stat: &Stat) -> bool {
+    fn holds_stdout(&self, pid: i32, stat: &ProcessStat) -> bool {
         let Some(inode) = self.meta.stdout.filter(|_| stat.started >= self.meta.agent.started) else {
             return false;
         };
@@ -289,7 +294,7 @@ impl<'a> Search<'a> {
 /// Moves what the pipe of the agent's output still holds to the end of its journal, and returns how much that was. The last end to read from may
 /// have gone with shim and daemon; what was written is there as long as somebody holds an end to write to, and a pipe can be opened
 /// anew through that.
-fn rescue_output(meta: &Meta, dir: &Path, writers: &[Identity]) -> u64 {
+fn rescue_output(meta: &ShimMeta, dir: &Path, writers: &[ProcessIdentity]) -> u64 {
     let Some(inode) = meta.stdout else { return 0 };
     let path = writers.iter().find_map(|writer| writable_end(writer.pid, inode));
     let open = |path| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);

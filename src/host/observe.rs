@@ -3,14 +3,14 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::tree::{self, Below};
-use super::{Identity, RuntimeDir, find, shim};
+use super::tree::{self, ProcessBelow};
+use super::{ProcessIdentity, RuntimeDir, find, shim};
 
 /// A view of a process for callers that do not own it.
 #[derive(Debug, Clone)]
 pub struct Observer {
     pub(super) keep: RuntimeDir,
-    pub(super) shim: Identity,
+    pub(super) shim: ProcessIdentity,
 }
 
 /// One process of an agent's tree.
@@ -40,10 +40,10 @@ impl Observer {
     }
 
     /// The shims of what runs for it beside it, such as terminals.
-    pub(super) fn parts(&self) -> Vec<Identity> {
+    pub(super) fn parts(&self) -> Vec<ProcessIdentity> {
         let entries = std::fs::read_dir(&self.keep.dir).into_iter().flatten().flatten();
         let metas = entries.filter_map(|entry| find::read_meta(&entry.path()));
-        metas.map(|meta| meta.shim).filter(Identity::exists).collect()
+        metas.map(|meta| meta.shim).filter(ProcessIdentity::exists).collect()
     }
 
     /// The agent and everything below it, as of now.
@@ -59,7 +59,7 @@ impl Observer {
     }
 }
 
-fn see(Below { pid, stat }: Below) -> Seen {
+fn see(ProcessBelow { pid, stat }: ProcessBelow) -> Seen {
     let memory_bytes = stat.pages.saturating_mul(page_size());
     let cpu_millis = stat.ticks.saturating_mul(1000) / ticks_per_second();
     Seen { pid, parent: stat.parent, name: stat.name, state: stat.state, cpu_millis, memory_bytes }

@@ -12,17 +12,17 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
 
 use super::identity::stat;
-use super::peers::{Traces, traces};
+use super::peers::{AgentTraces, traces};
 
 /// One process, from the moment it connected.
 #[derive(Debug)]
 pub struct PeerProcess {
     pid: i32,
-    hold: Hold,
+    hold: PeerHold,
 }
 
 #[derive(Debug)]
-enum Hold {
+enum PeerHold {
     Pidfd(OwnedFd),
     /// Its start in clock ticks: no pid comes round within one of them. For TCP, and before Linux 6.5, which has no pidfd of a
     /// peer: there it is read when the connection is accepted.
@@ -38,7 +38,7 @@ impl PeerProcess {
             return None;
         }
         match getsockopt(connection, PeerPidfd) {
-            Ok(pidfd) => Some(Self { pid, hold: Hold::Pidfd(pidfd) }),
+            Ok(pidfd) => Some(Self { pid, hold: PeerHold::Pidfd(pidfd) }),
             Err(Errno::ENOPROTOOPT) => Self::running(pid),
             Err(_) => None,
         }
@@ -46,7 +46,7 @@ impl PeerProcess {
 
     /// The process that has this pid now.
     pub(super) fn running(pid: i32) -> Option<Self> {
-        Some(Self { pid, hold: Hold::StartTime(stat(pid)?.started) })
+        Some(Self { pid, hold: PeerHold::StartTime(stat(pid)?.started) })
     }
 
     pub fn pid(&self) -> i32 {
@@ -55,19 +55,19 @@ impl PeerProcess {
 
     pub fn has_exited(&self) -> bool {
         match &self.hold {
-            Hold::Pidfd(pidfd) => {
+            PeerHold::Pidfd(pidfd) => {
                 let mut fds = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
                 // Readable once no thread of it runs. An interrupted poll is no proof of life.
                 poll(&mut fds, PollTimeout::ZERO) != Ok(0)
             }
-            Hold::StartTime(started) => {
+            PeerHold::StartTime(started) => {
                 stat(self.pid).is_none_or(|stat| stat.started != *started || stat.is_dead())
             }
         }
     }
 
     /// The traces of an agent on this very process. `None` if it has exited or the traces cannot be read.
-    pub fn traces(&self) -> Option<Traces> {
+    pub fn traces(&self) -> Option<AgentTraces> {
         let found = traces(self.pid)?;
         // Only now: a process that still runs had this pid all the time while we read about it.
         (!self.has_exited()).then_some(found)
@@ -141,7 +141,7 @@ mod tests {
         let me = PeerProcess::of(&ours).unwrap();
         assert!(!me.has_exited());
         let started = stat(me.pid()).unwrap().started;
-        let other = PeerProcess { pid: me.pid(), hold: Hold::StartTime(started + 1) };
+        let other = PeerProcess { pid: me.pid(), hold: PeerHold::StartTime(started + 1) };
         assert!(other.has_exited() && other.traces().is_none());
     }
 }

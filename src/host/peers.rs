@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 1000;
 
 /// By what a process could be known as an agent's.
 #[derive(Debug, Default)]
-pub struct Traces {
+pub struct AgentTraces {
     /// Itself, its parent, and so on up.
     pub ancestors: Vec<i32>,
     /// Sessions that its marks name: in its environment, in that of a process above it, in the name of its cgroup. Of whatever
@@ -30,11 +30,11 @@ pub struct Traces {
 const ATTEMPTS: usize = 3;
 
 /// `None` if it cannot be told: the process has gone, or the tree above it changes all the time.
-pub fn traces(pid: i32) -> Option<Traces> {
+pub fn traces(pid: i32) -> Option<AgentTraces> {
     (0..ATTEMPTS).find_map(|_| look_up(pid))
 }
 
-fn look_up(pid: i32) -> Option<Traces> {
+fn look_up(pid: i32) -> Option<AgentTraces> {
     let mut ancestors = vec![pid];
     loop {
         let parent = stat(*ancestors.last()?)?.parent;
@@ -51,7 +51,7 @@ fn look_up(pid: i32) -> Option<Traces> {
     let above = ancestors.iter().filter_map(|pid| variable(*pid, SESSION_VARIABLE));
     let sessions = above.chain(sessions_in_cgroups(&cgroups)).collect();
     let shims = ancestors.iter().copied().filter(|pid| is_shim(*pid)).collect();
-    is_still_parent_of(&ancestors).then_some(Traces { ancestors, sessions, shims })
+    is_still_parent_of(&ancestors).then_some(AgentTraces { ancestors, sessions, shims })
 }
 
 /// The sessions that `…/intercom-SESSION-GENERATION/…` name.
@@ -114,13 +114,13 @@ impl OtherEnd {
 
 /// A process that has some of the sockets open that were looked for.
 #[derive(Debug)]
-pub struct Holder {
+pub struct SocketHolder {
     pub process: PeerProcess,
     pub ends: Vec<OtherEnd>,
 }
 
 /// Finds the processes that hold any of these sockets, in one pass. A socket that is on its way between processes has none.
-pub fn holders(ends: &[OtherEnd]) -> Vec<Holder> {
+pub fn holders(ends: &[OtherEnd]) -> Vec<SocketHolder> {
     if ends.is_empty() {
         return Vec::new();
     }
@@ -128,14 +128,14 @@ pub fn holders(ends: &[OtherEnd]) -> Vec<Holder> {
     pids().filter_map(|pid| holder(pid, &by_inode)).collect()
 }
 
-fn holder(pid: i32, wanted: &HashMap<u64, OtherEnd>) -> Option<Holder> {
+fn holder(pid: i32, wanted: &HashMap<u64, OtherEnd>) -> Option<SocketHolder> {
     if held_by(pid, wanted).is_empty() {
         return None;
     }
     // Once more, now that it is identified: what is read from here on is about this process, if it is there afterwards.
     let process = PeerProcess::running(pid)?;
     let ends = held_by(pid, wanted);
-    Some(Holder { process, ends })
+    Some(SocketHolder { process, ends })
 }
 
 fn held_by(pid: i32, wanted: &HashMap<u64, OtherEnd>) -> Vec<OtherEnd> {
@@ -150,19 +150,19 @@ fn socket_inode(link: &str) -> Option<u64> {
 
 /// The processes that listen on an address of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listener {
+pub struct PortListener {
     uid: u32,
     /// With their names; empty if they are another user's and not ours to see.
     processes: Vec<(i32, String)>,
 }
 
-impl Listener {
+impl PortListener {
     pub fn pids(&self) -> impl Iterator<Item = i32> {
         self.processes.iter().map(|(pid, _)| *pid)
     }
 }
 
-impl fmt::Display for Listener {
+impl fmt::Display for PortListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.processes.first() {
             Some((pid, name)) => write!(f, "{name} (pid {pid})"),
@@ -175,12 +175,12 @@ impl fmt::Display for Listener {
 }
 
 /// Finds who listens on this address, or on all addresses of its port.
-pub fn listener(address: SocketAddr) -> Option<Listener> {
+pub fn listener(address: SocketAddr) -> Option<PortListener> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     let end = tables.iter().find_map(|table| listening_in(&std::fs::read_to_string(table).ok()?, address))?;
     let holders = if end.is_visible() { holders(&[end]) } else { Vec::new() };
-    let named = |holder: Holder| Some((holder.process.pid(), stat(holder.process.pid())?.name));
-    Some(Listener { uid: end.uid, processes: holders.into_iter().filter_map(named).collect() })
+    let named = |holder: SocketHolder| Some((holder.process.pid(), stat(holder.process.pid())?.name));
+    Some(PortListener { uid: end.uid, processes: holders.into_iter().filter_map(named).collect() })
 }
 
 fn listening_in(table: &str, wanted: SocketAddr) -> Option<OtherEnd> {

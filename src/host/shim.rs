@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use serde::{Deserialize, Serialize};
 
 use super::directory::DirectoryPlace;
-use super::{Identity, ProcessSpec, RuntimeDir};
+use super::{ProcessIdentity, ProcessSpec, RuntimeDir};
 
 mod agent;
 mod daemon_lock;
@@ -44,7 +44,7 @@ pub(super) const META: &str = "meta.json";
 
 /// The daemon's order to a new shim.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct ShimOrder {
     pub(super) spec: ProcessSpec,
     pub(super) keep: RuntimeDir,
     /// The protocol version that it is to speak: always the newest, but for tests.
@@ -57,17 +57,17 @@ pub(super) struct Order {
 /// The answer of a new shim, as one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Answer {
-    Runs(Box<Meta>),
+pub(super) enum ShimAnswer {
+    Runs(Box<ShimMeta>),
     Failed(String),
 }
 
 /// The identities of a shim and its agent; also kept in `meta.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Meta {
+pub(super) struct ShimMeta {
     pub(super) version: u32,
-    pub(super) shim: Identity,
-    pub(super) agent: Identity,
+    pub(super) shim: ProcessIdentity,
+    pub(super) agent: ProcessIdentity,
     pub(super) session: String,
     pub(super) cgroup: Option<PathBuf>,
     /// The part of its session that it is, if not all.
@@ -84,7 +84,7 @@ pub(super) struct Meta {
     pub(super) place: Option<DirectoryPlace>,
 }
 
-impl Meta {
+impl ShimMeta {
     /// Returns the record of a shim that has not told us who it is.
     pub(super) fn unknown(session: &str, keep: &RuntimeDir) -> Self {
         Self { part: keep.part.clone(), ..Self::unlisted(session) }
@@ -92,7 +92,7 @@ impl Meta {
 
     /// The same without a word about where it belongs but its session.
     pub(super) fn unlisted(session: &str) -> Self {
-        let (shim, agent, part) = (Identity::nobody(), Identity::nobody(), None);
+        let (shim, agent, part) = (ProcessIdentity::nobody(), ProcessIdentity::nobody(), None);
         Self {
             version: 0,
             shim,
@@ -114,11 +114,11 @@ pub fn main() -> ExitCode {
     let order = std::io::stdin()
         .read_to_end(&mut order)
         .map_err(|error| error.to_string())
-        .and_then(|_| serde_json::from_slice::<Order>(&order).map_err(|error| error.to_string()));
-    let started = order.and_then(|order| run::Shim::start(&order).map_err(|error| error.to_string()));
+        .and_then(|_| serde_json::from_slice::<ShimOrder>(&order).map_err(|error| error.to_string()));
+    let started = order.and_then(|order| run::ShimLoop::start(&order).map_err(|error| error.to_string()));
     let (answer, shim) = match started {
-        Ok(shim) => (Answer::Runs(Box::new(shim.meta().clone())), Some(shim)),
-        Err(error) => (Answer::Failed(error), None),
+        Ok(shim) => (ShimAnswer::Runs(Box::new(shim.meta().clone())), Some(shim)),
+        Err(error) => (ShimAnswer::Failed(error), None),
     };
     let mut stdout = std::io::stdout();
     let line = serde_json::to_vec(&answer).expect("an answer has string keys only");

@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 
 use super::client::ShimClient;
 use super::environment::SESSION_VARIABLE;
-use super::shim::{Answer, MODE, Meta, Order};
+use super::shim::{MODE, ShimAnswer, ShimMeta, ShimOrder};
 use super::{AgentProcess, ProcessSpec, RuntimeDir};
 
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +65,7 @@ impl AgentProcess {
                     child.start_kill().ok(); // it may have gone by itself
                     child.wait().await.ok(); // reaped, that is all
                 }
-                let meta = Meta::unknown(&session, keep);
+                let meta = ShimMeta::unknown(&session, keep);
                 let (keep, accepted) = (keep.clone(), None);
                 ShimClient { keep, meta, consumed: 0, stdout: None, child: None, accepted }.end_all().await;
                 format!("no process after {} s", limit.as_secs())
@@ -77,7 +77,7 @@ impl AgentProcess {
 }
 
 /// Leaves the shim in `shim` as soon as it runs, for whoever has to end it.
-async fn start(spec: ProcessSpec, keep: &RuntimeDir, shim: &mut Option<Child>) -> io::Result<Meta> {
+async fn start(spec: ProcessSpec, keep: &RuntimeDir, shim: &mut Option<Child>) -> io::Result<ShimMeta> {
     let dir = &keep.dir;
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(dir.join("shim.log"))?;
@@ -93,10 +93,11 @@ async fn start(spec: ProcessSpec, keep: &RuntimeDir, shim: &mut Option<Child>) -
         .stderr(log)
         .spawn()?;
     let child = shim.insert(child);
-    let order = Order { spec, keep: keep.clone(), version: version(), open_files: super::usual_open_files() };
+    let order =
+        ShimOrder { spec, keep: keep.clone(), version: version(), open_files: super::usual_open_files() };
     match ask(child, &order).await? {
-        Answer::Runs(meta) => Ok(*meta),
-        Answer::Failed(cause) => {
+        ShimAnswer::Runs(meta) => Ok(*meta),
+        ShimAnswer::Failed(cause) => {
             child.wait().await.ok(); // reaped, that is all
             Err(io::Error::other(cause))
         }
@@ -110,7 +111,7 @@ fn version() -> u32 {
     asked.and_then(|text| text.parse().ok()).unwrap_or(super::frame::VERSION)
 }
 
-async fn ask(child: &mut Child, order: &Order) -> io::Result<Answer> {
+async fn ask(child: &mut Child, order: &ShimOrder) -> io::Result<ShimAnswer> {
     let missing = || io::Error::other("a pipe is missing");
     let mut stdin = child.stdin.take().ok_or_else(missing)?;
     stdin.write_all(&serde_json::to_vec(order)?).await?;

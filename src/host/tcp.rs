@@ -39,22 +39,22 @@ const ESTABLISHED: u8 = 1;
 const STATES: u32 = 1 << ESTABLISHED | 1 << 4 | 1 << 5 | 1 << 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Connection {
+pub(super) struct TcpConnection {
     pub(super) established: bool,
     /// Received, and sent and acknowledged; `None` if the kernel is too old to count.
     pub(super) bytes: Option<u64>,
 }
 
 /// By the inode of the socket.
-pub(super) type Connections = HashMap<u64, Connection>;
+pub(super) type Connections = HashMap<u64, TcpConnection>;
 
-struct Answer {
+struct NetlinkAnswer {
     until: Instant,
     connections: Option<Arc<Connections>>,
 }
 
 /// The last answer; held while the kernel is asked, so that only one asks.
-static LAST: Mutex<Option<Answer>> = Mutex::new(None);
+static LAST: Mutex<Option<NetlinkAnswer>> = Mutex::new(None);
 
 /// All of our network namespace, as of a moment ago; `None` if the kernel does not tell.
 pub(super) fn connections() -> Option<Arc<Connections>> {
@@ -65,7 +65,7 @@ pub(super) fn connections() -> Option<Arc<Connections>> {
     }
     let connections = dump().map(Arc::new);
     let until = begin + FRESH.max(begin.elapsed() * COST);
-    last.insert(Answer { until, connections }).connections.clone()
+    last.insert(NetlinkAnswer { until, connections }).connections.clone()
 }
 
 fn dump() -> Option<Connections> {
@@ -144,7 +144,7 @@ fn parse(mut bytes: &[u8], found: &mut Connections) -> Option<bool> {
                 let inode = u64::from(u32_at(body, INODE)?);
                 let established = *body.get(1)? == ESTABLISHED;
                 let bytes = body.get(DIAG_MESSAGE..).and_then(info).and_then(carried);
-                found.insert(inode, Connection { established, bytes });
+                found.insert(inode, TcpConnection { established, bytes });
             }
             _ => return None,
         }
@@ -218,8 +218,8 @@ mod tests {
         let mut piece = message(SOCK_DIAG_BY_FAMILY, &socket(7, ESTABLISHED, 200));
         piece.extend(message(SOCK_DIAG_BY_FAMILY, &socket(8, 4, BYTES_RECEIVED)));
         assert_eq!(parse(&piece, &mut found), Some(false));
-        assert_eq!(found[&7], Connection { established: true, bytes: Some(7) });
-        assert_eq!(found[&8], Connection { established: false, bytes: None });
+        assert_eq!(found[&7], TcpConnection { established: true, bytes: Some(7) });
+        assert_eq!(found[&8], TcpConnection { established: false, bytes: None });
         assert_eq!(parse(&message(DONE, &[0; 4]), &mut found), Some(true));
     }
 

@@ -11,24 +11,24 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::identity::{self, Stat, stat};
+use super::identity::{self, ProcessStat, stat};
 use crate::domain::Exit;
 
 /// One process below another.
-pub(super) struct Below {
+pub(super) struct ProcessBelow {
     pub(super) pid: i32,
-    pub(super) stat: Stat,
+    pub(super) stat: ProcessStat,
 }
 
 /// All descendants of `root`, nearest first, with those that are dead and not yet reaped.
-pub(super) fn walk(root: i32) -> Vec<Below> {
+pub(super) fn walk(root: i32) -> Vec<ProcessBelow> {
     let mut found = Vec::new();
     let mut next = VecDeque::from([root]);
     let mut by_scan = None;
     while let Some(parent) = next.pop_front() {
         for pid in children_or_scan(parent, &mut by_scan) {
             next.push_back(pid);
-            found.extend(stat(pid).map(|stat| Below { pid, stat }));
+            found.extend(stat(pid).map(|stat| ProcessBelow { pid, stat }));
         }
     }
     found
@@ -39,7 +39,7 @@ pub(super) fn descendants(root: i32) -> Vec<i32> {
     living(root).map(|below| below.pid).collect()
 }
 
-pub(super) fn living(root: i32) -> impl Iterator<Item = Below> {
+pub(super) fn living(root: i32) -> impl Iterator<Item = ProcessBelow> {
     walk(root).into_iter().filter(|below| !below.stat.is_dead())
 }
 
@@ -100,7 +100,7 @@ pub(super) fn sweep(root: i32) -> HashSet<i32> {
             break;
         }
     }
-    let is_below = |stat: &Stat| stat.parent == root || stopped.contains(&stat.parent);
+    let is_below = |stat: &ProcessStat| stat.parent == root || stopped.contains(&stat.parent);
     let living = |pid: &i32| stat(*pid).is_some_and(|stat| !stat.is_dead() && is_below(&stat));
     let killed: HashSet<i32> = stopped.iter().copied().filter(living).collect();
     for pid in &killed {
@@ -114,9 +114,9 @@ pub(super) fn end(root: i32, patience: Duration) {
     let deadline = Instant::now() + patience;
     while Instant::now() < deadline {
         match reap() {
-            Reaped::Child(..) => {}
-            Reaped::Childless => return,
-            Reaped::Waiting => {
+            ReapResult::Child(..) => {}
+            ReapResult::Childless => return,
+            ReapResult::Waiting => {
                 sweep(root);
                 std::thread::sleep(LOOK_AGAIN);
             }
@@ -140,7 +140,7 @@ fn stop_below(root: i32, stopped: &mut HashSet<i32>) {
 }
 
 /// A look for children that have ended.
-pub(super) enum Reaped {
+pub(super) enum ReapResult {
     /// One has, and is reaped.
     Child(i32, Exit),
     /// Children are left, and none has ended.
@@ -152,19 +152,19 @@ pub(super) enum Reaped {
 }
 
 /// Reaps one child that has ended.
-pub(super) fn reap() -> Reaped {
+pub(super) fn reap() -> ReapResult {
     // Also those that were made with another signal than SIGCHLD for their end.
     let flags = WaitPidFlag::WNOHANG | WaitPidFlag::__WALL;
     loop {
         match waitpid(None, Some(flags)) {
             Ok(WaitStatus::Exited(pid, code)) => {
-                return Reaped::Child(pid.as_raw(), Exit { code: Some(code), signal: None });
+                return ReapResult::Child(pid.as_raw(), Exit { code: Some(code), signal: None });
             }
             Ok(WaitStatus::Signaled(pid, signal, _)) => {
-                return Reaped::Child(pid.as_raw(), Exit { code: None, signal: Some(signal as i32) });
+                return ReapResult::Child(pid.as_raw(), Exit { code: None, signal: Some(signal as i32) });
             }
-            Err(Errno::ECHILD) => return Reaped::Childless,
-            Ok(WaitStatus::StillAlive) | Err(_) => return Reaped::Waiting,
+            Err(Errno::ECHILD) => return ReapResult::Childless,
+            Ok(WaitStatus::StillAlive) | Err(_) => return ReapResult::Waiting,
             Ok(_) => {}
         }
     }

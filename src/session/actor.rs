@@ -20,7 +20,7 @@ use crate::domain::{Ask, Delivery, Outbound, StopMode, Time, agent};
 use crate::driver::Driver;
 use crate::failpoint;
 use crate::host::{AgentProcess, ProcessActivity, ProcessNews, ProcessSpec, RuntimeDir, StopLadder};
-use crate::store::{Outgoing, Store, StoreError, Write};
+use crate::store::{OutgoingChange, SessionWrite, Store, StoreError};
 use crate::wire::framing::Framer;
 
 mod command;
@@ -356,7 +356,7 @@ impl SessionActor {
             return;
         }
         failpoint::visit("news.heard");
-        let outgoing = settled.iter().map(|(n, _)| Outgoing::Settled { n: *n }).collect();
+        let outgoing = settled.iter().map(|(n, _)| OutgoingChange::Settled { n: *n }).collect();
         let mut causes: BTreeMap<u64, Option<String>> = settled.iter().cloned().collect();
         let inputs = settled.into_iter().map(|(n, cause)| match cause {
             None => Input::Delivered { n },
@@ -425,7 +425,12 @@ impl SessionActor {
 
     /// Commits events that have happened and cannot be refused, however long it takes. Meanwhile commands are
     /// refused.
-    async fn absorb_with(&mut self, inputs: Vec<Input>, consumed: Option<u64>, outgoing: Vec<Outgoing>) {
+    async fn absorb_with(
+        &mut self,
+        inputs: Vec<Input>,
+        consumed: Option<u64>,
+        outgoing: Vec<OutgoingChange>,
+    ) {
         let mut effects = std::mem::take(&mut self.unrecorded);
         effects.reserve(inputs.len() + 4);
         let vigil = self.vigil();
@@ -443,7 +448,7 @@ impl SessionActor {
     }
 
     /// Writes until it is written, then performs.
-    async fn commit(&mut self, write: Write, todo: Vec<AfterCommit>, consumed: Option<u64>) {
+    async fn commit(&mut self, write: SessionWrite, todo: Vec<AfterCommit>, consumed: Option<u64>) {
         if write.is_empty() {
             return; // a look that found nothing new
         }
@@ -476,9 +481,9 @@ impl SessionActor {
     fn write(
         &mut self,
         effects: Vec<StepEffect>,
-        outgoing: Vec<Outgoing>,
+        outgoing: Vec<OutgoingChange>,
         consumed: Option<u64>,
-    ) -> (Write, Vec<AfterCommit>) {
+    ) -> (SessionWrite, Vec<AfterCommit>) {
         let (mut write, todo) = commit::prepare(&mut self.state, effects, Some(voice(&mut self.plan)));
         write.outgoing.splice(0..0, outgoing);
         write.consumed = consumed.or(write.consumed);

@@ -7,7 +7,7 @@ use super::stall::WatchPolicy;
 use super::state::{Input, Refused, SessionState, StepContext, StepEffect};
 use crate::domain::{EventKind, NewEvent, Outbound, RequestId, StopMode, Time, id};
 use crate::driver::Driver;
-use crate::store::{Outgoing, Snapshot, Write};
+use crate::store::{OutgoingChange, SessionSnapshot, SessionWrite};
 use crate::wire::framing::Framer;
 
 /// An action that follows the commit.
@@ -66,7 +66,7 @@ pub(super) fn prepare(
     state: &mut SessionState,
     effects: Vec<StepEffect>,
     mut voice: Option<MessageEncoder<'_>>,
-) -> (Write, Vec<AfterCommit>) {
+) -> (SessionWrite, Vec<AfterCommit>) {
     let mut events = Vec::with_capacity(effects.len());
     let (mut outgoing, mut todo, mut consumed) = (Vec::new(), Vec::new(), None);
     for effect in effects {
@@ -74,7 +74,7 @@ pub(super) fn prepare(
             StepEffect::Record(event) => events.push(event),
             StepEffect::Send { n, message } => {
                 let message = voice.as_mut().map(|voice| voice.say(&message)).unwrap_or_default();
-                outgoing.push(Outgoing::Sent { n, message: message.clone() });
+                outgoing.push(OutgoingChange::Sent { n, message: message.clone() });
                 todo.push(AfterCommit::Send { n, message });
             }
             // The session's task begins with it; the output of a new process is counted from its beginning.
@@ -90,9 +90,9 @@ pub(super) fn prepare(
     }
     let snapshot = state.take_dirty().then(|| {
         let json = serde_json::to_string(&*state).expect("a state has string keys only");
-        Box::new(Snapshot { record: state.record(), state: json, launch: None })
+        Box::new(SessionSnapshot { record: state.record(), state: json, launch: None })
     });
     let (session, generation) = (state.id(), state.generation());
     let adopts = false;
-    (Write { session, generation, events, outgoing, snapshot, consumed, urgent, adopts }, todo)
+    (SessionWrite { session, generation, events, outgoing, snapshot, consumed, urgent, adopts }, todo)
 }

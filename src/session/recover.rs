@@ -6,7 +6,7 @@ use super::commit::{StepSettings, prepare, step};
 use super::handle::CommandError;
 use super::stall::WatchPolicy;
 use super::state::{AdoptedProcess, AgentExit, Input, SessionState};
-use crate::store::{Outgoing, Store, StoreError};
+use crate::store::{OutgoingChange, Store, StoreError};
 
 /// Records the end of a session that has no process any more. What was open is withdrawn, visibly.
 pub async fn bury(store: &Store, mut state: SessionState, reason: &str) -> Result<(), StoreError> {
@@ -18,7 +18,7 @@ pub async fn bury(store: &Store, mut state: SessionState, reason: &str) -> Resul
         return Ok(()); // it had ended before
     }
     let (mut write, _) = prepare(&mut state, effects, None);
-    write.outgoing = vec![Outgoing::Cleared];
+    write.outgoing = vec![OutgoingChange::Cleared];
     store.write(Arc::new(write)).await
 }
 
@@ -52,6 +52,6 @@ pub async fn adopt(
     if let Some(snapshot) = &mut write.snapshot {
         snapshot.launch = launch;
     }
-    (write.adopts, write.consumed, write.outgoing) = (true, Some(consumed), vec![Outgoing::Cleared]);
+    (write.adopts, write.consumed, write.outgoing) = (true, Some(consumed), vec![OutgoingChange::Cleared]);
     store.write(Arc::new(write)).await
 }

@@ -8,11 +8,11 @@ mod verify;
 use ring::digest::{Context, SHA256};
 use rusqlite::{Connection, Row, params};
 
-pub(super) use self::anchor::{Anchor, AnchoredHead};
+pub(super) use self::anchor::{AnchoredHead, AuditAnchor};
 pub use self::head::AuditHead;
 pub(super) use self::head::{HeadCheck, mark_copy};
 pub use self::inspect::inspect_audit;
-pub use self::verify::Verified;
+pub use self::verify::AuditVerification;
 use super::{Store, StoreError};
 use crate::domain::{AuditRow, Audited, Json, SessionId, Time, hex};
 
@@ -38,7 +38,7 @@ pub(super) fn append(connection: &Connection, entry: &Audited) -> Result<(), Sto
     let AuditHead { n, hash: previous } = head_of(connection)?;
     let n = n + 1;
     let session = entry.session.map(|id| id.to_string());
-    let hash = hash(&Link {
+    let hash = hash(&ChainLink {
         n,
         at: entry.at.millis(),
         action: &entry.action,
@@ -59,7 +59,7 @@ pub(super) fn head_of(connection: &Connection) -> Result<AuditHead, StoreError> 
 }
 
 /// Everything that a row's hash is made of.
-struct Link<'a> {
+struct ChainLink<'a> {
     n: i64,
     at: i64,
     action: &'a str,
@@ -72,7 +72,7 @@ struct Link<'a> {
 }
 
 /// Each field with its length, so that no two rows read the same.
-fn hash(link: &Link<'_>) -> Hash {
+fn hash(link: &ChainLink<'_>) -> Hash {
     let mut context = Context::new(&SHA256);
     context.update(link.previous);
     context.update(&link.n.to_be_bytes());
@@ -116,7 +116,7 @@ impl Store {
     }
 
     /// Looks at every row and every link between them.
-    pub async fn verify_audit(&self) -> Result<Verified, StoreError> {
+    pub async fn verify_audit(&self) -> Result<AuditVerification, StoreError> {
         // Before the snapshot is taken: what was committed before must be in it.
         let known = self.audit_head();
         let anchor = self.anchor.clone();

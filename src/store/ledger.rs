@@ -31,7 +31,7 @@ pub struct ClearanceFilter {
 
 /// A request for a clearance, with what else policy looks at.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct StoredRequest {
     pub key: i64,
     pub clearance: Clearance,
     pub agent: Option<String>,
@@ -95,7 +95,12 @@ impl Store {
     }
 
     /// Returns the clearance requests since a time, oldest first, each with its session and agent.
-    pub async fn requests(&self, since: Time, after: i64, limit: usize) -> Result<Vec<Request>, StoreError> {
+    pub async fn requests(
+        &self,
+        since: Time,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<StoredRequest>, StoreError> {
         self.read(move |connection| {
             let columns = CLEARANCE.replacen("c.key FROM", "c.key, s.agent, s.workspace FROM", 1);
             let sql =
@@ -104,7 +109,7 @@ impl Store {
             let found = rows(connection, &sql, params![after, since.millis(), limit], |row| {
                 let (clearance, key) = clearance(row)?;
                 let workspace = PathBuf::from(row.get::<_, String>("workspace")?);
-                Ok((Request { key, clearance, agent: row.get("agent")?, workspace }, key))
+                Ok((StoredRequest { key, clearance, agent: row.get("agent")?, workspace }, key))
             })?;
             Ok(found.into_iter().map(|(request, _)| request).collect())
         })

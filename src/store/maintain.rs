@@ -12,7 +12,7 @@ const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
 /// The numbers of sessions and events that retention removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepResult {
     pub sessions: usize,
     pub events: usize,
 }
@@ -20,9 +20,9 @@ pub struct Swept {
 impl Store {
     /// Removes ended sessions older than `days` and, oldest first, as many as it takes to hold at most `max_bytes` of
     /// events (0: no limit). A session goes as a whole and at once for readers; its events are deleted in pieces.
-    pub async fn sweep(&self, days: u64, max_bytes: u64, now: Time) -> Result<Swept, StoreError> {
+    pub async fn sweep(&self, days: u64, max_bytes: u64, now: Time) -> Result<SweepResult, StoreError> {
         let sessions = self.transact(move |connection| condemn(connection, days, max_bytes, now)).await?;
-        Ok(Swept { sessions, events: self.empty_trash().await? })
+        Ok(SweepResult { sessions, events: self.empty_trash().await? })
     }
 
     /// Removes one session that has ended, likewise, and says so in the audit. `false` if it has not ended.

@@ -12,20 +12,20 @@ use super::{Store, StoreError, schema};
 const READERS: usize = 4;
 
 #[derive(Debug, Clone)]
-pub(super) struct Readers(Arc<Shared>);
+pub(super) struct ReaderPool(Arc<PoolShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct PoolShared {
     path: PathBuf,
     turns: Arc<Semaphore>,
     /// Guards the list for the moment of a push or a pop.
     idle: Mutex<Vec<Connection>>,
 }
 
-impl Readers {
+impl ReaderPool {
     pub(super) fn new(path: &Path) -> Self {
         let (turns, idle) = (Arc::new(Semaphore::new(READERS)), Mutex::default());
-        Self(Arc::new(Shared { path: path.to_owned(), turns, idle }))
+        Self(Arc::new(PoolShared { path: path.to_owned(), turns, idle }))
     }
 }
 

@@ -29,7 +29,7 @@ pub enum Found<T> {
 
 /// A session as the store has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredSession {
     /// The state machine's own form.
     pub state: String,
     /// The launch specification for a restart, in the supervisor's own form.
@@ -120,7 +120,7 @@ impl Store {
     }
 
     /// Returns the data that resuming a session needs.
-    pub async fn stored(&self, id: SessionId) -> Result<Option<Stored>, StoreError> {
+    pub async fn stored(&self, id: SessionId) -> Result<Option<StoredSession>, StoreError> {
         self.read(move |connection| {
             let row = connection
                 .prepare_cached("SELECT key, state, launch, consumed FROM sessions WHERE id = ?1")?
@@ -134,7 +134,7 @@ impl Store {
                 Ok((u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0), row.get(1)?))
             })?;
             let consumed = u64::try_from(consumed).unwrap_or(0);
-            Ok(Some(Stored { state, launch, consumed, outbox }))
+            Ok(Some(StoredSession { state, launch, consumed, outbox }))
         })
         .await
     }

@@ -70,7 +70,7 @@ fn rebuild(
     for name in LEDGER.iter().map(|table| table.name).chain([CACHE]) {
         hide(connection, name)?;
     }
-    let mut replay = Replay::default();
+    let mut replay = LogReplay::default();
     replay.run(connection, progress)?;
     let mut rebuild = replay.result;
     if !replay.unordered.is_empty() {
@@ -125,7 +125,7 @@ fn keep(
 
 /// The log from its beginning.
 #[derive(Default)]
-struct Replay {
+struct LogReplay {
     result: LedgerRebuild,
     /// The process that runs, by session: earlier releases did not record who asked.
     generations: BTreeMap<i64, u32>,
@@ -137,7 +137,7 @@ struct Replay {
     old: BTreeSet<String>,
 }
 
-impl Replay {
+impl LogReplay {
     fn run(
         &mut self,
         connection: &Connection,

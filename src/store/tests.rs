@@ -53,8 +53,8 @@ fn record(id: SessionId) -> SessionRecord {
     }
 }
 
-fn write(session: SessionId) -> Write {
-    Write {
+fn write(session: SessionId) -> SessionWrite {
+    SessionWrite {
         session,
         generation: 1,
         events: Vec::new(),
@@ -76,20 +76,20 @@ fn event(text: &str) -> NewEvent {
 }
 
 impl Db {
-    async fn put(&self, write: Write) -> Result<(), StoreError> {
+    async fn put(&self, write: SessionWrite) -> Result<(), StoreError> {
         self.store.write(Arc::new(write)).await
     }
 
     async fn create(&self, record: SessionRecord) -> SessionId {
         let id = record.id;
-        let snapshot = Snapshot { record, state: "{}".into(), launch: Some("{}".into()) };
-        self.put(Write { snapshot: Some(Box::new(snapshot)), ..write(id) }).await.unwrap();
+        let snapshot = SessionSnapshot { record, state: "{}".into(), launch: Some("{}".into()) };
+        self.put(SessionWrite { snapshot: Some(Box::new(snapshot)), ..write(id) }).await.unwrap();
         id
     }
 
     async fn say(&self, session: SessionId, texts: &[&str]) {
         let events = texts.iter().map(|text| event(text)).collect();
-        self.put(Write { events, ..write(session) }).await.unwrap();
+        self.put(SessionWrite { events, ..write(session) }).await.unwrap();
     }
 
     async fn seqs(&self, after: Option<u64>, session: Option<SessionId>) -> Result<Vec<u64>, Cut> {
@@ -115,7 +115,7 @@ async fn seqs_have_no_gaps_also_after_a_write_that_failed() {
     let db = db();
     let ses = db.create(record(SessionId::mint())).await;
     db.say(ses, &["a", "b"]).await;
-    let ghost = Write { events: vec![event("lost")], ..write(SessionId::mint()) };
+    let ghost = SessionWrite { events: vec![event("lost")], ..write(SessionId::mint()) };
     assert_eq!(db.put(ghost).await, Err(StoreError::Removed));
     db.say(ses, &["c"]).await;
     assert_eq!(db.seqs(None, None).await, Ok(vec![1, 2, 3]));
@@ -142,8 +142,8 @@ async fn a_clearance_has_one_winner_and_the_loser_changes_nothing() {
     let db = db();
     let ses = db.create(record(SessionId::mint())).await;
     let id = ClearanceId::mint();
-    db.put(Write { events: vec![requested(id)], ..write(ses) }).await.unwrap();
-    let decide = |by: &str| Write { events: vec![decided(id, by), event(by)], ..write(ses) };
+    db.put(SessionWrite { events: vec![requested(id)], ..write(ses) }).await.unwrap();
+    let decide = |by: &str| SessionWrite { events: vec![decided(id, by), event(by)], ..write(ses) };
     let (ana, bob) = tokio::join!(db.put(decide("ana")), db.put(decide("bob")));
     assert_eq!(usize::from(ana.is_ok()) + usize::from(bob.is_ok()), 1);
     assert_eq!(db.seqs(None, None).await, Ok(vec![1, 2, 3]), "no event of the loser is there");
@@ -240,7 +240,7 @@ async fn a_list_may_be_of_one_workspace_and_tells_when_something_happened_last()
     let (elsewhere, _) = (db.create(elsewhere).await, db.create(record(SessionId::mint())).await);
     for millis in [20, 10] {
         let events = vec![status(millis, Json::trusted("{}"))];
-        db.store.write(Arc::new(Write { events, ..write(elsewhere) })).await.unwrap();
+        db.store.write(Arc::new(SessionWrite { events, ..write(elsewhere) })).await.unwrap();
     }
     let there = db.store.sessions(Scope::NotEnded, Some("/a".to_owned()), None, 2).await.unwrap().items;
     let found: Vec<_> = there.iter().map(|record| (record.id, record.updated_at)).collect();
@@ -259,7 +259,7 @@ async fn retention_takes_whole_ended_sessions_oldest_first_and_readers_are_told(
     };
     let old = db.create(ended(DAY)).await;
     db.say(old, &["a"]).await;
-    db.put(Write { events: vec![requested(ClearanceId::mint())], ..write(old) }).await.unwrap();
+    db.put(SessionWrite { events: vec![requested(ClearanceId::mint())], ..write(old) }).await.unwrap();
     let live = db.create(record(SessionId::mint())).await;
     db.say(live, &["c"]).await;
     let recent = db.create(ended(9 * DAY)).await;
@@ -268,9 +268,9 @@ async fn retention_takes_whole_ended_sessions_oldest_first_and_readers_are_told(
     let (how, by) = (StopMode::Stop, "ana".to_owned());
     let event = Event::SessionStopping(SessionStopping { how, by, again: false, why: None });
     let stopping = NewEvent { at: Time::from_millis(8), event };
-    db.put(Write { events: vec![stopping], ..write(recent) }).await.unwrap();
+    db.put(SessionWrite { events: vec![stopping], ..write(recent) }).await.unwrap();
     let swept = db.store.sweep(5, 0, Time::from_millis(10 * DAY)).await.unwrap();
-    assert_eq!(swept, Swept { sessions: 1, events: 2 });
+    assert_eq!(swept, SweepResult { sessions: 1, events: 2 });
     assert_eq!(db.store.session(old.to_string()).await.unwrap(), Found::None);
     assert_eq!(db.store.clearances(ClearanceFilter::default(), None, 10).await.unwrap().items, []);
     assert_eq!(db.seqs(Some(0), None).await, Err(Cut { oldest: 3 }));
@@ -301,7 +301,7 @@ async fn a_full_disk_fails_whole_writes_and_the_next_one_succeeds() {
     limit("1").await.unwrap();
     let big = "x".repeat(200_000);
     let events = vec![event("first"), event(&big)];
-    let failed = db.put(Write { events, ..write(ses) }).await;
+    let failed = db.put(SessionWrite { events, ..write(ses) }).await;
     assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
     assert_eq!(db.seqs(None, None).await, Ok(vec![1]));
     limit("1000000").await.unwrap();

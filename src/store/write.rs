@@ -7,12 +7,12 @@ use crate::domain::{Audited, EventKind, Json, NewEvent, SessionId, SessionRecord
 
 /// Everything that changes together.
 #[derive(Debug)]
-pub struct Write {
+pub struct SessionWrite {
     pub session: SessionId,
     pub generation: u32,
     pub events: Vec<NewEvent>,
-    pub outgoing: Vec<Outgoing>,
-    pub snapshot: Option<Box<Snapshot>>,
+    pub outgoing: Vec<OutgoingChange>,
+    pub snapshot: Option<Box<SessionSnapshot>>,
     /// Bytes of the agent's output that these events were made from, counted from the start of its generation.
     pub consumed: Option<u64>,
     /// Somebody waits for it: it goes before bulk output of other sessions.
@@ -23,7 +23,7 @@ pub struct Write {
 
 /// A change to the list of messages on their way to the agent.
 #[derive(Debug)]
-pub enum Outgoing {
+pub enum OutgoingChange {
     Sent {
         n: u64,
         message: Vec<u8>,
@@ -37,7 +37,7 @@ pub enum Outgoing {
 
 /// A session as it is now.
 #[derive(Debug)]
-pub struct Snapshot {
+pub struct SessionSnapshot {
     pub record: SessionRecord,
     /// The state machine's own form, opaque to the store.
     pub state: String,
@@ -45,7 +45,7 @@ pub struct Snapshot {
     pub launch: Option<String>,
 }
 
-impl Write {
+impl SessionWrite {
     /// Nothing would change.
     pub fn is_empty(&self) -> bool {
         let Self { events, outgoing, snapshot, consumed, .. } = self;
@@ -117,7 +117,7 @@ impl Write {
     }
 }
 
-impl Snapshot {
+impl SessionSnapshot {
     fn save(&self, connection: &Connection) -> Result<(), StoreError> {
         let r = &self.record;
         connection
@@ -173,7 +173,7 @@ impl Snapshot {
     }
 }
 
-impl Outgoing {
+impl OutgoingChange {
     fn apply(&self, connection: &Connection, key: i64, generation: u32) -> Result<(), StoreError> {
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         match self {

@@ -10,9 +10,9 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
-use super::audit::{self, Anchor, AuditHead, HeadCheck};
+use super::audit::{self, AuditAnchor, AuditHead, HeadCheck};
 use super::checkpoint::Checkpoints;
-use super::write::Write;
+use super::write::SessionWrite;
 use super::{Store, StoreError};
 use crate::bus::Bell;
 use crate::domain::{SessionId, Time};
@@ -21,7 +21,7 @@ use crate::domain::{SessionId, Time};
 const MAX_ROWS: usize = 2000;
 
 /// Something to be done inside a transaction, and told its result after the commit.
-trait Job: Send {
+trait WriterJob: Send {
     fn rows(&self) -> usize;
     fn run(&mut self, connection: &Connection, seq: &mut u64) -> Result<(), StoreError>;
     fn done(self: Box<Self>, result: Result<(), StoreError>);
@@ -34,21 +34,21 @@ trait Job: Send {
 
 /// Waiting jobs. Bounded by who may wait: one per session in either lane, and one per request of the API.
 #[derive(Default)]
-struct Lanes {
-    urgent: VecDeque<Box<dyn Job>>,
-    normal: VecDeque<Box<dyn Job>>,
+struct WriterLanes {
+    urgent: VecDeque<Box<dyn WriterJob>>,
+    normal: VecDeque<Box<dyn WriterJob>>,
     closed: bool,
 }
 
 #[derive(Default)]
-struct Shared {
+struct WriterShared {
     /// Guards the two queues for the few lines that push or take.
-    lanes: Mutex<Lanes>,
+    lanes: Mutex<WriterLanes>,
     bell: Condvar,
 }
 
-impl Shared {
-    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+impl WriterShared {
+    fn lanes(&self) -> MutexGuard<'_, WriterLanes> {
         // No code panics while it holds the lock; if it did, the queues would still be whole.
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,7 +57,7 @@ impl Shared {
 /// The witnesses of the audit chain that the writer keeps up to date.
 pub(super) struct AuditWitnesses {
     pub(super) check: HeadCheck,
-    pub(super) anchor: Option<Arc<Anchor>>,
+    pub(super) anchor: Option<Arc<AuditAnchor>>,
     /// The head as committed; `None` before the first commit.
     pub(super) head: watch::Sender<Option<AuditHead>>,
 }
@@ -78,18 +78,18 @@ impl AuditWitnesses {
     }
 }
 
-pub(super) struct Writer {
-    shared: Arc<Shared>,
+pub(super) struct StoreWriter {
+    shared: Arc<WriterShared>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl std::fmt::Debug for Writer {
+impl std::fmt::Debug for StoreWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Writer").finish_non_exhaustive()
     }
 }
 
-impl Writer {
+impl StoreWriter {
     pub(super) fn start(
         connection: Connection,
         checkpoints: Checkpoints,
@@ -97,7 +97,7 @@ impl Writer {
         witnesses: AuditWitnesses,
         failure: watch::Sender<Option<String>>,
     ) -> Result<Self, StoreError> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(WriterShared::default());
         let next = read_seq(&connection)?;
         bell.ring(next - 1);
         let theirs = Arc::clone(&shared);
@@ -108,14 +108,14 @@ impl Writer {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    pub(super) async fn write(&self, write: Arc<Write>) -> Result<(), StoreError> {
+    pub(super) async fn write(&self, write: Arc<SessionWrite>) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         let urgent = write.urgent;
         self.push(Box::new(SessionJob { write, reply }), urgent)?;
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    fn push(&self, job: Box<dyn Job>, urgent: bool) -> Result<(), StoreError> {
+    fn push(&self, job: Box<dyn WriterJob>, urgent: bool) -> Result<(), StoreError> {
         let mut lanes = self.shared.lanes();
         if lanes.closed {
             return Err(StoreError::Closed);
@@ -128,7 +128,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for StoreWriter {
     /// Everything that waits is committed first.
     fn drop(&mut self) {
         self.shared.lanes().closed = true;
@@ -153,11 +153,11 @@ impl Store {
 }
 
 struct SessionJob {
-    write: Arc<Write>,
+    write: Arc<SessionWrite>,
     reply: oneshot::Sender<Result<(), StoreError>>,
 }
 
-impl Job for SessionJob {
+impl WriterJob for SessionJob {
     fn rows(&self) -> usize {
         self.write.events.len() + 1
     }
@@ -181,7 +181,7 @@ struct TaskJob<T, F> {
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, F> Job for TaskJob<T, F>
+impl<T, F> WriterJob for TaskJob<T, F>
 where
     T: Send,
     F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
@@ -207,7 +207,7 @@ fn run(
     mut connection: Connection,
     mut checkpoints: Checkpoints,
     mut next: u64,
-    shared: &Shared,
+    shared: &WriterShared,
     bell: &Bell,
     mut witnesses: AuditWitnesses,
     failure: &watch::Sender<Option<String>>,
@@ -215,7 +215,7 @@ fn run(
     while let Some(jobs) = take(shared) {
         let rows = jobs.iter().map(|job| job.rows()).sum();
         match commit(&mut connection, next, jobs, &witnesses.check) {
-            Ok(Committed { next: after, finished, head }) => {
+            Ok(CommitResult { next: after, finished, head }) => {
                 witnesses.committed(head);
                 if failure.borrow().is_some() {
                     // A transaction that changes no page succeeds on a full disk, too: only a real write tells.
@@ -265,7 +265,7 @@ fn probe(connection: &Connection) -> Result<(), StoreError> {
 }
 
 /// Waits for work; `None` when the store is closed and everything is done.
-fn take(shared: &Shared) -> Option<Vec<Box<dyn Job>>> {
+fn take(shared: &WriterShared) -> Option<Vec<Box<dyn WriterJob>>> {
     let mut lanes = shared.lanes();
     loop {
         let (mut jobs, mut rows) = (Vec::new(), 0);
@@ -284,10 +284,10 @@ fn take(shared: &Shared) -> Option<Vec<Box<dyn Job>>> {
     }
 }
 
-type Finished = Vec<(Box<dyn Job>, Result<(), StoreError>)>;
-type Failed = (StoreError, Vec<Box<dyn Job>>);
+type Finished = Vec<(Box<dyn WriterJob>, Result<(), StoreError>)>;
+type Failed = (StoreError, Vec<Box<dyn WriterJob>>);
 
-struct Committed {
+struct CommitResult {
     next: u64,
     finished: Finished,
     head: AuditHead,
@@ -297,9 +297,9 @@ struct Committed {
 fn commit(
     connection: &mut Connection,
     first: u64,
-    jobs: Vec<Box<dyn Job>>,
+    jobs: Vec<Box<dyn WriterJob>>,
     audit: &HeadCheck,
-) -> Result<Committed, Failed> {
+) -> Result<CommitResult, Failed> {
     let mut next = first;
     let mut finished: Finished = Vec::with_capacity(jobs.len());
     let mut jobs = jobs.into_iter();
@@ -330,7 +330,7 @@ fn commit(
         Ok(head)
     })();
     match result {
-        Ok(head) => Ok(Committed { next, finished, head }),
+        Ok(head) => Ok(CommitResult { next, finished, head }),
         Err(error) => {
             if !connection.is_autocommit() {
                 connection.execute_batch("ROLLBACK").ok(); // it is rolled back at the latest by the next BEGIN

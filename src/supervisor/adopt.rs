@@ -10,15 +10,15 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::Supervisor;
-use super::launch::{Memo, is_launch};
+use super::launch::{SessionMemo, is_launch};
 use crate::config::Protocol;
 use crate::domain::{
     Audited, ClearanceStatus, Json, Preset, PromptState, QuestionStatus, SessionId, SessionRecord, Time,
 };
-use crate::host::{self, AgentProcess, Cleared, KeptProcess};
+use crate::host::{self, AgentProcess, ClearedDirectory, KeptProcess};
 use crate::session::recover::{adopt, bury};
 use crate::session::{AdoptedProcess, OpenRequests, SessionSpec, SessionState};
-use crate::store::{ClearanceFilter, Found, QuestionFilter, StoreError, Stored};
+use crate::store::{ClearanceFilter, Found, QuestionFilter, StoreError, StoredSession};
 
 /// Open requests of one kind that are closed with a session that cannot be read; a session is not let have more.
 const MAX_OPEN: usize = 1000;
@@ -30,7 +30,7 @@ const UNREADABLE: &str = "the database holds a record of this session that canno
 const BEHIND: &str = "the database does not know all that this process has heard and said";
 
 /// The state of a session, if that and how to start it again can be read.
-fn readable(stored: &Stored) -> Option<SessionState> {
+fn readable(stored: &StoredSession) -> Option<SessionState> {
     serde_json::from_str(&stored.state).ok().filter(|_| is_launch(&stored.launch))
 }
 
@@ -107,7 +107,7 @@ impl Supervisor {
 
     async fn record_unreadable(&self, id: SessionId) -> Result<(), StoreError> {
         let Found::One(record) = self.store().session(id.to_string()).await? else { return Ok(()) };
-        let memo = Memo::of_nothing(SessionSpec {
+        let memo = SessionMemo::of_nothing(SessionSpec {
             name: record.name.clone(),
             agent: record.agent.clone(),
             protocol: record.protocol.clone(),
@@ -157,11 +157,11 @@ impl Supervisor {
 
     /// Returns the memo written beside the process, or what can be seen of the process. A name that a live
     /// session has stays with that.
-    async fn memo_of(&self, id: SessionId, kept: &KeptProcess) -> Result<Memo, StoreError> {
-        let memo = kept.memo().and_then(|memo| serde_json::from_str::<Memo>(&memo).ok());
+    async fn memo_of(&self, id: SessionId, kept: &KeptProcess) -> Result<SessionMemo, StoreError> {
+        let memo = kept.memo().and_then(|memo| serde_json::from_str::<SessionMemo>(&memo).ok());
         let mut memo = memo.filter(|memo| memo.about.id == id).unwrap_or_else(|| {
             let workspace = kept.workspace().unwrap_or_else(|| PathBuf::from("/"));
-            Memo::of_nothing(SessionSpec { workspace, ..self.about_of_nothing(id) })
+            SessionMemo::of_nothing(SessionSpec { workspace, ..self.about_of_nothing(id) })
         });
         if let Some(name) = memo.about.name.clone() {
             let taken = |record: &SessionRecord| record.id != id && record.phase.is_live();
@@ -211,9 +211,9 @@ impl Supervisor {
     async fn clear_away(&self, id: SessionId, kept: KeptProcess) {
         let generation = kept.generation;
         match host::clear_away(kept).await {
-            Cleared::Removed => {}
-            Cleared::Ended => self.record_end(id, json!({ "generation": generation })).await,
-            Cleared::Alive => {
+            ClearedDirectory::Removed => {}
+            ClearedDirectory::Ended => self.record_end(id, json!({ "generation": generation })).await,
+            ClearedDirectory::Alive => {
                 tracing::error!(session.id = %id, generation, "processes of a session that has ended cannot be killed");
             }
         }

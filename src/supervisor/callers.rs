@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::Supervisor;
 use crate::domain::SessionId;
-use crate::host::{self, OtherEnd, PeerProcess, Traces};
+use crate::host::{self, AgentTraces, OtherEnd, PeerProcess};
 use crate::session::SessionHandle;
 use crate::store::Found;
 
@@ -37,14 +37,14 @@ impl Belongs {
 /// The traces of an agent of another daemon on this daemon itself, which was started inside of that agent's session. The
 /// processes of that session are its equals: it is theirs.
 #[derive(Debug, Default)]
-pub(super) struct Surroundings {
+pub(super) struct DaemonSurroundings {
     sessions: Vec<String>,
     shims: Vec<i32>,
 }
 
-impl Surroundings {
+impl DaemonSurroundings {
     /// Something on this process says that it is an agent's, and not only what is on the daemon itself.
-    fn is_foreign(&self, traces: &Traces) -> bool {
+    fn is_foreign(&self, traces: &AgentTraces) -> bool {
         traces.sessions.iter().any(|name| !self.sessions.contains(name))
             || traces.shims.iter().any(|pid| !self.shims.contains(pid))
     }
@@ -55,7 +55,7 @@ impl Supervisor {
     /// count: an agent that starts its own daemon again must not become its admin.
     pub async fn look_around(&self) {
         let Some(traces) = host::traces(std::process::id().cast_signed()) else { return };
-        let mut surroundings = Surroundings::default();
+        let mut surroundings = DaemonSurroundings::default();
         for name in traces.sessions {
             if matches!(self.store().session(name.clone()).await, Ok(Found::None)) {
                 surroundings.sessions.push(name);
@@ -90,7 +90,7 @@ impl Supervisor {
             return Belongs::To(*id);
         }
         drop(sessions);
-        let strict = Surroundings::default();
+        let strict = DaemonSurroundings::default();
         let surroundings = self.0.surroundings.get().unwrap_or(&strict);
         if surroundings.is_foreign(&traces) { Belongs::Elsewhere } else { Belongs::Nobody }
     }
@@ -128,17 +128,17 @@ fn is_below(dir: &Path, above: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn traces(sessions: &[&str], shims: &[i32]) -> Traces {
+    fn traces(sessions: &[&str], shims: &[i32]) -> AgentTraces {
         let sessions = sessions.iter().map(|name| (*name).to_owned()).collect();
-        Traces { ancestors: vec![7], sessions, shims: shims.to_vec() }
+        AgentTraces { ancestors: vec![7], sessions, shims: shims.to_vec() }
     }
 
     #[test]
     fn a_daemon_inside_of_a_session_takes_its_processes_for_equals_and_all_others_for_agents() {
-        let outside = Surroundings::default();
+        let outside = DaemonSurroundings::default();
         assert!(!outside.is_foreign(&traces(&[], &[])));
         assert!(outside.is_foreign(&traces(&["ses_1"], &[])) && outside.is_foreign(&traces(&[], &[3])));
-        let inside = Surroundings { sessions: vec!["ses_1".to_owned()], shims: vec![3] };
+        let inside = DaemonSurroundings { sessions: vec!["ses_1".to_owned()], shims: vec![3] };
         assert!(!inside.is_foreign(&traces(&["ses_1"], &[3])) && !inside.is_foreign(&traces(&[], &[])));
         assert!(inside.is_foreign(&traces(&["ses_1", "ses_2"], &[3])), "an agent within");
         assert!(inside.is_foreign(&traces(&["ses_1"], &[3, 4])));

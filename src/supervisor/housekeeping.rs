@@ -3,7 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use super::{Place, Seat, Supervisor};
+use super::{Slot, SlotGuard, Supervisor};
 use crate::domain::{Phase, SessionRecord, Time};
 use crate::store::StoreError;
 
@@ -60,10 +60,10 @@ impl Supervisor {
         let amending = self.0.amending.lock().await;
         match self.sessions().entry(id) {
             Entry::Occupied(_) => return Ok(false),
-            Entry::Vacant(place) => place.insert(Seat::default()),
+            Entry::Vacant(place) => place.insert(Slot::default()),
         };
         drop(amending);
-        let _place = Place { supervisor: self, id };
+        let _place = SlotGuard { supervisor: self, id };
         self.store().remove(id, by, Time::now()).await
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
-use super::vigil::Vigils;
+use super::vigil::WatchPolicies;
 use crate::config::Config;
 use crate::domain::{
     Ask, Clearance, Grant, GrantId, Outcome, Preset, Risk, Ruling, SessionId, Time, Verdict, hex,
@@ -17,8 +17,8 @@ use crate::session::{RequestAssessment, RequestAssessor, SessionSpec, WatchPolic
 /// The configuration and rules in force now. Cloneable; clones share them, so that a reload reaches every
 /// session.
 #[derive(Debug, Clone)]
-pub(super) struct Bench {
-    force: Arc<RwLock<Arc<InForce>>>,
+pub(super) struct PolicyEngine {
+    force: Arc<RwLock<Arc<ActivePolicy>>>,
     /// The number of changes to them. Sessions assess their pending clearances again when it rises.
     version: Arc<watch::Sender<u64>>,
     /// The spending of each session on its last day with any, in millionths. Locked only for the moment of a
@@ -28,15 +28,15 @@ pub(super) struct Bench {
 
 /// Exchanged as a whole: a request is judged by one version of it.
 #[derive(Debug, Clone)]
-pub struct InForce {
+pub struct ActivePolicy {
     pub config: Arc<Config>,
     rules: Rules,
     pub loaded_at: Time,
     grants: Vec<(Grant, Rules)>,
-    vigils: Vigils,
+    vigils: WatchPolicies,
 }
 
-impl InForce {
+impl ActivePolicy {
     /// The rules were checked when the configuration was read. `seen` tells since when each of those with `for` is there.
     fn new(config: Arc<Config>, seen: &HashMap<String, Time>, grants: Vec<(Grant, Rules)>) -> Self {
         let loaded_at = Time::now();
@@ -48,7 +48,7 @@ impl InForce {
             tracing::error!(%error, "rules that cannot be used: people are asked about everything");
             Rules::default()
         });
-        let vigils = Vigils::new(&config);
+        let vigils = WatchPolicies::new(&config);
         Self { config, rules, loaded_at, grants, vigils }
     }
 
@@ -191,10 +191,10 @@ fn tool(said: Option<&str>, runs: bool, edits: bool) -> Option<String> {
     said.or(seen).map(str::to_owned)
 }
 
-impl Bench {
+impl PolicyEngine {
     pub(super) fn new(config: Arc<Config>) -> Self {
         Self {
-            force: Arc::new(RwLock::new(Arc::new(InForce::new(config, &HashMap::new(), Vec::new())))),
+            force: Arc::new(RwLock::new(Arc::new(ActivePolicy::new(config, &HashMap::new(), Vec::new())))),
             version: Arc::new(watch::Sender::new(0)),
             spent: Arc::default(),
         }
@@ -204,12 +204,12 @@ impl Bench {
         Arc::clone(&self.in_force().config)
     }
 
-    pub(super) fn in_force(&self) -> Arc<InForce> {
+    pub(super) fn in_force(&self) -> Arc<ActivePolicy> {
         Arc::clone(&self.force.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Puts another policy in force, and tells every session.
-    fn change(&self, next: impl FnOnce(&InForce) -> InForce) {
+    fn change(&self, next: impl FnOnce(&ActivePolicy) -> ActivePolicy) {
         {
             let mut current = self.force.write().unwrap_or_else(PoisonError::into_inner);
             *current = Arc::new(next(&current));
@@ -219,7 +219,7 @@ impl Bench {
     }
 
     pub(super) fn reload(&self, config: Arc<Config>, seen: &HashMap<String, Time>) {
-        self.change(|current| InForce::new(config, seen, current.grants.clone()));
+        self.change(|current| ActivePolicy::new(config, seen, current.grants.clone()));
     }
 
     pub(super) fn revoke(&self, id: GrantId) {
@@ -241,11 +241,11 @@ impl Bench {
             Some((grant, rules?))
         });
         let compiled: Vec<_> = compiled.collect();
-        self.change(|current| InForce { grants: compiled, ..current.clone() });
+        self.change(|current| ActivePolicy { grants: compiled, ..current.clone() });
     }
 }
 
-impl RequestAssessor for Bench {
+impl RequestAssessor for PolicyEngine {
     fn spends(&self, session: SessionId, day: i64, micros: u64) -> u64 {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.retain(|_, (on, _)| *on == day);

@@ -8,20 +8,20 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::profiles::is_there;
-use super::{Place, Seat, Supervisor, profiles};
+use super::{Slot, SlotGuard, Supervisor, profiles};
 use crate::config::{AgentProfile, Framing, Known, PromptDelivery, Protocol, known};
 use crate::domain::{
     Delivery, Json, LadderChoice, OnClientLeft, Phase, Preset, SessionId, SessionRecord, Time,
 };
 use crate::driver::Driver;
-use crate::driver::acp::{Acp, AgentKey, Setup};
+use crate::driver::acp::{AcpDriver, AgentKey, DriverSetup};
 use crate::host::{
     AGENTS_DIR, CgroupLimits, ProcessSpec, RunAs, RuntimeDir, SpawnError, StopLadder, agent_environment,
     resolve_program,
 };
 use crate::session::actor::TaskBeginning;
 use crate::session::{CommandError, Input, ProcessPlan, Refused, SessionSpec, SessionState, StartError};
-use crate::store::{StoreError, Stored};
+use crate::store::{StoreError, StoredSession};
 use crate::wire::acp::send::Offer;
 use crate::wire::framing::Framer;
 
@@ -79,7 +79,7 @@ pub enum StartRefused {
 
 /// The description from which a session is started again later.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Launch {
+struct LaunchSpec {
     agent: Option<String>,
     command: Option<String>,
     /// The protocol of a command; a profile has its own.
@@ -95,17 +95,17 @@ struct Launch {
 
 /// Tells whether the text says how to start a session again.
 pub(super) fn is_launch(text: &str) -> bool {
-    serde_json::from_str::<Launch>(text).is_ok()
+    serde_json::from_str::<LaunchSpec>(text).is_ok()
 }
 
 /// The description of a session, kept beside its process for a database that does not know it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Memo {
+pub(super) struct SessionMemo {
     pub(super) about: SessionSpec,
-    launch: Launch,
+    launch: LaunchSpec,
 }
 
-impl Memo {
+impl SessionMemo {
     pub(super) fn launch(&self) -> String {
         serde_json::to_string(&self.launch).expect("strings serialise")
     }
@@ -119,7 +119,7 @@ impl Memo {
     pub(super) fn of_nothing(about: SessionSpec) -> Self {
         let (agent, command, protocol, resume, mcp_servers) = (None, None, None, None, None);
         let (args, env) = (Vec::new(), BTreeMap::new());
-        Self { about, launch: Launch { agent, command, protocol, args, env, resume, mcp_servers } }
+        Self { about, launch: LaunchSpec { agent, command, protocol, args, env, resume, mcp_servers } }
     }
 }
 
@@ -131,7 +131,7 @@ impl Supervisor {
             (None, None) => workspace.agent,
             (agent, _) => agent.clone(),
         };
-        let launch = Launch {
+        let launch = LaunchSpec {
             agent,
             command: request.command,
             protocol: request.protocol.map(|protocol| protocol.as_str().to_owned()),
@@ -194,7 +194,7 @@ impl Supervisor {
         let amending = self.0.amending.lock().await;
         self.reserve(id, record.name.as_deref())?;
         drop(amending);
-        let place = Place { supervisor: self, id };
+        let place = SlotGuard { supervisor: self, id };
         let (state, plan) = self.next_life(record).await?;
         std::mem::forget(place); // its task gives it back from here on
         let result = self.host(state, plan, TaskBeginning::New(Input::Resume { by })).await;
@@ -216,9 +216,9 @@ impl Supervisor {
         let handle = self.find(id).ok_or_else(started)?;
         let (stored, state) = self.stored(id).await?;
         let corrupt = StoreError::Corrupt { what: "a session's launch" };
-        let launch: Launch = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
+        let launch: LaunchSpec = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
         let (command, protocol, args, resume) = (None, None, Vec::new(), None);
-        let launch = Launch { agent: Some(agent), command, protocol, args, resume, ..launch };
+        let launch = LaunchSpec { agent: Some(agent), command, protocol, args, resume, ..launch };
         let profile = self.profile(&launch)?;
         let about = SessionSpec {
             agent: launch.agent.clone(),
@@ -240,7 +240,7 @@ impl Supervisor {
     async fn next_life(&self, record: &SessionRecord) -> Result<(SessionState, ProcessPlan), StartRefused> {
         let (stored, state) = self.stored(record.id).await?;
         let corrupt = StoreError::Corrupt { what: "a session's launch" };
-        let launch: Launch = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
+        let launch: LaunchSpec = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
         let profile = self.profile(&launch)?;
         if !record.workspace.is_dir() {
             let gone = format!("the workspace {} is not there any more", record.workspace.display());
@@ -272,7 +272,7 @@ impl Supervisor {
         if let Some(name) = name.filter(|name| taken(name)) {
             return Err(StartRefused::NameTaken(name.to_owned()));
         }
-        sessions.insert(id, Seat { name: name.map(str::to_owned), handle: None });
+        sessions.insert(id, Slot { name: name.map(str::to_owned), handle: None });
         Ok(())
     }
 
@@ -297,7 +297,7 @@ impl Supervisor {
     }
 
     /// The profile to start: one that has a name, or what was given on the spot.
-    fn profile(&self, launch: &Launch) -> Result<AgentProfile, StartRefused> {
+    fn profile(&self, launch: &LaunchSpec) -> Result<AgentProfile, StartRefused> {
         match (&launch.agent, &launch.command) {
             (Some(_), Some(_)) | (None, None) => {
                 Err(StartRefused::Invalid("exactly one of `agent` and `command` is needed".to_owned()))
@@ -338,17 +338,17 @@ impl Supervisor {
     /// Returns the plan to continue a session whose process an earlier daemon started.
     pub(super) fn plan_again(
         &self,
-        stored: &Stored,
+        stored: &StoredSession,
         state: &SessionState,
     ) -> Result<ProcessPlan, StoreError> {
         let corrupt = StoreError::Corrupt { what: "a session's launch" };
-        let launch: Launch = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
+        let launch: LaunchSpec = serde_json::from_str(&stored.launch).map_err(|_| corrupt)?;
         // A profile that is no longer there leaves its running agent with the defaults.
         Ok(self.plan_next(&launch, state.spec(), state.generation()))
     }
 
     /// A profile that is no longer there cannot be started again; its spec says so.
-    fn plan_next(&self, launch: &Launch, about: &SessionSpec, generation: u32) -> ProcessPlan {
+    fn plan_next(&self, launch: &LaunchSpec, about: &SessionSpec, generation: u32) -> ProcessPlan {
         let profile = self.profile(launch).unwrap_or_default();
         self.plan(launch, &profile, about, generation)
     }
@@ -365,7 +365,7 @@ impl Supervisor {
 
     fn plan(
         &self,
-        launch: &Launch,
+        launch: &LaunchSpec,
         profile: &AgentProfile,
         about: &SessionSpec,
         generation: u32,
@@ -398,7 +398,7 @@ impl Supervisor {
         });
         let known = launch.agent.as_deref().and_then(known);
         let key = known.and_then(|known| agent_key(known, &env, profile));
-        let memo = Memo { about: about.clone(), launch: launch.clone() };
+        let memo = SessionMemo { about: about.clone(), launch: launch.clone() };
         let spec = program.map(|(program, user)| ProcessSpec {
             memo: Some(serde_json::to_string(&memo).expect("it has string keys only")),
             user,
@@ -421,7 +421,7 @@ impl Supervisor {
         };
         let driver = match profile.protocol {
             Protocol::Intercom => Driver::Intercom,
-            Protocol::Acp => Driver::Acp(Box::new(Acp::new(Setup {
+            Protocol::Acp => Driver::Acp(Box::new(AcpDriver::new(DriverSetup {
                 agent: launch.agent.clone().unwrap_or_else(|| "the agent".to_owned()),
                 workspace: workspace.to_string_lossy().into_owned(),
                 offer: Offer {

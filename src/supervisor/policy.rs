@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Supervisor;
-use super::judge::{self, InForce};
+use super::judge::{self, ActivePolicy};
 use crate::config::Config;
 use crate::domain::{Audited, Clearance, ClearanceStatus, Grant, Outcome, Preset, Risk, Ruling, Time};
 use crate::policy::{self, Explained, Rule, Rules};
@@ -47,7 +47,7 @@ pub struct Difference {
 }
 
 impl Supervisor {
-    pub fn in_force(&self) -> Arc<InForce> {
+    pub fn in_force(&self) -> Arc<ActivePolicy> {
         self.0.bench.in_force()
     }
 
@@ -136,8 +136,8 @@ impl Supervisor {
             let proposed = Arc::clone(&proposed);
             let judging = tokio::task::spawn_blocking(move || {
                 let now = Time::now();
-                let judge = |request: crate::store::Request| {
-                    let crate::store::Request { clearance, agent, workspace, .. } = request;
+                let judge = |request: crate::store::StoredRequest| {
+                    let crate::store::StoredRequest { clearance, agent, workspace, .. } = request;
                     let resolved = policy::resolve(judge::of_clearance(agent, workspace, &clearance));
                     let assessment = policy::assess(&resolved);
                     let would = judge::ruled_by_preset(&clearance)

@@ -15,12 +15,12 @@ use crate::store::{KnownAgent, StoreError};
 pub struct Agent {
     pub name: String,
     pub profile: AgentProfile,
-    pub availability: Availability,
+    pub availability: ProgramAvailability,
 }
 
 /// The availability of a profile's program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Availability {
+pub enum ProgramAvailability {
     BuiltIn,
     Installed,
     /// It is fetched when it is started.
@@ -28,7 +28,7 @@ pub enum Availability {
     Missing,
 }
 
-impl Availability {
+impl ProgramAvailability {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BuiltIn => "built_in",
@@ -81,11 +81,11 @@ impl Supervisor {
 
 fn find(config: &Config, name: &str, path: &OsStr) -> Option<Agent> {
     let (profile, availability) = if name == DEMO_AGENT {
-        (demo(), Availability::BuiltIn)
+        (demo(), ProgramAvailability::BuiltIn)
     } else if let Some(profile) = config.agents.get(name) {
         let path = profile.env.get("PATH").map_or(path, OsStr::new);
         let there = is_there(&profile.command, path);
-        (profile.clone(), if there { Availability::Installed } else { Availability::Missing })
+        (profile.clone(), if there { ProgramAvailability::Installed } else { ProgramAvailability::Missing })
     } else {
         built_in(known(name)?, path)
     };
@@ -108,15 +108,15 @@ fn demo() -> AgentProfile {
     }
 }
 
-fn built_in(known: &Known, path: &OsStr) -> (AgentProfile, Availability) {
+fn built_in(known: &Known, path: &OsStr) -> (AgentProfile, ProgramAvailability) {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let profile = known.profile(|program| is_there(program, path), set);
     let availability = if profile.command == FETCHER {
-        Availability::OnDemand
+        ProgramAvailability::OnDemand
     } else if is_there(&profile.command, path) {
-        Availability::Installed
+        ProgramAvailability::Installed
     } else {
-        Availability::Missing
+        ProgramAvailability::Missing
     };
     (profile, availability)
 }
@@ -148,7 +148,7 @@ mod tests {
         dir
     }
 
-    fn availability(config: &Config, name: &str, path: &tempfile::TempDir) -> (String, Availability) {
+    fn availability(config: &Config, name: &str, path: &tempfile::TempDir) -> (String, ProgramAvailability) {
         let agent = find(config, name, path.path().as_os_str()).unwrap();
         (agent.profile.command, agent.availability)
     }
@@ -156,14 +156,14 @@ mod tests {
     #[test]
     fn an_installed_program_is_preferred_to_one_that_is_fetched() {
         let config = Config::default();
-        let check = |names: &[&str], command: &str, expect: Availability| {
+        let check = |names: &[&str], command: &str, expect: ProgramAvailability| {
             assert_eq!(availability(&config, "claude", &programs(names)), (command.to_owned(), expect));
         };
-        check(&["claude-agent-acp", "npx"], "claude-agent-acp", Availability::Installed);
-        check(&["npx"], "npx", Availability::OnDemand);
-        check(&[], "claude-agent-acp", Availability::Missing);
+        check(&["claude-agent-acp", "npx"], "claude-agent-acp", ProgramAvailability::Installed);
+        check(&["npx"], "npx", ProgramAvailability::OnDemand);
+        check(&[], "claude-agent-acp", ProgramAvailability::Missing);
         let (_, goose) = availability(&config, "goose", &programs(&["npx"]));
-        assert_eq!(goose, Availability::Missing, "it has no package");
+        assert_eq!(goose, ProgramAvailability::Missing, "it has no package");
     }
 
     #[test]
@@ -172,8 +172,8 @@ mod tests {
         let config = Config { agents: [("claude".to_owned(), own.clone())].into(), ..Config::default() };
         let dir = programs(&["claude-agent-acp"]);
         assert_eq!(find(&config, "claude", dir.path().as_os_str()).unwrap().profile, own);
-        assert_eq!(availability(&config, "claude", &dir).1, Availability::Missing);
+        assert_eq!(availability(&config, "claude", &dir).1, ProgramAvailability::Missing);
         assert!(find(&config, "nobody", dir.path().as_os_str()).is_none());
-        assert_eq!(availability(&config, DEMO_AGENT, &dir).1, Availability::BuiltIn);
+        assert_eq!(availability(&config, DEMO_AGENT, &dir).1, ProgramAvailability::BuiltIn);
     }
 }

@@ -14,7 +14,7 @@ const AT_ONCE: usize = 64;
 
 /// The result of recovery.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Recovered {
+pub struct RecoveryReport {
     /// Sessions whose agents run on.
     pub attached: usize,
     /// Sessions whose agents have ended meanwhile.
@@ -23,7 +23,7 @@ pub struct Recovered {
     pub adopted: usize,
 }
 
-impl std::fmt::Display for Recovered {
+impl std::fmt::Display for RecoveryReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let sessions = if self.attached == 1 { "session" } else { "sessions" };
         write!(f, "{} {sessions} re-attached, {} ended while away", self.attached, self.ended)?;
@@ -36,7 +36,7 @@ impl std::fmt::Display for Recovered {
 
 /// The fate of a session that was live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum RecoveredFate {
     Attached,
     Ended,
     /// Its agent runs, or ran, and nobody knows what it was told. `known` if the session was.
@@ -47,7 +47,7 @@ enum Fate {
 
 impl Supervisor {
     /// Takes up every session that was live: reads on from where the log ends, and sends what was decided meanwhile.
-    pub async fn recover(&self) -> Result<Recovered, StoreError> {
+    pub async fn recover(&self) -> Result<RecoveryReport, StoreError> {
         let today = agent::day(Time::now());
         for (id, micros) in self.store().spent_on(today).await? {
             self.0.bench.spends(id, today, micros);
@@ -56,13 +56,13 @@ impl Supervisor {
         let mut live = self.store().live().await?;
         let recover = |id| async move { (id, self.recover_one(id).await) };
         let found = stream::iter(live.clone().into_iter().map(recover)).buffer_unordered(AT_ONCE);
-        let found: Vec<(SessionId, Result<Fate, StoreError>)> = found.collect().await;
-        let mut recovered = Recovered { adopted, ..Recovered::default() };
+        let found: Vec<(SessionId, Result<RecoveredFate, StoreError>)> = found.collect().await;
+        let mut recovered = RecoveryReport { adopted, ..RecoveryReport::default() };
         for (id, fate) in found {
             match fate {
-                Ok(Fate::Attached) => recovered.attached += 1,
-                Ok(Fate::Ended) => recovered.ended += 1,
-                Ok(Fate::Orphan { known }) => recovered.adopted += usize::from(known),
+                Ok(RecoveredFate::Attached) => recovered.attached += 1,
+                Ok(RecoveredFate::Ended) => recovered.ended += 1,
+                Ok(RecoveredFate::Orphan { known }) => recovered.adopted += usize::from(known),
                 // One session that cannot be read must not keep the others from their people.
                 Err(error @ (StoreError::Corrupt { .. } | StoreError::Conflict(_))) => {
                     tracing::error!(session.id = %id, %error, "a session cannot be taken up");
@@ -77,11 +77,11 @@ impl Supervisor {
         Ok(recovered)
     }
 
-    async fn recover_one(&self, id: SessionId) -> Result<Fate, StoreError> {
+    async fn recover_one(&self, id: SessionId) -> Result<RecoveredFate, StoreError> {
         let (stored, mut state) = self.stored(id).await?;
         let plan = self.plan_again(&stored, &state)?;
         if state.resting().is_some() || state.is_deferred() {
-            return self.take_up(state, plan, TaskBeginning::Resting).await.map(|()| Fate::Attached);
+            return self.take_up(state, plan, TaskBeginning::Resting).await.map(|()| RecoveredFate::Attached);
         }
         // What a newer database has consumed may be gone from the journal.
         let consumed = stored.consumed.max(host::output_start(&plan.keep));
@@ -89,12 +89,15 @@ impl Supervisor {
             Ok(process) => process,
             // It was to be started, and was not: nobody has been told anything yet.
             Err(_) if state.is_waking() => {
-                return self.take_up(state, plan, TaskBeginning::Resting).await.map(|()| Fate::Attached);
+                return self
+                    .take_up(state, plan, TaskBeginning::Resting)
+                    .await
+                    .map(|()| RecoveredFate::Attached);
             }
             Err(lost) => {
                 tracing::warn!(session.id = %id, %lost, "a session was lost");
                 let lost = TaskBeginning::Lost(format!("lost: {lost}"));
-                return self.take_up(state, plan, lost).await.map(|()| Fate::Ended);
+                return self.take_up(state, plan, lost).await.map(|()| RecoveredFate::Ended);
             }
         };
         let (alive, was_orphan) = (process.is_alive(), state.is_orphan());
@@ -104,11 +107,11 @@ impl Supervisor {
             outbox.clear();
         }
         let fate = match (state.is_orphan(), alive) {
-            (true, _) => Fate::Orphan { known: !was_orphan },
-            (false, true) => Fate::Attached,
-            (false, false) => Fate::Ended,
+            (true, _) => RecoveredFate::Orphan { known: !was_orphan },
+            (false, true) => RecoveredFate::Attached,
+            (false, false) => RecoveredFate::Ended,
         };
-        let again = fate == Fate::Ended && plan.resume_after_reboot;
+        let again = fate == RecoveredFate::Ended && plan.resume_after_reboot;
         let found = FoundProcess { process, consumed, outbox };
         self.take_up(state, plan, TaskBeginning::Found(Box::new(found))).await?;
         if again {

@@ -9,12 +9,12 @@ use crate::session::{SpendCaps, WatchPolicy};
 
 /// For each profile, and for everybody else.
 #[derive(Debug, Clone)]
-pub(super) struct Vigils {
+pub(super) struct WatchPolicies {
     profiles: BTreeMap<String, Arc<WatchPolicy>>,
     general: Arc<WatchPolicy>,
 }
 
-impl Vigils {
+impl WatchPolicies {
     pub(super) fn new(config: &Config) -> Self {
         let general = AgentProfile::default();
         let of = |name: &str, profile: &AgentProfile| {

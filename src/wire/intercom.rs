@@ -14,7 +14,7 @@ use crate::domain::RequestId;
 /// A message from an agent.
 #[derive(Debug)]
 pub enum Inbound<'a> {
-    ClearanceRequest { id: RequestId, known: ClearanceRequest<'a>, params: &'a RawValue },
+    ClearanceRequest { id: RequestId, known: ClearanceRequestParams<'a>, params: &'a RawValue },
     StatusUpdate { params: &'a RawValue },
     PromptForward { id: RequestId, known: PromptForward<'a>, params: &'a RawValue },
     Heartbeat { progress: Vec<Step<'a>>, raw: Option<&'a RawValue>, params: Option<&'a RawValue> },
@@ -26,7 +26,7 @@ pub enum Inbound<'a> {
 }
 
 #[derive(Debug)]
-pub struct ClearanceRequest<'a> {
+pub struct ClearanceRequestParams<'a> {
     pub title: Cow<'a, str>,
     pub description: Option<Cow<'a, str>>,
     pub diff: Option<Cow<'a, str>>,
@@ -226,7 +226,7 @@ fn clearance(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound
     const METHOD: &str = "clearance/request";
     let (fields, params) = needed(METHOD, "title", id.as_ref(), params)?;
     let id_ref = id.as_ref();
-    let known = ClearanceRequest {
+    let known = ClearanceRequestParams {
         title: string(METHOD, "title", required(METHOD, "title", fields.title, id_ref)?, id_ref)?,
         description: optional(METHOD, "description", fields.description, id_ref)?,
         diff: optional(METHOD, "diff", fields.diff, id_ref)?,

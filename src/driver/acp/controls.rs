@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Acp, Pending};
+use super::{AcpDriver, PendingCall};
 use crate::domain::{Controls, Json, Named, Said, Set, agent};
 use crate::wire::acp::answer::{self, ConfigOption, Selection, SessionStarted};
 use crate::wire::acp::send;
@@ -18,7 +18,7 @@ pub(super) const NO_NUMBER: u64 = 0;
 
 /// A setting that waits for the agent's answer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Setting {
+pub(super) struct PendingSetting {
     /// Ours, for whoever waits.
     number: u64,
     /// The mode that applies once the agent agrees, where it does not report that itself.
@@ -26,16 +26,16 @@ pub(super) struct Setting {
     model: Option<String>,
 }
 
-impl Acp {
+impl AcpDriver {
     /// Returns the message that sets a mode, a model or an option. Older agents call a mode or a model what
     /// others have as an option.
     pub(super) fn set(&mut self, set: &Set, number: u64) -> Option<String> {
         let session = self.mind.session.clone()?;
         let (mode, model) = (self.option_of("mode"), self.option_of("model"));
         let old_modes = !self.mind.controls.modes.is_empty();
-        let mut setting = Setting { number, ..Setting::default() };
+        let mut setting = PendingSetting { number, ..PendingSetting::default() };
         let ours = self.mind.next_id;
-        let id = self.ask(Pending::Set);
+        let id = self.ask(PendingCall::Set);
         let text = match set {
             Set::Mode(value) => {
                 if let Some(option) = mode.filter(|_| !old_modes) {
@@ -83,7 +83,7 @@ impl Acp {
                 let controls = &mut self.mind.controls;
                 let options = SessionStarted::read(result).config_options.map(Json::raw);
                 controls.options = options.or(controls.options.take());
-                if let Some(Setting { mode, model, .. }) = setting {
+                if let Some(PendingSetting { mode, model, .. }) = setting {
                     controls.mode = mode.or(controls.mode.take());
                     controls.model = model.or(controls.model.take());
                 }
@@ -121,7 +121,8 @@ impl Acp {
         self.mind.listed.push(Json::raw(result));
         let next = page.and_then(|page| page.next).filter(|_| self.mind.listed.len() < MAX_PAGES);
         if let Some(next) = next {
-            let text = send::session_list(&self.ask(Pending::List), Some(&self.setup.workspace), Some(&next));
+            let text =
+                send::session_list(&self.ask(PendingCall::List), Some(&self.setup.workspace), Some(&next));
             return said.push(Said::Tell { text });
         }
         let mut all: Vec<serde_json::Value> = Vec::new();
@@ -151,7 +152,7 @@ impl Acp {
 }
 
 fn named(all: Selection<'_>) -> (Option<String>, Vec<Named>) {
-    let named = |one: answer::Named<'_>| Named { id: one.id.into(), name: one.name.into() };
+    let named = |one: answer::NamedOption<'_>| Named { id: one.id.into(), name: one.name.into() };
     (all.current.map(Into::into), all.available.into_iter().map(named).collect())
 }
 

@@ -3,12 +3,12 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Acp;
+use super::AcpDriver;
 use crate::domain::{Answer, Json, RequestId};
 use crate::wire::acp::send::{self, Elicited};
 use crate::wire::trim_json;
 
-impl Acp {
+impl AcpDriver {
     pub(super) fn forget_question(&mut self, request: &RequestId) -> Option<Json> {
         let form = self.mind.questions.remove(request.as_json());
         self.dirty |= form.is_some();
@@ -36,7 +36,7 @@ impl Acp {
 /// A form may be filled in as JSON; as text, it is what goes into its only field, or else into its first for text.
 pub(super) fn filled_in(text: &str, form: Option<&Json>) -> Option<Json> {
     #[derive(Deserialize)]
-    struct Form {
+    struct ElicitationForm {
         #[serde(default)]
         properties: serde_json::Map<String, serde_json::Value>,
     }
@@ -45,7 +45,7 @@ pub(super) fn filled_in(text: &str, form: Option<&Json>) -> Option<Json> {
     {
         return Some(Json::raw(raw));
     }
-    let form: Form = serde_json::from_str(form?.as_str()).ok()?;
+    let form: ElicitationForm = serde_json::from_str(form?.as_str()).ok()?;
     let sort = |field: &serde_json::Value| {
         field.get("type").and_then(serde_json::Value::as_str).unwrap_or("string").to_owned()
     };

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::controls::NO_NUMBER;
-use super::{Acp, Pending};
+use super::{AcpDriver, PendingCall};
 use crate::domain::{Json, Said, Set, Takes};
 use crate::text::quoted;
-use crate::wire::acp::answer::{Can, Initialized, SessionStarted};
+use crate::wire::acp::answer::{AgentCapabilities, InitializeAnswer, SessionStarted};
 use crate::wire::acp::send;
 use crate::wire::acp::trouble::{Failure, LogInAdvice, Trouble, wants_login, ways_in};
 use crate::wire::acp::{VERSION, method};
@@ -28,9 +28,9 @@ impl OpenSession {
     }
 }
 
-impl Acp {
+impl AcpDriver {
     pub(super) fn initialized(&mut self, result: &RawValue, said: &mut Vec<Said>) {
-        let Some(hello) = Initialized::read(result) else {
+        let Some(hello) = InitializeAnswer::read(result) else {
             let reason = "its answer to `initialize` is no object".to_owned();
             return said.push(Said::Unusable { reason });
         };
@@ -50,13 +50,13 @@ impl Acp {
         let servers = servers.as_ref();
         let text = match self.mind.earlier.clone() {
             Some(earlier) if self.mind.can.resume => {
-                send::session_resume(&self.ask(Pending::Resume), &earlier, &cwd, servers)
+                send::session_resume(&self.ask(PendingCall::Resume), &earlier, &cwd, servers)
             }
             Some(earlier) if self.mind.can.load => {
                 self.mind.replaying = true;
-                send::session_load(&self.ask(Pending::Load), &earlier, &cwd, servers)
+                send::session_load(&self.ask(PendingCall::Load), &earlier, &cwd, servers)
             }
-            _ => send::session_new(&self.ask(Pending::New), &cwd, servers),
+            _ => send::session_new(&self.ask(PendingCall::New), &cwd, servers),
         };
         said.push(Said::Tell { text });
     }
@@ -131,7 +131,7 @@ impl Acp {
 
     fn ready(&mut self, open: OpenSession, mode: Option<&str>, said: &mut Vec<Said>) {
         #[derive(Serialize)]
-        struct Info<'a> {
+        struct ReadyInfo<'a> {
             agent_session: &'a str,
             resumed: bool,
             initialize: &'a Option<Json>,
@@ -142,8 +142,8 @@ impl Acp {
         }
         let OpenSession { resumed, answer, request: _ } = open;
         let agent_session = self.mind.session.as_deref().unwrap_or_default();
-        let info = Info { agent_session, resumed, initialize: &self.mind.about, session: &answer, mode };
-        let Can { image, audio, embedded_context, .. } = self.mind.can;
+        let info = ReadyInfo { agent_session, resumed, initialize: &self.mind.about, session: &answer, mode };
+        let AgentCapabilities { image, audio, embedded_context, .. } = self.mind.can;
         said.push(Said::Ready {
             steers: self.mind.can.steer,
             lists: self.mind.can.list,
@@ -172,7 +172,7 @@ impl Acp {
         match self.setup.auth_method.clone().filter(|_| wants_login && !self.mind.logged_in) {
             Some(way) => {
                 self.mind.logged_in = true;
-                let text = send::authenticate(&self.ask(Pending::Authenticate), &way);
+                let text = send::authenticate(&self.ask(PendingCall::Authenticate), &way);
                 said.push(Said::Tell { text });
             }
             None => self.unusable(error, said),
@@ -232,13 +232,13 @@ impl Acp {
     /// The request that the agent has not answered yet: the oldest of the handshake, or its prompt.
     pub(in crate::driver) fn unanswered(&self) -> Option<&'static str> {
         self.mind.pending.values().find_map(|pending| match pending {
-            Pending::Initialize => Some(method::INITIALIZE),
-            Pending::Authenticate => Some(method::AUTHENTICATE),
-            Pending::New => Some(method::SESSION_NEW),
-            Pending::Load => Some(method::SESSION_LOAD),
-            Pending::Resume => Some(method::SESSION_RESUME),
-            Pending::Prompt => Some(method::SESSION_PROMPT),
-            Pending::Set | Pending::List | Pending::Steer | Pending::Other => None,
+            PendingCall::Initialize => Some(method::INITIALIZE),
+            PendingCall::Authenticate => Some(method::AUTHENTICATE),
+            PendingCall::New => Some(method::SESSION_NEW),
+            PendingCall::Load => Some(method::SESSION_LOAD),
+            PendingCall::Resume => Some(method::SESSION_RESUME),
+            PendingCall::Prompt => Some(method::SESSION_PROMPT),
+            PendingCall::Set | PendingCall::List | PendingCall::Steer | PendingCall::Other => None,
         })
     }
 }

@@ -8,13 +8,15 @@ use super::*;
 use crate::domain::{Set, agent};
 
 struct Talk {
-    driver: Acp,
+    driver: AcpDriver,
 }
 
 impl Talk {
     fn new() -> Self {
         let workspace = "/w".to_owned();
-        Self { driver: Acp::new(Setup { agent: "fox".into(), workspace, ..Setup::default() }) }
+        Self {
+            driver: AcpDriver::new(DriverSetup { agent: "fox".into(), workspace, ..DriverSetup::default() }),
+        }
     }
 
     fn ready() -> Self {
@@ -38,7 +40,7 @@ impl Talk {
     /// Another daemon goes on with what the first one kept.
     fn again(&mut self) {
         let saved = self.driver.save().unwrap_or_else(|| Json::of(&self.driver.mind));
-        let mut driver = Acp::new(self.driver.setup.clone());
+        let mut driver = AcpDriver::new(self.driver.setup.clone());
         driver.restore(&saved);
         self.driver = driver;
     }
@@ -285,8 +287,8 @@ fn mcp_servers_are_passed_on_however_the_session_begins() {
     ] {
         let servers = json!([{ "name": "files", "command": "/bin/files", "args": [], "env": [] }]);
         let mcp_servers = Some(Json::of(&servers));
-        let setup = Setup { resume: Some("s0".into()), mcp_servers, ..Setup::default() };
-        let mut talk = Talk { driver: Acp::new(setup) };
+        let setup = DriverSetup { resume: Some("s0".into()), mcp_servers, ..DriverSetup::default() };
+        let mut talk = Talk { driver: AcpDriver::new(setup) };
         talk.tell(&Outbound::Hello);
         let said =
             talk.hear(&json!({ "id": 1, "result": { "protocolVersion": 1, "agentCapabilities": caps } }));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::super::identity::Stat;
+use super::super::identity::ProcessStat;
 use super::super::tree::sweep;
 use super::*;
 
@@ -131,12 +131,12 @@ fn a_tree_that_has_gone_is_nothing() {
 }
 
 /// `started` in seconds.
-fn process(pid: i32, parent: i32, started: u64) -> Below {
+fn process(pid: i32, parent: i32, started: u64) -> ProcessBelow {
     let started = started * ticks_per_second();
     let name = "sh".to_owned();
-    Below {
+    ProcessBelow {
         pid,
-        stat: Stat {
+        stat: ProcessStat {
             name,
             state: 'S',
             threads: 1,
@@ -153,8 +153,9 @@ fn process(pid: i32, parent: i32, started: u64) -> Below {
 #[test]
 fn what_did_not_start_with_the_agent_comes_first() {
     let mut tree = vec![process(10, 1, 100)];
-    let chosen =
-        |tree: &[Below]| choose(tree, &parts(tree, 1), |_| false).iter().map(|it| it.pid).collect::<Vec<_>>();
+    let chosen = |tree: &[ProcessBelow]| {
+        choose(tree, &parts(tree, 1), |_| false).iter().map(|it| it.pid).collect::<Vec<_>>()
+    };
     assert_eq!(chosen(&tree), [0; 0], "the agent is not its own child");
     tree.extend([process(9, 1, 300), process(11, 10, 101), process(12, 10, 102)]);
     assert_eq!(chosen(&tree), [11, 12], "there is nothing but tool servers");

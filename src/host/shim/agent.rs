@@ -10,16 +10,16 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::SigSet;
 
 use crate::host::cgroup::{Cgroup, CgroupLimits};
-use crate::host::{Identity, ProcessSpec, RunAs};
+use crate::host::{ProcessIdentity, ProcessSpec, RunAs};
 
-pub(super) struct Agent {
-    pub(super) identity: Identity,
+pub(super) struct ShimmedAgent {
+    pub(super) identity: ProcessIdentity,
     pub(super) stdin: OwnedFd,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
 }
 
-impl Agent {
+impl ShimmedAgent {
     /// The process runs when this returns, in a session, a group and, where there is one, a cgroup of its own. `unmet`
     /// limits are those that the cgroup could not take.
     #[expect(unsafe_code, reason = "session, cgroup and limits can only be asked for between fork and exec")]
@@ -68,7 +68,7 @@ impl Agent {
         })?;
         let missing = || io::Error::other("a pipe is missing");
         let agent = Self {
-            identity: Identity::of(i32::try_from(child.id()).expect("pids fit into an i32")),
+            identity: ProcessIdentity::of(i32::try_from(child.id()).expect("pids fit into an i32")),
             stdin: child.stdin.take().ok_or_else(missing)?.into(),
             stdout: child.stdout.take().ok_or_else(missing)?.into(),
             stderr: child.stderr.take().ok_or_else(missing)?.into(),

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::host::AGENTS_DIR;
-use crate::host::identity::Identity;
+use crate::host::identity::ProcessIdentity;
 
 const LOCK_FILE: &str = "daemon.lock";
 
@@ -17,7 +17,7 @@ const LOCK_FILE: &str = "daemon.lock";
 pub(super) struct DaemonLock {
     state_dir: Option<File>,
     /// The process that started the shim: the daemon of that moment.
-    parent: Identity,
+    parent: ProcessIdentity,
     /// The kernel shows the lock of that daemon. Where it does not (some network and user-space file systems), it would show no
     /// other one either, and nobody could ever attach.
     is_visible: bool,
@@ -26,7 +26,7 @@ pub(super) struct DaemonLock {
 impl DaemonLock {
     /// `dir` is the directory of the shim, somewhere below the state directory.
     pub(super) fn around(dir: &Path) -> Self {
-        let parent = Identity::of(std::os::unix::process::parent_id().cast_signed());
+        let parent = ProcessIdentity::of(std::os::unix::process::parent_id().cast_signed());
         let state_dir = state_dir_of(dir).and_then(|dir| File::open(dir).ok());
         let mut lock = Self { state_dir, parent, is_visible: false };
         lock.is_visible = lock.is_locked_by(lock.parent.pid);
@@ -39,7 +39,7 @@ impl DaemonLock {
     }
 
     fn is_locked_by(&self, pid: i32) -> bool {
-        let Some(file) = self.state_dir.as_ref().and_then(Inode::of_lock_in) else { return false };
+        let Some(file) = self.state_dir.as_ref().and_then(LockedInode::of_lock_in) else { return false };
         let Ok(locks) = fs::read_to_string("/proc/locks") else { return false };
         locks.lines().any(|line| is_lock_of(line, pid, &file))
     }
@@ -52,9 +52,9 @@ fn state_dir_of(dir: &Path) -> Option<PathBuf> {
 
 /// A file as the list of locks names it: `major:minor:inode`, the first two hexadecimal.
 #[derive(Debug, PartialEq, Eq)]
-struct Inode(String);
+struct LockedInode(String);
 
-impl Inode {
+impl LockedInode {
     /// The file that has the lock's name now: somebody may have replaced it.
     fn of_lock_in(state_dir: &File) -> Option<Self> {
         let file = File::open(format!("/proc/self/fd/{}/{LOCK_FILE}", state_dir.as_raw_fd())).ok()?;
@@ -86,7 +86,7 @@ fn device_of(mounts: &str, mount: &str) -> Option<(u32, u32)> {
 }
 
 /// A line is `n: FLOCK ADVISORY WRITE pid major:minor:inode start end`; one that only waits has `->` before `FLOCK`.
-fn is_lock_of(line: &str, pid: i32, file: &Inode) -> bool {
+fn is_lock_of(line: &str, pid: i32, file: &LockedInode) -> bool {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let kind = [fields.next(), fields.next(), fields.next()];
     kind == [Some("FLOCK"), Some("ADVISORY"), Some("WRITE")]
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use nix::fcntl::{Flock, FlockArg};
 
-    fn lock_of(dir: &Path, parent: Identity) -> DaemonLock {
+    fn lock_of(dir: &Path, parent: ProcessIdentity) -> DaemonLock {
         DaemonLock { state_dir: File::open(dir).ok(), parent, is_visible: true }
     }
 
@@ -107,7 +107,7 @@ mod tests {
     fn whoever_holds_the_lock_is_seen_until_they_let_go() {
         let dir = tempfile::tempdir().unwrap();
         let me = i32::try_from(std::process::id()).unwrap();
-        let lock = lock_of(dir.path(), Identity::nobody());
+        let lock = lock_of(dir.path(), ProcessIdentity::nobody());
         assert!(!lock.is_held_by(me), "there is no such file");
         let open = || File::create(dir.path().join(LOCK_FILE)).unwrap();
         let held = Flock::lock(open(), FlockArg::LockExclusiveNonblock).unwrap();
@@ -123,14 +123,14 @@ mod tests {
         assert!(!lock.is_held_by(me), "another file");
         drop(other);
         // The daemon that started us needs no lock for as long as it runs.
-        assert!(lock_of(dir.path(), Identity::of(me)).is_held_by(me));
-        let reused = Identity { started: 1, ..Identity::of(me) };
+        assert!(lock_of(dir.path(), ProcessIdentity::of(me)).is_held_by(me));
+        let reused = ProcessIdentity { started: 1, ..ProcessIdentity::of(me) };
         assert!(!lock_of(dir.path(), reused).is_held_by(me));
     }
 
     #[test]
     fn lines_of_other_processes_files_and_kinds_are_not_taken_for_it() {
-        let file = Inode("fe:00:42".to_owned());
+        let file = LockedInode("fe:00:42".to_owned());
         assert!(is_lock_of("1: FLOCK  ADVISORY  WRITE 7 fe:00:42 0 EOF", 7, &file));
         for line in [
             "1: FLOCK  ADVISORY  WRITE 8 fe:00:42 0 EOF",

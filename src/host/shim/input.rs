@@ -13,7 +13,7 @@ use crate::host::frame::ShimFrame;
 /// Not numbered: the ladder's own interrupt.
 pub(super) const UNNUMBERED: u64 = 0;
 
-pub(super) struct Input {
+pub(super) struct StdinQueue {
     pipe: Option<OwnedFd>,
     queue: VecDeque<(u64, Vec<u8>)>,
     /// The number of bytes of the first message that are in the pipe.
@@ -22,7 +22,7 @@ pub(super) struct Input {
     written: u64,
 }
 
-impl Input {
+impl StdinQueue {
     pub(super) fn new(pipe: OwnedFd) -> Self {
         Self { pipe: Some(pipe), queue: VecDeque::new(), begun: 0, accepted: 0, written: 0 }
     }
@@ -95,12 +95,12 @@ mod tests {
 
     use super::*;
 
-    fn pipe() -> (std::io::PipeReader, Input) {
+    fn pipe() -> (std::io::PipeReader, StdinQueue) {
         let (reader, writer) = std::io::pipe().unwrap();
         let writer = OwnedFd::from(writer);
         let flags = nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK);
         nix::fcntl::fcntl(&writer, flags).unwrap();
-        (reader, Input::new(writer))
+        (reader, StdinQueue::new(writer))
     }
 
     fn told(act: impl FnOnce(&mut Vec<ShimFrame>)) -> Vec<ShimFrame> {

@@ -14,12 +14,12 @@ use crate::host::frame::ShimFrame;
 /// Connections that are looked at before anything else gets a turn.
 const CALLERS_PER_TURN: usize = 8;
 
-pub(super) struct Link {
+pub(super) struct DaemonLink {
     listener: UnixListener,
-    daemon: Option<Daemon>,
+    daemon: Option<DaemonPeer>,
 }
 
-struct Daemon {
+struct DaemonPeer {
     stream: UnixStream,
     incoming: BytesMut,
     /// Bounded: bells are coalesced, and there are at most as many acknowledgements as messages under way.
@@ -27,7 +27,7 @@ struct Daemon {
     bell: Option<u64>,
 }
 
-impl Link {
+impl DaemonLink {
     /// In the current directory, which nobody else can enter.
     pub(super) fn listen(name: &str) -> io::Result<Self> {
         let listener = UnixListener::bind(name)?;
@@ -67,7 +67,7 @@ impl Link {
                 continue;
             }
             self.daemon =
-                Some(Daemon { stream, incoming: BytesMut::new(), outgoing: Vec::new(), bell: None });
+                Some(DaemonPeer { stream, incoming: BytesMut::new(), outgoing: Vec::new(), bell: None });
         }
     }
 

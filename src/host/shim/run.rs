@@ -15,19 +15,19 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
-use super::agent::Agent;
+use super::agent::ShimmedAgent;
 use super::daemon_lock::DaemonLock;
 use super::errlog::ErrLog;
-use super::input::{Input, UNNUMBERED};
-use super::ladder::{Ladder, Rung};
-use super::link::Link;
-use super::{EXIT, META, Meta, Order, SOCKET};
+use super::input::{StdinQueue, UNNUMBERED};
+use super::ladder::{LadderClimb, StopRung};
+use super::link::DaemonLink;
+use super::{EXIT, META, SOCKET, ShimMeta, ShimOrder};
 use crate::domain::Exit;
 use crate::host::cgroup::Cgroup;
 use crate::host::directory::DirectoryPlace;
 use crate::host::frame::{ExitRecord, LadderWaits, ShimFrame, ShimHello};
-use crate::host::tree::Reaped;
-use crate::host::{EXITED, Identity, ProcessSpec, STREAM_CLOSED, journal, tree};
+use crate::host::tree::ReapResult;
+use crate::host::{EXITED, ProcessIdentity, ProcessSpec, STREAM_CLOSED, journal, tree};
 
 /// The time that processes below the agent may outlive it, unless it was told to end: then they have the time
 /// for that.
@@ -51,20 +51,20 @@ const AHEAD_OF_DAEMON: u64 = 1 << 20;
 /// The size of the pieces in which data passes through memory: a shim is to stay small.
 const CHUNK: usize = 16 * 1024;
 
-pub(super) struct Shim {
+pub(super) struct ShimLoop {
     me: i32,
-    meta: Meta,
+    meta: ShimMeta,
     journal_cap: u64,
-    journal: journal::Writer,
+    journal: journal::JournalWriter,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
-    input: Input,
+    input: StdinQueue,
     errlog: ErrLog,
-    link: Link,
+    link: DaemonLink,
     daemon_lock: DaemonLock,
     signals: SignalFd,
     /// Set once somebody or something wants the end.
-    ladder: Option<Ladder>,
+    ladder: Option<LadderClimb>,
     interrupt: Vec<u8>,
     steps: Vec<&'static str>,
     killed: HashSet<i32>,
@@ -85,8 +85,8 @@ pub(super) struct Shim {
     seen: u64,
 }
 
-impl Shim {
-    pub(super) fn start(order: &Order) -> io::Result<Self> {
+impl ShimLoop {
+    pub(super) fn start(order: &ShimOrder) -> io::Result<Self> {
         std::env::set_current_dir(&order.keep.dir)?;
         // Whatever takes the daemon's group or terminal down must not take us along.
         nix::unistd::setsid()?;
@@ -98,21 +98,22 @@ impl Shim {
         mask.thread_block()?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         let here = Path::new(".");
-        let journal = journal::Writer::create(here)?;
-        let link = Link::listen(SOCKET)?;
+        let journal = journal::JournalWriter::create(here)?;
+        let link = DaemonLink::listen(SOCKET)?;
         let daemon_lock = DaemonLock::around(&order.keep.dir);
         let ProcessSpec { cgroup, limits, session, .. } = &order.spec;
         // Without one, the tree is ended by sweeping it, and limits are the system's own.
         let made = cgroup.as_ref().and_then(|dir| Cgroup::create(dir, limits).ok());
         let (cgroup, unmet) = made.map_or((None, limits.clone()), |(made, unmet)| (Some(made), unmet));
-        let agent =
-            Agent::start(&order.spec, cgroup.as_ref(), &unmet, order.open_files).inspect_err(|_| {
+        let agent = ShimmedAgent::start(&order.spec, cgroup.as_ref(), &unmet, order.open_files).inspect_err(
+            |_| {
                 cgroup.as_ref().inspect(|cgroup| cgroup.remove());
-            })?;
+            },
+        )?;
         let me = i32::try_from(std::process::id()).expect("pids fit into an i32");
-        let meta = Meta {
+        let meta = ShimMeta {
             version: order.version,
-            shim: Identity::of(me),
+            shim: ProcessIdentity::of(me),
             agent: agent.identity,
             session: session.clone(),
             cgroup: order.spec.cgroup.clone().filter(|_| cgroup.is_some()),
@@ -135,7 +136,7 @@ impl Shim {
             journal,
             stdout: Some(agent.stdout),
             stderr: Some(agent.stderr),
-            input: Input::new(agent.stdin),
+            input: StdinQueue::new(agent.stdin),
             errlog: ErrLog::create(order.keep.stderr_tail_bytes.max(64 * 1024) as u64),
             link,
             daemon_lock,
@@ -157,7 +158,7 @@ impl Shim {
         })
     }
 
-    pub(super) fn meta(&self) -> &Meta {
+    pub(super) fn meta(&self) -> &ShimMeta {
         &self.meta
     }
 
@@ -207,7 +208,7 @@ impl Shim {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let ladder = self.ladder.as_ref().and_then(Ladder::deadline);
+        let ladder = self.ladder.as_ref().and_then(LadderClimb::deadline);
         let eof =
             self.closed_at.filter(|_| self.exit.is_none() && self.ladder.is_none()).map(|at| at + AFTER_EOF);
         let soon = Instant::now() + if self.has_time() { LOOK_PATIENTLY } else { LOOK_AGAIN };
@@ -301,7 +302,7 @@ impl Shim {
         }
         let usual =
             LadderWaits { after_interrupt_ms: 0, after_stdin_closed_ms: 1000, after_sigterm_ms: 2000 };
-        let ladder = Ladder::new(waits.unwrap_or(usual), !interrupt.is_empty(), Instant::now());
+        let ladder = LadderClimb::new(waits.unwrap_or(usual), !interrupt.is_empty(), Instant::now());
         self.interrupt = interrupt;
         self.ladder = Some(ladder);
     }
@@ -320,16 +321,18 @@ impl Shim {
             if self.exit.is_some() && self.is_empty() {
                 break; // nobody is left to be told
             }
-            if rung != Rung::Sigkill {
+            if rung != StopRung::Sigkill {
                 self.steps.push(rung.as_str());
             }
             match rung {
-                Rung::Interrupt => self.input.accept(UNNUMBERED, std::mem::take(&mut self.interrupt), out),
-                Rung::CloseStdin => self.input.close(out),
-                Rung::Sigterm => self.tree().iter().for_each(|pid| {
+                StopRung::Interrupt => {
+                    self.input.accept(UNNUMBERED, std::mem::take(&mut self.interrupt), out)
+                }
+                StopRung::CloseStdin => self.input.close(out),
+                StopRung::Sigterm => self.tree().iter().for_each(|pid| {
                     kill(Pid::from_raw(*pid), Signal::SIGTERM).ok(); // it may have just gone
                 }),
-                Rung::Sigkill => self.sweep(),
+                StopRung::Sigkill => self.sweep(),
             }
         }
         // What is left of a tree whose agent has gone, or that is being killed.
@@ -341,7 +344,7 @@ impl Shim {
 
     /// Is true while the tree was told to end and may still do so by itself.
     fn has_time(&self) -> bool {
-        self.killed.is_empty() && self.ladder.as_ref().is_some_and(Ladder::is_patient)
+        self.killed.is_empty() && self.ladder.as_ref().is_some_and(LadderClimb::is_patient)
     }
 
     fn tree(&self) -> HashSet<i32> {
@@ -356,7 +359,7 @@ impl Shim {
         }
         swept.extend(tree::sweep(self.me));
         if !swept.is_empty() && self.killed.is_empty() {
-            self.steps.push(Rung::Sigkill.as_str());
+            self.steps.push(StopRung::Sigkill.as_str());
         }
         self.killed.extend(swept);
     }
@@ -365,13 +368,13 @@ impl Shim {
     fn reap(&mut self) {
         loop {
             match tree::reap() {
-                Reaped::Child(pid, exit) if pid == self.meta.agent.pid && self.exit.is_none() => {
+                ReapResult::Child(pid, exit) if pid == self.meta.agent.pid && self.exit.is_none() => {
                     self.exit = Some(exit);
                     self.exited_at = Some(Instant::now());
                 }
-                Reaped::Child(..) => {}
-                Reaped::Waiting => return,
-                Reaped::Childless => {
+                ReapResult::Child(..) => {}
+                ReapResult::Waiting => return,
+                ReapResult::Childless => {
                     self.childless = true;
                     return;
                 }

@@ -11,7 +11,7 @@ use crate::failpoint;
 use crate::session::commit::AfterCommit;
 use crate::session::handle::{ArrivalWatch, CommandError, Done};
 use crate::session::state::{Input, Refused, StepEffect};
-use crate::store::{StoreError, Write};
+use crate::store::{SessionWrite, StoreError};
 
 static FAILED_COMMANDS: AtomicU64 = AtomicU64::new(0);
 
@@ -22,7 +22,7 @@ pub fn failed_commands() -> u64 {
 
 /// A command that was accepted and is not committed yet.
 struct AcceptedCommand {
-    write: Write,
+    write: SessionWrite,
     todo: Vec<AfterCommit>,
     prompt: Option<PromptId>,
     set: Option<u64>,

@@ -11,7 +11,7 @@ use crate::host::{AgentProcess, ProcessExit};
 use crate::session::commit::AfterCommit;
 use crate::session::handle::StopOutcome;
 use crate::session::state::{AgentExit, Input};
-use crate::store::{Found as Stored, Outgoing};
+use crate::store::{Found as Stored, OutgoingChange};
 
 /// The time that a look at an agent's processes may take before it counts as blind.
 const LOOKING: Duration = Duration::from_secs(2);
@@ -86,7 +86,7 @@ impl SessionActor {
         self.resume_errands().await;
         self.finish_errands().await;
         let gone = AgentExit { reason, unanswered: self.plan.driver.unanswered(), ..AgentExit::default() };
-        self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![Outgoing::Cleared]).await;
+        self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![OutgoingChange::Cleared]).await;
         self.answer_start(Ok(()));
     }
 
@@ -175,7 +175,7 @@ impl SessionActor {
         self.finish_errands().await;
         let unanswered = self.plan.driver.unanswered();
         let gone = AgentExit { exit, reason, steps, killed, stderr_tail, unanswered, rescued };
-        self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![Outgoing::Cleared]).await;
+        self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![OutgoingChange::Cleared]).await;
         failpoint::visit("exit.committed");
         if let Some(process) = self.process.take() {
             process.bury();

@@ -16,7 +16,7 @@ use crate::driver::Driver;
 use crate::failpoint;
 use crate::session::commit::{self, AfterCommit};
 use crate::session::state::{Input, SessionState};
-use crate::store::Write;
+use crate::store::SessionWrite;
 use crate::wire::framing::Frame;
 
 /// A panic's own words are cut to this: they go into the log.
@@ -55,7 +55,7 @@ struct StepCheckpoint {
 
 /// Everything that lines have come to, ready to be recorded; `None` if they mean nothing. How far blank lines go is
 /// recorded with the next one that is not.
-type Prepared = Option<(Write, Vec<AfterCommit>)>;
+type Prepared = Option<(SessionWrite, Vec<AfterCommit>)>;
 
 impl SessionActor {
     /// Makes a bounded number of messages in `buf` into events.

@@ -25,7 +25,7 @@ const MAX_LINE: u64 = 4096;
 const RETRY: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Line {
+struct AnchorLine {
     at: String,
     row: i64,
     head: String,
@@ -55,37 +55,37 @@ impl AnchoredHead {
 /// The thread and not the writer waits for the disk. It appends the newest head that it has not written; heads in between are
 /// covered by it. A daemon that is killed in between leaves a file that is a few rows behind, which is no contradiction.
 #[derive(Debug)]
-pub(in crate::store) struct Anchor {
+pub(in crate::store) struct AuditAnchor {
     file: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<AnchorShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct AnchorShared {
     /// Guards the two heads for the few lines that put or take one.
-    state: Mutex<State>,
+    state: Mutex<AnchorState>,
     bell: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct AnchorState {
     waiting: Option<AuditHead>,
     written: Option<AuditHead>,
     failure: Option<String>,
     closed: bool,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl AnchorShared {
+    fn state(&self) -> MutexGuard<'_, AnchorState> {
         // No code panics while it holds the lock; if it did, the heads would still be whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Anchor {
+impl AuditAnchor {
     pub(in crate::store) fn start(file: &Path) -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(AnchorShared::default());
         let (theirs, path) = (Arc::clone(&shared), file.to_owned());
         let thread = std::thread::Builder::new()
             .name("audit-anchor".to_owned())
@@ -115,7 +115,7 @@ impl Anchor {
     }
 }
 
-impl Drop for Anchor {
+impl Drop for AuditAnchor {
     /// The last head is written first, if that works at once.
     fn drop(&mut self) {
         self.shared.state().closed = true;
@@ -126,7 +126,7 @@ impl Drop for Anchor {
     }
 }
 
-fn run(file: &Path, shared: &Shared) {
+fn run(file: &Path, shared: &AnchorShared) {
     loop {
         let mut state = shared.state();
         let head = loop {
@@ -166,7 +166,7 @@ fn run(file: &Path, shared: &Shared) {
 fn append(file: &Path, head: &AuditHead, now: Time) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut open = options.read(true).append(true).create(true).mode(0o600).open(file)?;
-    let line = Line { at: now.to_string(), row: head.n, head: hex(&head.hash) };
+    let line = AnchorLine { at: now.to_string(), row: head.n, head: hex(&head.hash) };
     let mut text = serde_json::to_string(&line).expect("it has string keys only");
     text.push('\n');
     if !ends_a_line(&mut open)? {
@@ -221,7 +221,7 @@ fn each(from: impl Read, mut look: impl FnMut(AuditHead)) -> io::Result<()> {
 
 /// A torn or foreign line is none.
 fn parse(line: &[u8]) -> Option<AuditHead> {
-    let Line { row, head, .. } = serde_json::from_slice(line).ok()?;
+    let AnchorLine { row, head, .. } = serde_json::from_slice(line).ok()?;
     let hash = head.as_bytes().chunks(2).map(|pair| {
         let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
         u8::from_str_radix(pair, 16).ok()

@@ -69,7 +69,7 @@ pub(in crate::store) fn mark_copy(copy: &Connection, now: Time) -> rusqlite::Res
 
 /// A contradiction between the chain and a head that was known before.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Break {
+pub(super) struct ChainBreak {
     /// The first and the last missing row.
     missing: Option<(i64, i64)>,
     /// The witness whose head is not in the chain.
@@ -113,7 +113,7 @@ impl HeadCheck {
             continue_after(connection, counter.as_ref(), &found.resume_after)?;
         }
         // A whole copy is behind the anchor, and nothing in it contradicts it.
-        let is_restore = |found: &Break| found.missing.is_some() && counter.as_ref() == Some(&last);
+        let is_restore = |found: &ChainBreak| found.missing.is_some() && counter.as_ref() == Some(&last);
         match (copied_at, found) {
             (Some(at), None) => record(connection, now, RESTORED, &restore(at, None))?,
             (Some(at), Some(found)) if is_restore(&found) => {
@@ -142,18 +142,18 @@ impl HeadCheck {
         connection: &Connection,
         counter: Option<&AuditHead>,
         last: &AuditHead,
-    ) -> Result<Option<Break>, StoreError> {
+    ) -> Result<Option<ChainBreak>, StoreError> {
         let Some(counter) = counter else {
             let resume_after = self.expected.as_ref().map(|(head, _)| head).filter(|head| head.n > last.n);
             let message = "chain broken: its counter was removed".to_owned();
             let resume_after = resume_after.unwrap_or(last).clone();
             let missing = (resume_after.n > last.n).then_some((last.n + 1, resume_after.n));
-            return Ok(Some(Break { missing, known_from: "counter", message, resume_after }));
+            return Ok(Some(ChainBreak { missing, known_from: "counter", message, resume_after }));
         };
         let expected = self.expected.as_ref().map(|(head, from)| (head, *from));
         let witnesses = [Some((counter, "counter")), expected].into_iter().flatten();
         // The witness that knows most rows counts: its number is never used again.
-        let mut worst: Option<Break> = None;
+        let mut worst: Option<ChainBreak> = None;
         for (head, known_from) in witnesses {
             if let Some(found) = contradiction(connection, head, known_from, last)?
                 && worst.as_ref().is_none_or(|worst| worst.resume_after.n < found.resume_after.n)
@@ -171,7 +171,12 @@ impl HeadCheck {
                 },
                 counter.n
             );
-            worst = Some(Break { missing: None, known_from: "counter", message, resume_after: last.clone() });
+            worst = Some(ChainBreak {
+                missing: None,
+                known_from: "counter",
+                message,
+                resume_after: last.clone(),
+            });
         }
         Ok(worst)
     }
@@ -183,11 +188,16 @@ fn contradiction(
     head: &AuditHead,
     known_from: &'static str,
     last: &AuditHead,
-) -> Result<Option<Break>, StoreError> {
+) -> Result<Option<ChainBreak>, StoreError> {
     if head.n > last.n {
         let missing = (last.n + 1, head.n);
         let message = format!("chain broken: {}", rows_missing(missing));
-        return Ok(Some(Break { missing: Some(missing), known_from, message, resume_after: head.clone() }));
+        return Ok(Some(ChainBreak {
+            missing: Some(missing),
+            known_from,
+            message,
+            resume_after: head.clone(),
+        }));
     }
     let message = match hash_of(connection, head.n)? {
         Some(hash) if hash == head.hash => return Ok(None),
@@ -195,14 +205,14 @@ fn contradiction(
         None => format!("chain broken: {}", rows_missing((head.n, head.n))),
     };
     let resume_after = if head.n == last.n { head } else { last }.clone();
-    Ok(Some(Break { missing: None, known_from, message, resume_after }))
+    Ok(Some(ChainBreak { missing: None, known_from, message, resume_after }))
 }
 
 fn rows_missing((from, to): (i64, i64)) -> String {
     if from == to { format!("row {from} is missing") } else { format!("rows {from} to {to} are missing") }
 }
 
-impl Break {
+impl ChainBreak {
     fn json(&self, last: &AuditHead) -> serde_json::Value {
         let Self { missing, known_from, message, resume_after } = self;
         json!({

@@ -5,9 +5,9 @@ use std::io;
 use rusqlite::{Connection, Row};
 use serde::Deserialize;
 
-use super::anchor::{Anchor, each_head};
+use super::anchor::{AuditAnchor, each_head};
 use super::head::{AuditHead, BROKEN, RESTORED, counter, hash_of};
-use super::{BEGINNING, Link, hash};
+use super::{BEGINNING, ChainLink, hash};
 use crate::domain::hex;
 use crate::store::StoreError;
 
@@ -16,7 +16,7 @@ const MAX_PROBLEMS: usize = 100;
 
 /// The result of a look at the whole chain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verified {
+pub struct AuditVerification {
     pub rows: u64,
     /// The hash of the last row: kept elsewhere, it shows later that nothing before it was rewritten.
     pub head: String,
@@ -28,7 +28,7 @@ pub struct Verified {
     pub anchors: u64,
 }
 
-impl Verified {
+impl AuditVerification {
     fn problem(&mut self, n: i64, what: impl Into<String>) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push((u64::try_from(n).unwrap_or(0), what.into()));
@@ -42,20 +42,20 @@ impl Verified {
 
 /// The part of a row about a break or a restore that is read again.
 #[derive(Debug, Default, Deserialize)]
-struct Account {
+struct BreakAccount {
     message: Option<String>,
-    missing: Option<Missing>,
+    missing: Option<MissingRows>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
-struct Missing {
+struct MissingRows {
     from: i64,
     to: i64,
 }
 
 /// The scan of the rows, from the first to the last.
-struct Scan {
-    found: Verified,
+struct ChainScan {
+    found: AuditVerification,
     /// The number and the `previous` of the next row.
     expected: i64,
     before: Vec<u8>,
@@ -67,15 +67,15 @@ struct Scan {
 pub(super) fn verify(
     connection: &Connection,
     known: Option<&AuditHead>,
-    anchor: Option<&Anchor>,
-) -> Result<Verified, StoreError> {
+    anchor: Option<&AuditAnchor>,
+) -> Result<AuditVerification, StoreError> {
     // One snapshot for the rows and for the counter.
     let snapshot = connection.unchecked_transaction()?;
     let mut select =
         snapshot.prepare("SELECT n, at, action, by, session, data, previous, hash FROM audit ORDER BY n")?;
     let mut rows = select.query([])?;
-    let (found, before) = (Verified::default(), BEGINNING.to_vec());
-    let mut scan = Scan { found, expected: 1, before, gaps: Vec::new() };
+    let (found, before) = (AuditVerification::default(), BEGINNING.to_vec());
+    let mut scan = ChainScan { found, expected: 1, before, gaps: Vec::new() };
     while let Some(row) = rows.next()? {
         scan.row(row)?;
     }
@@ -89,18 +89,18 @@ pub(super) fn verify(
     if let Some(anchor) = anchor {
         scan.anchor(&snapshot, anchor)?;
     }
-    let Scan { mut found, before, .. } = scan;
+    let ChainScan { mut found, before, .. } = scan;
     found.head = hex(&before);
     Ok(found)
 }
 
-impl Scan {
+impl ChainScan {
     fn row(&mut self, row: &Row<'_>) -> Result<(), StoreError> {
         let n: i64 = row.get(0)?;
         let (action, by, data): (String, String, String) = (row.get(2)?, row.get(3)?, row.get(5)?);
         let (session, previous): (Option<String>, Vec<u8>) = (row.get(4)?, row.get(6)?);
         let kept: Vec<u8> = row.get(7)?;
-        let link = Link {
+        let link = ChainLink {
             n,
             at: row.get(1)?,
             action: &action,
@@ -130,11 +130,11 @@ impl Scan {
     }
 
     /// A break that was recorded is named for ever: no later row mends it.
-    fn account(&mut self, n: i64, action: &str, data: &str) -> Option<Missing> {
+    fn account(&mut self, n: i64, action: &str, data: &str) -> Option<MissingRows> {
         if ![BROKEN, RESTORED].contains(&action) {
             return None;
         }
-        let Account { message, missing } = serde_json::from_str(data).unwrap_or_default();
+        let BreakAccount { message, missing } = serde_json::from_str(data).unwrap_or_default();
         let message = message.unwrap_or_else(|| action.to_owned());
         if action == BROKEN {
             self.found.problem(n, message);
@@ -169,7 +169,7 @@ impl Scan {
         Ok(())
     }
 
-    fn anchor(&mut self, connection: &Connection, anchor: &Anchor) -> Result<(), StoreError> {
+    fn anchor(&mut self, connection: &Connection, anchor: &AuditAnchor) -> Result<(), StoreError> {
         // Taken before the file is read: the file may have more by then, never less.
         let written = anchor.written();
         let (mut failed, mut has_written) = (None, false);

@@ -9,7 +9,7 @@ use super::*;
 use crate::bus::Bell;
 use crate::domain::event::RawMessage;
 use crate::domain::{Event, Json, SessionId};
-use crate::store::{Write, schema};
+use crate::store::{SessionWrite, schema};
 
 const HOUR: i64 = 3_600_000;
 
@@ -98,7 +98,7 @@ async fn play(old: Vec<(usize, i64)>, steps: Vec<Step>) {
                     at: Time::from_millis(at),
                     event: Event::Status(RawMessage(data.clone())),
                 };
-                let write = Write {
+                let write = SessionWrite {
                     session: sessions[session],
                     generation: 1,
                     events: times.into_iter().map(event).collect(),

@@ -10,7 +10,7 @@ use super::{capable, count, flag, inside, list, owned, pick, string};
 /// The capabilities of an agent. Kept with the session, so that they are known after a restart of ours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each stands for a capability of its own")]
-pub struct Can {
+pub struct AgentCapabilities {
     pub load: bool,
     pub resume: bool,
     pub list: bool,
@@ -24,22 +24,22 @@ pub struct Can {
 
 /// The answer to `initialize`.
 #[derive(Debug)]
-pub struct Initialized<'a> {
+pub struct InitializeAnswer<'a> {
     pub version: Option<u64>,
     pub name: Option<Cow<'a, str>>,
     pub agent_version: Option<Cow<'a, str>>,
-    pub can: Can,
+    pub can: AgentCapabilities,
     pub capabilities: Option<&'a RawValue>,
     pub auth_methods: Vec<AuthMethod>,
 }
 
-impl<'a> Initialized<'a> {
+impl<'a> InitializeAnswer<'a> {
     /// `None` if it is no object.
     pub fn read(result: &'a RawValue) -> Option<Self> {
         let [version, capabilities, info, auth, meta] =
             pick(result, ["protocolVersion", "agentCapabilities", "agentInfo", "authMethods", "_meta"])?;
         let [name, title, agent_version] = inside(info, ["name", "title", "version"]);
-        let mut can = Can::read(capabilities);
+        let mut can = AgentCapabilities::read(capabilities);
         can.steer |= steers(meta);
         Some(Self {
             version: count(version),
@@ -52,7 +52,7 @@ impl<'a> Initialized<'a> {
     }
 }
 
-impl Can {
+impl AgentCapabilities {
     fn read(capabilities: Option<&RawValue>) -> Self {
         let [load, session, prompt, meta] =
             inside(capabilities, ["loadSession", "sessionCapabilities", "promptCapabilities", "_meta"]);
@@ -144,11 +144,11 @@ impl<'a> SessionStarted<'a> {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Selection<'a> {
     pub current: Option<Cow<'a, str>>,
-    pub available: Vec<Named<'a>>,
+    pub available: Vec<NamedOption<'a>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Named<'a> {
+pub struct NamedOption<'a> {
     pub id: Cow<'a, str>,
     pub name: Cow<'a, str>,
 }
@@ -158,7 +158,7 @@ impl<'a> Selection<'a> {
         let named = |raw| {
             let [id, name] = inside(Some(raw), [id, "name"]);
             let id = string(id)?;
-            Some(Named { name: string(name).unwrap_or_else(|| id.clone()), id })
+            Some(NamedOption { name: string(name).unwrap_or_else(|| id.clone()), id })
         };
         Self { current: string(current), available: list(available).into_iter().filter_map(named).collect() }
     }

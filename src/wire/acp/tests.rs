@@ -9,7 +9,7 @@ mod troubles;
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 
-use super::answer::{Initialized, PromptDone, SessionStarted, SessionsListed};
+use super::answer::{InitializeAnswer, PromptDone, SessionStarted, SessionsListed};
 use super::permission::card;
 use super::request::{self, Permission, Request};
 use super::trouble::{Failure, Limit, LogInAdvice};
@@ -41,7 +41,7 @@ fn fields_are_picked_from_objects_only_and_once() {
 /// Everything that we read from agents.
 fn read_all(text: &str) {
     let Ok(value) = serde_json::from_str::<&RawValue>(text) else { return };
-    drop(Initialized::read(value));
+    drop(InitializeAnswer::read(value));
     let started = SessionStarted::read(value);
     drop((started.modes(), started.models(), started.config_options()));
     drop((PromptDone::read(value), SessionsListed::read(value)));

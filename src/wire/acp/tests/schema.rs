@@ -319,7 +319,7 @@ fn answers_are_read_by_the_names_of_the_schema() {
         "authMethods": [{ "id": "key", "name": "API key", "description": "d" }],
         "agentInfo": { "name": "n", "title": "N", "version": "2" } });
     let text = typed::<InitializeResponse>(&answer);
-    let read = Initialized::read(raw(&text)).unwrap();
+    let read = InitializeAnswer::read(raw(&text)).unwrap();
     assert_eq!(
         (read.version, read.name.as_deref(), read.agent_version.as_deref()),
         (Some(1), Some("N"), Some("2"))
@@ -328,8 +328,11 @@ fn answers_are_read_by_the_names_of_the_schema() {
     assert!(can.load && can.resume && can.list && can.close && can.image && can.embedded_context);
     assert!(!can.audio && !can.steer);
     assert_eq!(read.auth_methods[0].id, "key");
-    assert!(Initialized::read(raw("null")).is_none());
-    assert_eq!(Initialized::read(raw("{}")).unwrap().can, super::super::answer::Can::default());
+    assert!(InitializeAnswer::read(raw("null")).is_none());
+    assert_eq!(
+        InitializeAnswer::read(raw("{}")).unwrap().can,
+        super::super::answer::AgentCapabilities::default()
+    );
 
     let modes = json!({ "currentModeId": "a", "availableModes": [{ "id": "a", "name": "A" }] });
     let option = json!({ "id": "model", "name": "Model", "category": "model", "type": "select", "currentValue": "m",

@@ -9,7 +9,7 @@ fn claude_and_codex_advertise_steering_beside_their_capabilities() {
         "providers":{},"loadSession":true,"sessionCapabilities":{"additionalDirectories":{},"close":{},"delete":{},"fork":{},"list":{},
         "resume":{},"systemPrompt":{"mode":{"override":{}}}}},"agentInfo":{"name":"@agentclientprotocol/claude-agent-acp",
         "title":"Claude Agent","version":"0.99.1"},"authMethods":[],"_meta":{"steering":{"supported":true}}}"#;
-    let read = Initialized::read(raw(claude)).unwrap();
+    let read = InitializeAnswer::read(raw(claude)).unwrap();
     assert_eq!((read.version, read.name.as_deref()), (Some(1), Some("Claude Agent")));
     let can = read.can;
     assert!(can.load && can.resume && can.list && can.close && can.steer && can.image && !can.audio);
@@ -24,7 +24,7 @@ fn gemini_can_load_and_nothing_else_and_needs_a_login() {
         "_meta":{"api-key":{"provider":"google"}}}],"agentInfo":{"name":"gemini-cli","title":"Gemini CLI","version":"0.61.0"},
         "agentCapabilities":{"loadSession":true,"promptCapabilities":{"image":true,"audio":true,"embeddedContext":true},
         "mcpCapabilities":{"http":true,"sse":true}}}"#;
-    let read = Initialized::read(raw(gemini)).unwrap();
+    let read = InitializeAnswer::read(raw(gemini)).unwrap();
     assert!(read.can.load && read.can.audio && !read.can.resume && !read.can.close && !read.can.steer);
     let ids: Vec<&str> = read.auth_methods.iter().map(|method| &*method.id).collect();
     assert_eq!(ids, ["oauth-personal", "gemini-api-key"]);

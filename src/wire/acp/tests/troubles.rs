@@ -150,7 +150,7 @@ fn ways_to_log_in_say_what_to_run_or_to_set() {
         {"id":"a","name":"A","_meta":{"terminal-auth":{"command":"/bin/copilot","args":["login"],"label":"x"}}},
         {"id":"b","type":"env_var","vars":[{"name":"B_KEY"}]},
         {"name":"no id"}]}"#;
-    let read = Initialized::read(raw(answer)).unwrap().auth_methods;
+    let read = InitializeAnswer::read(raw(answer)).unwrap().auth_methods;
     assert_eq!(read.len(), 2);
     assert_eq!(read[0].command.as_deref(), Some("/bin/copilot login"));
     assert_eq!((&*read[1].name, &*read[1].variables), ("b", &["B_KEY".to_owned()][..]));
