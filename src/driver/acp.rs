@@ -506,7 +506,7 @@ impl AcpDriver {
                 self.not_resumed(about == PendingCall::Resume, error, said);
             }
             (PendingCall::New | PendingCall::Load | PendingCall::Resume, Err(error)) => {
-                self.not_opened(error, said)
+                self.not_opened(error, said);
             }
             (PendingCall::Initialize | PendingCall::Authenticate, Err(error)) => self.unusable(error, said),
             (PendingCall::Prompt, Ok(result)) => self.done(result, text, said),
@@ -514,7 +514,7 @@ impl AcpDriver {
             (PendingCall::Set, result) => self.is_set(number, result, said),
             (PendingCall::List, Ok(result)) => self.listed(result, said),
             (PendingCall::List, Err(error)) => {
-                said.push(Said::Listed { result: Json::raw(error), ok: false })
+                said.push(Said::Listed { result: Json::raw(error), ok: false });
             }
             (PendingCall::Steer, result) => self.steered(number, result, text, said),
             (PendingCall::Other, _) => said.push(Said::Unknown { message: text.to_json(), fault: None }),

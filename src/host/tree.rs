@@ -90,7 +90,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 ///   reaped by that. So `stopped` never holds back a signal from a process that came later.
 ///
 /// A walk that finds nobody new proves that all are stopped only if nobody was missed, and a busy machine can hold us up between list and
-/// look for longer than all relays live. So whether the tree is *empty* is never asked of a walk: see [`Reaped::Childless`].
+/// look for longer than all relays live. So whether the tree is *empty* is never asked of a walk: see [`ReapResult::Childless`].
 pub(super) fn sweep(root: i32) -> HashSet<i32> {
     let (mut stopped, deadline) = (HashSet::new(), Instant::now() + STOPPING);
     loop {

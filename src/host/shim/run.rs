@@ -326,7 +326,7 @@ impl ShimLoop {
             }
             match rung {
                 StopRung::Interrupt => {
-                    self.input.accept(UNNUMBERED, std::mem::take(&mut self.interrupt), out)
+                    self.input.accept(UNNUMBERED, std::mem::take(&mut self.interrupt), out);
                 }
                 StopRung::CloseStdin => self.input.close(out),
                 StopRung::Sigterm => self.tree().iter().for_each(|pid| {
