@@ -23,7 +23,7 @@ use crate::domain::{
 use crate::wire::ParsedText;
 use crate::wire::acp::answer::{AgentCapabilities, AuthMethod, PromptDone};
 use crate::wire::acp::request::{self, Elicitation, Permission, Request};
-use crate::wire::acp::send::{self, Elicited, Offer};
+use crate::wire::acp::send::{self, Elicited};
 use crate::wire::acp::tool::ToolCall;
 use crate::wire::acp::trouble::{self, Failure, Limit, LimitKind, Trouble};
 use crate::wire::acp::update::{Detail, Update};
@@ -34,10 +34,12 @@ mod controls;
 mod errands;
 mod forms;
 mod opening;
+mod setup;
 #[cfg(test)]
 mod tests;
 
 use controls::cost_of;
+pub use setup::{AgentKey, DriverSetup};
 
 /// Tool calls that are remembered, for the permission request that may follow.
 const MAX_CALLS: usize = 32;
@@ -56,35 +58,6 @@ const HISTORY: &[&str] = &[
     "tool_call_update",
     "plan",
 ];
-
-/// The settings that do not change while a session lives.
-#[derive(Debug, Clone, Default)]
-pub struct DriverSetup {
-    /// The agent's name, as people know it.
-    pub agent: String,
-    pub workspace: String,
-    pub offer: Offer,
-    /// The authentication method, where one works without a person.
-    pub auth_method: Option<String>,
-    /// The mode to set whenever the agent's process starts.
-    pub mode: Option<String>,
-    /// The way for people to log in, where that is known; else the agent's own words are used.
-    pub login: Option<String>,
-    /// The key that the agent got, if its name is known.
-    pub key: Option<AgentKey>,
-    /// A session of the agent's own to go on with.
-    pub resume: Option<String>,
-    /// For the agent to connect to, as they were listed.
-    pub mcp_servers: Option<Json>,
-}
-
-/// A key in the environment of an agent, by the names of its variables.
-#[derive(Debug, Clone)]
-pub struct AgentKey {
-    pub names: String,
-    /// The way to set another one, in a sentence.
-    pub how_to_replace: String,
-}
 
 #[derive(Debug, Clone)]
 pub struct AcpDriver {
