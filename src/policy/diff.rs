@@ -130,6 +130,16 @@ fn hunk(line: &str) -> Option<(usize, usize)> {
     Some((count(old)?, count(new)?))
 }
 
+/// The places in a header's name where a date may begin.
+fn dates(name: &str) -> impl Iterator<Item = usize> {
+    let is_date = |rest: &str| {
+        let rest = rest.trim_start();
+        rest.is_empty()
+            || rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, 'M' | 'T' | 'W' | 'F' | 'S'))
+    };
+    name.match_indices(' ').map(|(at, _)| at).filter(move |at| is_date(&name[*at..]))
+}
+
 impl Diff {
     /// Reads a hunk; how many lines it has.
     fn hunk(&mut self, lines: &[&str], (mut old, mut new): (usize, usize)) -> usize {
@@ -177,7 +187,10 @@ impl Diff {
         }
         // Tools that take nothing off find the prefixes too.
         for (side, name) in ["a", "b"].into_iter().zip(stripped) {
-            self.other_names.extend(name.map(|name| format!("{side}/{name}")));
+            let Some(name) = name else { continue };
+            let undated = dates(name).map(|at| name[..at].trim_end());
+            self.other_names
+                .extend(std::iter::once(name).chain(undated).map(|name| format!("{side}/{name}")));
         }
     }
 
@@ -202,12 +215,7 @@ impl Diff {
     /// A name that may have a date behind it without a tab between them, which `patch` takes off.
     fn dated(&mut self, name: &str, prefix: Prefix) {
         self.name_or_below(name, prefix);
-        let is_date = |rest: &str| {
-            let rest = rest.trim_start();
-            rest.is_empty()
-                || rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, 'M' | 'T' | 'W' | 'F' | 'S'))
-        };
-        for (at, _) in name.match_indices(' ').filter(|(at, _)| is_date(&name[*at..])) {
+        for at in dates(name) {
             self.unclear = true;
             self.name_or_below(name[..at].trim_end(), prefix);
         }

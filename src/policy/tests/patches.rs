@@ -95,6 +95,22 @@ fn every_file_that_real_tools_patch_is_named_or_the_diff_is_unreadable() {
     assert!(applied > 100, "only {applied} diffs were applied: the test tests little");
 }
 
+/// A name without `.`, `..` and empty parts, as rules see it.
+fn lexically(name: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in name.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    let root = if name.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", parts.join("/"))
+}
+
 /// Gives the text to each tool; the number of those that changed something. Every file that one changes must be named.
 #[track_caller]
 fn applications(text: &str) -> usize {
@@ -117,8 +133,8 @@ fn applications(text: &str) -> usize {
         for name in changed {
             let end = format!("/{name}");
             let is_it = |known: &String| {
-                let known = known.replace("/./", "/").replace("//", "/");
-                known.trim_start_matches("./") == name || (takes_more && known.ends_with(&end))
+                let known = lexically(known);
+                known == name || (takes_more && known.ends_with(&end))
             };
             let is_named = read.names.iter().chain(&read.other_names).any(is_it);
             assert!(is_named || read.unreadable, "{tool:?} changes {name} with {text:?}: {read:?}");
