@@ -52,7 +52,6 @@ mod shell_variables;
 mod show;
 mod slack;
 mod snooze;
-mod sse;
 mod start;
 mod stop;
 mod story;
@@ -78,8 +77,8 @@ use self::failure::Failure;
 use self::table::Table;
 use self::terminal::Paint;
 use self::transport::{Settings, Transport};
-use crate::config::{Flags, Paths};
-use crate::text::shell_word;
+use intercom_daemon::config::{Flags, Paths};
+use intercom_types::text::shell_word;
 
 /// Hosts headless coding agents and connects them to the people who run them.
 #[derive(Debug, Parser)]
@@ -220,7 +219,7 @@ impl Context {
 }
 
 /// Runs one command line.
-pub fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     let parsed = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
@@ -335,19 +334,6 @@ fn call(cli: &Cli) -> String {
     let given = flags.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
     let words = given.map(|(flag, value)| format!(" {flag} {}", shell_word(&value)));
     format!("intercom{}", words.collect::<String>())
-}
-
-/// The parts of this module that the crate's `fuzzing` checks.
-#[doc(hidden)]
-pub mod fuzzing {
-    /// The ids and data of the server-sent events in these pieces of a stream; `None` if a line is too long.
-    pub fn messages(pieces: &[&[u8]]) -> Option<Vec<(Option<String>, String)>> {
-        let (mut parser, mut out) = (super::sse::Parser::default(), Vec::new());
-        for piece in pieces {
-            out.extend(parser.feed(piece).ok()?.into_iter().map(|message| (message.id, message.data)));
-        }
-        Some(out)
-    }
 }
 
 /// An id, a part of one, or a name: anything but nothing.

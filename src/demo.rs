@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 const READ_AHEAD: usize = 64;
 
 /// Tells the story until stdin ends.
-pub fn run() -> ExitCode {
+pub(crate) fn run() -> ExitCode {
     let mut story = Story::new(env::var("INTERCOM_SESSION").ok());
     match tell(&mut story, &incoming(), &mut io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -23,24 +23,24 @@ use tokio_util::task::TaskTracker;
 mod demo;
 mod port;
 
-use crate::bridge::acp::Acp;
-use crate::bridge::api::{Api, NoConsole, serve};
-use crate::bridge::condition::Conditions;
-use crate::bridge::slack::Slack;
-use crate::bridge::webhook::Webhook;
-use crate::bus::Bell;
-use crate::config::{Config, OnStop, Paths};
-use crate::domain::{LedgerRebuild, RebuildMode, RebuildProgress, Time};
-use crate::host;
-use crate::ops::Operations;
-pub use crate::ops::ReadConfig;
-use crate::socket;
-use crate::store::{self, Store, StoreError, inspect_audit};
-use crate::supervisor::{RecoveryReport, Supervisor};
-use crate::text::shell_word;
+use intercom_bridges::acp::Acp;
+use intercom_bridges::api::{Api, NoConsole, serve};
+use intercom_bridges::condition::Conditions;
+use intercom_bridges::slack::Slack;
+use intercom_bridges::webhook::Webhook;
+use intercom_daemon::config::{Config, OnStop, Paths};
+use intercom_daemon::ops::Operations;
+pub(crate) use intercom_daemon::ops::ReadConfig;
+use intercom_daemon::supervisor::{RecoveryReport, Supervisor};
+use intercom_host as host;
+use intercom_host::socket;
+use intercom_store::bus::Bell;
+use intercom_store::{self as store, Store, StoreError, inspect_audit};
+use intercom_types::text::shell_word;
+use intercom_types::{LedgerRebuild, RebuildMode, RebuildProgress, Time};
 
 use self::port::Opened;
-pub use self::port::TakenPort;
+pub(crate) use self::port::TakenPort;
 
 /// The time for open requests to finish once everything else has stopped.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
@@ -49,7 +49,7 @@ const RECOVERY_LOOK: Duration = Duration::from_secs(1);
 /// The pause before a start that could not be recorded is recorded again.
 const RECORD_AGAIN: Duration = Duration::from_secs(2);
 
-pub struct ServeOptions {
+pub(crate) struct ServeOptions {
     pub paths: Paths,
     pub config: Config,
     /// Reads it again.
@@ -67,8 +67,8 @@ impl std::fmt::Debug for ServeOptions {
 }
 
 /// Runs the daemon until it is told to stop.
-pub fn serve(options: ServeOptions) -> anyhow::Result<()> {
-    crate::telemetry::init();
+pub(crate) fn serve(options: ServeOptions) -> anyhow::Result<()> {
+    intercom_daemon::telemetry::init();
     // The one TLS provider of the process; every client and server of it uses this one.
     tokio_rustls::rustls::crypto::ring::default_provider().install_default().ok(); // it is there already
     make_private_dir(&options.paths.state_dir)?;
@@ -356,7 +356,7 @@ fn make_private_file(file: &Path) -> anyhow::Result<()> {
 }
 
 /// Compares the ledger with the log, and replaces it if that is wanted: then the caller holds the lock.
-pub fn rebuild_ledger(
+pub(crate) fn rebuild_ledger(
     paths: &Paths,
     mode: RebuildMode,
     progress: &mut dyn FnMut(RebuildProgress),
@@ -365,7 +365,7 @@ pub fn rebuild_ledger(
 }
 
 /// One daemon per state directory. The kernel lets go of the lock with the process, however it ends.
-pub fn lock(paths: &Paths) -> anyhow::Result<Flock<File>> {
+pub(crate) fn lock(paths: &Paths) -> anyhow::Result<Flock<File>> {
     let path = paths.lock();
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let file = open.with_context(|| format!("cannot open {}", path.display()))?;

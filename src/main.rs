@@ -1,8 +1,13 @@
-//! Wires and decides nothing: one of the hidden modes of the binary, or the command line.
+//! The program: one of the hidden modes of the binary, or the command line.
+
+mod cli;
+mod demo;
+mod lifecycle;
 
 use std::process::ExitCode;
 
-use intercom::{cli, demo, host::shim, supervisor::DEMO_MODE};
+use intercom_daemon::supervisor::DEMO_MODE;
+use intercom_host::shim;
 
 fn main() -> ExitCode {
     match std::env::args_os().nth(1) {

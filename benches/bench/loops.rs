@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use bytes::BytesMut;
-use intercom::bus::Bell;
-use intercom::domain::{EventKind, Time};
-use intercom::store::Store;
+use intercom_store::Store;
+use intercom_store::bus::Bell;
+use intercom_types::{EventKind, Time};
 use rusqlite::{Connection, params};
 use serde::Deserialize;
 use serde_json::Value;

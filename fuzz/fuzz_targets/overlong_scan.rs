@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| intercom::fuzzing::overlong_scan(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| intercom_fuzzing::overlong_scan(input));

@@ -14,7 +14,7 @@ use self::relay::Relay;
 use super::Context;
 use super::start::Starter;
 use super::url;
-use crate::domain::OnClientLeft;
+use intercom_types::OnClientLeft;
 
 /// Be an ACP agent on stdio, for an editor or a tool that speaks the Agent Client Protocol
 #[derive(Debug, clap::Args)]

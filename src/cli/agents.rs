@@ -13,8 +13,8 @@ use super::failure::Failure;
 use super::table::{Cell, Fit, Table};
 use super::transport::{Transport, is_listening};
 use super::{Context, json_text, out};
-use crate::config;
-use crate::ops::agents_of;
+use intercom_daemon::config;
+use intercom_daemon::ops::agents_of;
 
 /// List the agent profiles that the daemon knows, or add one
 #[derive(Debug, clap::Args)]

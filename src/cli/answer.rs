@@ -7,8 +7,8 @@ use serde_json::json;
 use super::failure::{Failure, Refusal};
 use super::url::url;
 use super::{Context, decide, send};
-use crate::domain::{Answer, Question, QuestionAnswer};
-use crate::text::{clean, short};
+use intercom_types::text::{clean, short};
+use intercom_types::{Answer, Question, QuestionAnswer};
 
 /// Answer an agent's question
 #[derive(Debug, clap::Args)]

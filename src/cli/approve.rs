@@ -8,9 +8,9 @@ use super::decide::decide;
 use super::failure::Failure;
 use super::url::url;
 use super::{Context, out};
-use crate::domain::{ClearanceExplanation, Decision, RememberChoice, RememberedRule, Verdict};
-use crate::policy::sentence;
-use crate::text::clean;
+use intercom_policy::sentence;
+use intercom_types::text::clean;
+use intercom_types::{ClearanceExplanation, Decision, RememberChoice, RememberedRule, Verdict};
 
 /// Allow what an agent asks for
 #[derive(Debug, clap::Args)]

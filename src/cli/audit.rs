@@ -15,8 +15,8 @@ use super::terminal::{Style, stdout_size};
 use super::time::{date_time_zone, parse_shown};
 use super::url::url;
 use super::{Context, id, out};
-use crate::domain::{AGENT_OF, Time, VIA_POLICY, parse_duration};
-use crate::text::{clean, columns, plural, short};
+use intercom_types::text::{clean, columns, plural, short};
+use intercom_types::{AGENT_OF, Time, VIA_POLICY, parse_duration};
 
 const PAGE: &str = "1000";
 const GRANT: &str = "grt_";

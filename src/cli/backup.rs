@@ -12,7 +12,7 @@ use super::client::Answer;
 use super::failure::Failure;
 use super::url::url;
 use super::{Context, out};
-use crate::text::clean;
+use intercom_types::text::clean;
 
 /// The interval between two progress updates.
 const SHOW_EVERY: Duration = Duration::from_millis(250);

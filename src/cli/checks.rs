@@ -22,10 +22,10 @@ use super::failure::Failure;
 use super::out;
 use super::transport::Remote;
 use super::url::url;
-use crate::config::{self, Config, Paths};
-use crate::host;
-use crate::socket;
-use crate::text::clean;
+use intercom_daemon::config::{self, Config, Paths};
+use intercom_host as host;
+use intercom_host::socket;
+use intercom_types::text::clean;
 
 pub(super) use self::audit::audit;
 pub(super) use self::capacity::capacity;

@@ -11,9 +11,9 @@ use super::terminal::{Paint, Style};
 use super::time::{age, show_time};
 use super::url::url;
 use super::{Context, diff, out};
-use crate::action::diff_size;
-use crate::domain::{Choice, Clearance, ClearanceStatus, Time};
-use crate::text::{clean, plural, quoted, short};
+use intercom_types::action::diff_size;
+use intercom_types::text::{clean, plural, quoted, short};
+use intercom_types::{Choice, Clearance, ClearanceStatus, Time};
 
 /// List the clearances that wait for a decision, riskiest first, then oldest; or show one in full with its diff
 #[derive(Debug, clap::Args)]
@@ -94,7 +94,7 @@ fn table(clearances: &[Clearance], all: bool, now: Timestamp) -> Table {
         let session = Cell::new(&clearance.session_label());
         let risk = Cell::styled(risk_style(&clearance.risk), &clearance.risk);
         let age = Cell::new(&age(Some(clearance.requested_at), now));
-        let what = Cell::new(&crate::action::line_of(clearance));
+        let what = Cell::new(&intercom_types::action::line_of(clearance));
         if all {
             let status = Cell::styled(status_style(&clearance.status), &clearance.status);
             table.row([id, session, risk, status, age, what]);

@@ -8,8 +8,8 @@ use super::daemon_info::DaemonInfo;
 use super::failure::Refusal;
 use super::url::url;
 use super::{Context, out};
-use crate::config;
-use crate::text::clean;
+use intercom_daemon::config;
+use intercom_types::text::clean;
 
 /// Print a link that opens the web console, signed in; it works once
 #[derive(Debug, clap::Args)]

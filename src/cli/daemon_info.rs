@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::shell_variables::{self, Variables};
-use crate::host;
+use intercom_host as host;
 
 /// `daemon.json`, as far as the command line needs it.
 #[derive(Debug, Deserialize)]

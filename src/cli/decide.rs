@@ -10,8 +10,8 @@ use super::gutter::wrapped;
 use super::terminal::stdout_size;
 use super::url::url;
 use super::{Context, out};
-use crate::domain::{Clearance, Decision, Delivery, Quorum};
-use crate::text::{clean, columns, short};
+use intercom_types::text::{clean, columns, short};
+use intercom_types::{Clearance, Decision, Delivery, Quorum};
 
 /// Decides each clearance. One is answered as the daemon answers it; of several, each is reported, and one failure fails
 /// the command.
@@ -74,7 +74,7 @@ fn delivered(answer: &Answer) -> anyhow::Result<()> {
 fn decided(clearance: &Clearance, cx: &Context) -> String {
     let style = super::style::status_style(&clearance.status);
     let (status, id) = (clean(&clearance.status), format!(" {}: ", short(&clearance.id)));
-    let line = format!("{} ({})", crate::action::line_of(clearance), clearance.delivery.describe());
+    let line = format!("{} ({})", intercom_types::action::line_of(clearance), clearance.delivery.describe());
     let width = stdout_size().map(|size| size.columns);
     let line = wrapped(&line, columns(&status) + columns(&id), 4, width);
     format!("{}{id}{line}", cx.paint.style(style, &status))

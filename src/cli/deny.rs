@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::decide::decide;
-use crate::domain::{Decision, Verdict};
+use intercom_types::{Decision, Verdict};
 
 /// Refuse what an agent asks for
 #[derive(Debug, clap::Args)]

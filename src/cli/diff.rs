@@ -2,7 +2,7 @@
 
 use super::gutter::block;
 use super::terminal::{Paint, Style, stdout_size};
-use crate::text::clean_block;
+use intercom_types::text::clean_block;
 
 const GUTTER: &str = "│ ";
 

@@ -11,7 +11,7 @@ use super::gutter::{advice_lines, wrapped};
 use super::terminal::{Paint, Style, stdout_size};
 use super::transport::Transport;
 use super::{Context, out};
-use crate::text::{clean, columns, plural};
+use intercom_types::text::{clean, columns, plural};
 
 /// The column of the details.
 const INDENT: usize = 23;

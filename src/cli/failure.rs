@@ -12,8 +12,8 @@ use super::out::{self, ReaderGone};
 use super::terminal::{Paint, Style, stderr_columns};
 use super::time::local_times;
 use super::{Context, shell_variables};
-use crate::domain::Session;
-use crate::text::clean;
+use intercom_types::Session;
+use intercom_types::text::clean;
 
 /// Something that we found wrong ourselves.
 #[derive(Debug)]

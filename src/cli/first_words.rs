@@ -13,12 +13,12 @@ use super::stream::{Item, Stream};
 use super::time::parse_duration;
 use super::url::url;
 use super::{Context, interrupted, lost_daemon, out, wait};
-use crate::config;
-use crate::domain::event::{AgentUpdate, RawMessage, SettingRefused, Speaker};
-use crate::domain::{Clearance, Phase, Question};
-use crate::domain::{Event, Session};
-use crate::text::{clean, quoted, short};
-use crate::wire::acp::trouble::may_want_login;
+use intercom_daemon::config;
+use intercom_types::event::{AgentUpdate, RawMessage, SettingRefused, Speaker};
+use intercom_types::text::{clean, quoted, short};
+use intercom_types::{Clearance, Phase, Question};
+use intercom_types::{Event, Session};
+use intercom_wire::acp::trouble::may_want_login;
 
 /// How long to wait for an agent that starts.
 #[derive(Debug, clap::Args)]
@@ -91,7 +91,11 @@ async fn say_requests(session: &str, cx: &Context) -> bool {
     Clearance::sort(&mut clearances);
     for one in &clearances {
         let id = short(&one.id);
-        out::advise(&format!("it asks for clearance [{}]: {}", &one.risk, crate::action::line_of(one)));
+        out::advise(&format!(
+            "it asks for clearance [{}]: {}",
+            &one.risk,
+            intercom_types::action::line_of(one)
+        ));
         out::advise(&format!(
             "next: {call} clearances {id}, then {call} approve {id} or {call} deny {id}",
             call = cx.call
@@ -263,8 +267,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::domain::EventKind;
-    use crate::domain::event::tests::sample;
+    use intercom_types::EventKind;
+    use intercom_types::samples::sample;
 
     fn event(kind: EventKind, fields: &Value) -> Event {
         sample(kind, fields).event()

@@ -1,6 +1,6 @@
 //! The log as people read it: the pieces that an agent says are one message, and nothing is said twice.
 //!
-//! A message is open until something else happens ([`crate::fold`] has the rule). Its words are printed as they come; a
+//! A message is open until something else happens ([`intercom_types::fold`] has the rule). Its words are printed as they come; a
 //! word is held back until it is whole, or until [`Flow::pause`]. Asides of the same session wait for its end, because
 //! their lines would part it.
 
@@ -8,10 +8,10 @@ use super::gutter::Column;
 use super::render;
 use super::story::Story;
 use super::terminal::{Paint, Style};
-use crate::domain::ReceivedEvent;
-use crate::domain::event::MessageChunk;
-use crate::fold::{Fold, OpenMessage, fold};
-use crate::text::columns;
+use intercom_types::ReceivedEvent;
+use intercom_types::event::MessageChunk;
+use intercom_types::fold::{Fold, OpenMessage, fold};
+use intercom_types::text::columns;
 
 /// Lines that wait for the end of a message. One more ends the message: an agent that never ends one hides nothing.
 const MAX_HELD: usize = 50;
@@ -105,10 +105,10 @@ mod tests {
 
     use super::super::render::tests::received;
     use super::*;
-    use crate::domain::event::Speaker;
-    use crate::domain::{Event, EventKind, Json};
-    use crate::fold::tests::fold_cases;
-    use crate::text::most_columns;
+    use intercom_types::event::Speaker;
+    use intercom_types::samples::fold_cases;
+    use intercom_types::text::most_columns;
+    use intercom_types::{Event, EventKind, Json};
 
     const LEAD: &str = "14:02:11  ";
     const AGENT: &str = Speaker::Agent.mark();

@@ -2,7 +2,7 @@
 //! wrap it, so that no text of an agent can pass for a line of intercom.
 
 use super::terminal::{Paint, Style, stdout_size};
-use crate::text::{clean_block, columns, most_columns};
+use intercom_types::text::{clean_block, columns, most_columns};
 
 /// Columns that text gets at least, however narrow the terminal is.
 const LEAST: usize = 8;

@@ -6,7 +6,7 @@ use clap::builder::Styles;
 use clap::{Command, CommandFactory as _};
 
 use super::{Cli, GLOBAL, terminal};
-use crate::text::columns;
+use intercom_types::text::columns;
 
 /// Each verb once; a test sees to it that none is missing.
 const GROUPS: &[(&str, &[&str])] = &[

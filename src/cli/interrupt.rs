@@ -5,7 +5,7 @@ use serde_json::json;
 use super::names::name_and_id;
 use super::url::url;
 use super::{Context, decide};
-use crate::domain::{InterruptAnswer, InterruptRequest};
+use intercom_types::{InterruptAnswer, InterruptRequest};
 
 /// Ask an agent to drop what it is doing; the session goes on
 #[derive(Debug, clap::Args)]

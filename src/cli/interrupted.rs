@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use super::{Context, out};
-use crate::text::{clean, shell_word};
+use intercom_types::text::{clean, shell_word};
 
 /// The exit code of a program that SIGINT has ended, as shells count.
 pub(super) const EXIT: u8 = 130;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::text::clean;
+use intercom_types::text::clean;
 
 /// The elements of a list of words, or of anything.
 pub(super) fn list(value: Option<&Value>) -> Option<String> {

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::Context;
 use super::url::url;
-use crate::domain::{LadderChange, Session};
-use crate::text::clean;
+use intercom_types::text::clean;
+use intercom_types::{LadderChange, Session};
 
 /// Show or change what is done about a session that is stuck
 #[derive(Debug, clap::Args)]

@@ -14,8 +14,8 @@ use super::terminal::{Paint, stdout_size};
 use super::time::date_time;
 use super::url::url;
 use super::{Context, interrupted, out};
-use crate::domain::{Event, Phase, ReceivedEvent, Session};
-use crate::text::clean;
+use intercom_types::text::clean;
+use intercom_types::{Event, Phase, ReceivedEvent, Session};
 
 /// Print the log of a session
 #[derive(Debug, clap::Args)]

@@ -3,8 +3,8 @@
 use super::client::Client;
 use super::failure::Failure;
 use super::transport::Transport;
-use crate::domain::Session;
-use crate::text::{clean, shell_word};
+use intercom_types::Session;
+use intercom_types::text::{clean, shell_word};
 
 /// The command that brings the daemon back. Agents run on meanwhile.
 pub(super) fn way_back(client: &Client) -> String {

@@ -10,8 +10,8 @@ use super::terminal::{Style, stdout_size};
 use super::time::{age, local_times};
 use super::transport::Transport;
 use super::{Context, out};
-use crate::domain::Session;
-use crate::text::{clean, short};
+use intercom_types::Session;
+use intercom_types::text::{clean, short};
 
 /// List the sessions: failed ones first, then those that wait for you
 #[derive(Debug, clap::Args)]
@@ -139,7 +139,7 @@ mod tests {
         ses_abcdef01  api   -       idle          /v
         ");
         for line in shown(Some(80), None).lines() {
-            assert!(crate::text::columns(line) <= 80, "{line}");
+            assert!(intercom_types::text::columns(line) <= 80, "{line}");
         }
     }
 }

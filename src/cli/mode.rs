@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::Context;
 use super::failure::{Failure, Refusal};
 use super::url::url;
-use crate::domain::{Controls, Named, Session, Setting, SettingChange, SettingWait};
-use crate::text::clean;
+use intercom_types::text::clean;
+use intercom_types::{Controls, Named, Session, Setting, SettingChange, SettingWait};
 
 /// Show or set an agent's mode, model or options
 #[derive(Debug, clap::Args)]

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use super::Context;
 use super::client::Client;
 use super::url::url;
-use crate::domain::event::AgentUpdate;
-use crate::domain::{Event, ReceivedEvent, Session};
-use crate::text::{clean, cut_words, quoted, short};
+use intercom_types::event::AgentUpdate;
+use intercom_types::text::{clean, cut_words, quoted, short};
+use intercom_types::{Event, ReceivedEvent, Session};
 
 /// The name and the id of the session that an answer is about; the typed text where the daemon does not tell.
 pub(super) async fn name_and_id(answered: Option<&str>, typed: &str, client: &Client) -> String {
@@ -115,7 +115,7 @@ mod tests {
 
     use super::super::render::tests::received;
     use super::*;
-    use crate::domain::EventKind;
+    use intercom_types::EventKind;
 
     #[test]
     fn a_session_goes_by_its_name_or_by_its_id_and_title() {

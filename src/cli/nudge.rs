@@ -5,7 +5,7 @@ use serde_json::json;
 use super::names::name_and_id;
 use super::url::url;
 use super::{Context, decide};
-use crate::domain::{NudgeAnswer, NudgeRequest};
+use intercom_types::{NudgeAnswer, NudgeRequest};
 
 /// Remind an agent to go on
 #[derive(Debug, clap::Args)]

@@ -10,7 +10,7 @@ use super::console;
 use super::failure::Refusal;
 use super::transport::Transport;
 use super::{Context, out};
-use crate::text::clean;
+use intercom_types::text::clean;
 
 /// Open the web console in your browser, signed in; prints the link if there is no browser
 #[derive(Debug, clap::Args)]

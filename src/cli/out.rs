@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::gutter::advice_lines;
 use super::terminal::stderr_columns;
-use crate::text::escape_json;
+use intercom_types::text::escape_json;
 
 /// Whoever read our stdout has closed it (`intercom logs … | head`). That ends the command, quietly and well.
 #[derive(Debug)]

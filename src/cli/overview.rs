@@ -12,11 +12,11 @@ use super::style::{phase_style, risk_style};
 use super::table::{Cell, Fit, Table};
 use super::terminal::{Paint, Size, Style};
 use super::time::{age, clock, clock_zone};
-use crate::domain::event::MessageChunk;
-use crate::domain::{Clearance, Question, ReceivedEvent, Session};
-use crate::fold::{Fold, OpenMessage, fold};
-use crate::summary::Summary;
-use crate::text::{clean_block, columns, cut, cut_words, plural, quoted, short};
+use intercom_types::event::MessageChunk;
+use intercom_types::fold::{Fold, OpenMessage, fold};
+use intercom_types::summary::Summary;
+use intercom_types::text::{clean_block, columns, cut, cut_words, plural, quoted, short};
+use intercom_types::{Clearance, Question, ReceivedEvent, Session};
 
 /// So many entries are remembered; more do not fit on any screen.
 pub(super) const LATEST: usize = 200;
@@ -170,7 +170,7 @@ impl Overview {
                 Cell::new(&self.names.label(&clearance.session)),
                 Cell::styled(risk_style(&clearance.risk), &clearance.risk),
                 Cell::new(&age(Some(clearance.requested_at), now)),
-                Cell::new(&crate::action::line_of(clearance)),
+                Cell::new(&intercom_types::action::line_of(clearance)),
             ]);
         }
         for question in &self.questions {
@@ -241,8 +241,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::domain::event::Speaker;
-    use crate::fold::tests::fold_cases;
+    use intercom_types::event::Speaker;
+    use intercom_types::samples::fold_cases;
 
     fn overview() -> Overview {
         let session = |id: &str, name: Option<&str>, phase: &str| {

@@ -15,12 +15,12 @@ use super::terminal::{Style, stdout_size};
 use super::time::{date_time, date_time_zone};
 use super::url::url;
 use super::{Context, id, out};
-use crate::action::line;
-use crate::config;
-use crate::domain::{ClearanceExplanation, RulesTest, RulesTestResult};
-use crate::domain::{Time, span};
-use crate::policy::{Rule, sentence};
-use crate::text::{clean, columns, plural, short};
+use intercom_daemon::config;
+use intercom_policy::{Rule, sentence};
+use intercom_types::action::line;
+use intercom_types::text::{clean, columns, plural, short};
+use intercom_types::{ClearanceExplanation, RulesTest, RulesTestResult};
+use intercom_types::{Time, span};
 
 /// See, check and try out the rules that decide clearances
 #[derive(Debug, clap::Args)]
@@ -139,7 +139,8 @@ async fn explain(id: &str, cx: &Context) -> anyhow::Result<()> {
     let answer = cx.client.get(&url(&["clearances", id, "explanation"], &[])).await?;
     cx.answer(&answer, || {
         let ClearanceExplanation { clearance, now, rules, proposal, no_proposal, .. } = answer.parse()?;
-        let mut lines = vec![format!("{}: {}", short(&clearance.id), crate::action::line_of(&clearance))];
+        let mut lines =
+            vec![format!("{}: {}", short(&clearance.id), intercom_types::action::line_of(&clearance))];
         let why = match clearance.risk_why.as_slice() {
             [] => String::new(),
             why => format!(": {}", clean(&why.join(", "))),

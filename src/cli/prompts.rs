@@ -7,8 +7,8 @@ use super::table::{Cell, Fit, Table};
 use super::time::age;
 use super::url::url;
 use super::{Context, out};
-use crate::domain::Prompt;
-use crate::text::{clean, cut_words, short};
+use intercom_types::Prompt;
+use intercom_types::text::{clean, cut_words, short};
 
 /// List the prompts of a session, or take one back
 #[derive(Debug, clap::Args)]

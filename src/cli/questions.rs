@@ -12,8 +12,8 @@ use super::terminal::{self, Paint, Style};
 use super::time::age;
 use super::url::url;
 use super::{Context, out};
-use crate::domain::Question;
-use crate::text::short;
+use intercom_types::Question;
+use intercom_types::text::short;
 
 /// List the questions that wait for an answer, oldest first, or show one
 #[derive(Debug, clap::Args)]

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::Context;
 use super::url::url;
-use crate::domain::ConfigReload;
-use crate::text::{clean, plural};
+use intercom_types::ConfigReload;
+use intercom_types::text::{clean, plural};
 
 /// Let the daemon read its configuration again; a bad file changes nothing
 #[derive(Debug, clap::Args)]

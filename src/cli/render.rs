@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use super::gutter::{Column, block};
 use super::terminal::{Paint, Style};
-use crate::domain::event::Speaker;
-use crate::summary::{Summary, Tone};
-use crate::text::{columns, plural};
+use intercom_types::event::Speaker;
+use intercom_types::summary::{Summary, Tone};
+use intercom_types::text::{columns, plural};
 
 /// Lines of text below an entry that are shown of its beginning and of its end.
 const FIRST_BELOW: usize = 2;
@@ -80,12 +80,12 @@ pub(super) fn waiting(clearances: usize, questions: usize) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::domain::ReceivedEvent;
+    use intercom_types::ReceivedEvent;
     use serde_json::Value;
 
     use super::*;
-    use crate::domain::EventKind;
-    use crate::domain::event::tests::sample;
+    use intercom_types::EventKind;
+    use intercom_types::samples::sample;
 
     /// A recorded event of this kind, with these fields in place of its own.
     pub(in crate::cli) fn received(session: &str, kind: EventKind, fields: &Value) -> ReceivedEvent {

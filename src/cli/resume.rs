@@ -7,8 +7,8 @@ use super::logs::session;
 use super::url::url;
 use super::wait::last_seq;
 use super::{Context, interrupted, out};
-use crate::domain::Session;
-use crate::text::clean;
+use intercom_types::Session;
+use intercom_types::text::clean;
 
 /// Start the agent of an ended session again
 #[derive(Debug, clap::Args)]

@@ -11,9 +11,9 @@ use super::first_words::{Started, WaitArgs};
 use super::start::Starter;
 use super::url::url;
 use super::{Context, interrupted, out, send};
-use crate::config::{self, DEMO_AGENT, known};
-use crate::domain::{NewSession, Session};
-use crate::text::{clean, short};
+use intercom_daemon::config::{self, DEMO_AGENT, known};
+use intercom_types::text::{clean, short};
+use intercom_types::{NewSession, Session};
 
 /// Start an agent in a workspace and print the id of its session
 #[derive(Debug, clap::Args)]

@@ -8,8 +8,8 @@ use serde_json::json;
 use super::failure::{Failure, Refusal};
 use super::url::url;
 use super::{Context, decide, interrupted, out, shell_variables};
-use crate::domain::{Delivery, FailureKind, NewPrompt, Phase, Prompt, PromptState, Session};
-use crate::text::{clean, short};
+use intercom_types::text::{clean, short};
+use intercom_types::{Delivery, FailureKind, NewPrompt, Phase, Prompt, PromptState, Session};
 
 /// Send a prompt to an agent, now or as soon as it takes one
 #[derive(Debug, clap::Args)]

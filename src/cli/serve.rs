@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::cli::failure::Failure;
-use crate::config::{self, API_TOKEN, DEFAULT_LISTEN, OnStop, Paths};
 use crate::lifecycle::{self, ReadConfig, ServeOptions, TakenPort};
+use intercom_daemon::config::{self, API_TOKEN, DEFAULT_LISTEN, OnStop, Paths};
 
 /// Run the daemon in the foreground
 #[derive(Debug, clap::Args)]

@@ -7,7 +7,7 @@ use super::Context;
 use super::table::{Cell, Fit, Table};
 use super::time::date_time;
 use super::url::url;
-use crate::text::clean;
+use intercom_types::text::clean;
 
 /// List the sessions that an ACP agent itself remembers; `run --resume ID` goes on with one
 #[derive(Debug, clap::Args)]

@@ -7,8 +7,8 @@ use super::Context;
 use super::daemon::Service;
 use super::daemon_info::DaemonInfo;
 use super::transport::Transport;
-use crate::config::{self, Known, known};
-use crate::domain::{FailureKind, Session};
+use intercom_daemon::config::{self, Known, known};
+use intercom_types::{FailureKind, Session};
 
 /// The variables of a process.
 pub(super) type Variables = Vec<(OsString, OsString)>;

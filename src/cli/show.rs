@@ -13,8 +13,8 @@ use super::terminal::{Paint, Style, stdout_size};
 use super::time::{age, local_times, show_time};
 use super::url::url;
 use super::{Context, shell_variables};
-use crate::domain::{FailureSeen, Preset, Session, SessionExit, SessionProcess, Time, Usage};
-use crate::text::{clean, cut_words};
+use intercom_types::text::{clean, cut_words};
+use intercom_types::{FailureSeen, Preset, Session, SessionExit, SessionProcess, Time, Usage};
 
 /// Show one session in full, with its processes and the end of what its agent wrote to stderr
 ///
@@ -92,7 +92,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
         ("policy", session.unenforced.as_ref().map(|why| format!("unenforced: {why}"))),
         ("waiting", (!pending.is_empty()).then(|| format!("{pending}: see {}", waiting_verbs(session)))),
         ("turn", turn),
-        ("queued", (queued > 0).then(|| crate::text::plural(queued, "prompt"))),
+        ("queued", (queued > 0).then(|| intercom_types::text::plural(queued, "prompt"))),
         ("pid", session.pid.map(|pid| pid.to_string())),
         ("generation", (session.generation > 0).then(|| session.generation.to_string())),
         ("started", session.started_at.map(when)),
@@ -144,7 +144,7 @@ fn detail(session: &Session, paint: Paint, now: Timestamp) -> String {
 }
 
 fn spent(spent: &Usage) -> String {
-    let turns = crate::text::plural(usize::try_from(spent.turns).unwrap_or(usize::MAX), "turn");
+    let turns = intercom_types::text::plural(usize::try_from(spent.turns).unwrap_or(usize::MAX), "turn");
     let tokens =
         if spent.total_tokens > 0 { format!(", {} tokens", spent.total_tokens) } else { String::new() };
     let currency = spent.currency.as_deref().unwrap_or_default();

@@ -5,9 +5,9 @@ use serde::Deserialize;
 use super::checks::{self, Check};
 use super::url::url;
 use super::{Context, doctor, out};
-use crate::bridge::slack::doctor::{Finding, check};
-use crate::bridge::slack::manifest::MANIFEST;
-use crate::config;
+use intercom_bridges::slack::doctor::{Finding, check};
+use intercom_bridges::slack::manifest::MANIFEST;
+use intercom_daemon::config;
 
 /// Set up Slack: the app's manifest, and what is missing
 #[derive(Debug, clap::Args)]

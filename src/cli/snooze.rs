@@ -5,8 +5,8 @@ use serde_json::json;
 use super::Context;
 use super::time::show_time;
 use super::url::url;
-use crate::domain::{Session, SnoozeRequest};
-use crate::text::clean;
+use intercom_types::text::clean;
+use intercom_types::{Session, SnoozeRequest};
 
 /// Take no steps about a session that seems stuck, for a while
 #[derive(Debug, clap::Args)]

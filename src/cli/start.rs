@@ -21,10 +21,10 @@ use super::failure::Failure;
 use super::shell_variables::Variables;
 use super::transport::{Transport, is_listening};
 use super::{Context, console, out, shell_variables};
-use crate::config::{self, Config, KNOWN, Paths};
-use crate::host::{PART_VARIABLE, SESSION_VARIABLE};
 use crate::lifecycle;
-use crate::text::clean;
+use intercom_daemon::config::{self, Config, KNOWN, Paths};
+use intercom_host::{PART_VARIABLE, SESSION_VARIABLE};
+use intercom_types::text::clean;
 
 /// From the decision to start one until it can be reached.
 const READY: Duration = Duration::from_secs(5);

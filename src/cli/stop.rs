@@ -7,8 +7,8 @@ use super::failure::{self, Failure};
 use super::names::name_and_id;
 use super::url::url;
 use super::{Context, out};
-use crate::domain::StopResult;
-use crate::text::{clean, plural};
+use intercom_types::StopResult;
+use intercom_types::text::{clean, plural};
 
 /// Stop sessions gently: ask first, use force only if that does not help
 #[derive(Debug, clap::Args)]

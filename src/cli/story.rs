@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use super::time::show_time;
-use crate::domain::event::AgentUpdate;
-use crate::domain::{Event, ReceivedEvent};
-use crate::summary::Summary;
-use crate::text::cut;
+use intercom_types::event::AgentUpdate;
+use intercom_types::summary::Summary;
+use intercom_types::text::cut;
+use intercom_types::{Event, ReceivedEvent};
 
 /// Tool calls that are remembered for their titles.
 const MAX_CALLS: usize = 1000;

@@ -18,8 +18,9 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::client::{Client, Reply};
 use super::failure::{Failure, Refusal};
 use super::url::url;
-use super::{lost_daemon, out, sse};
-use crate::domain::ReceivedEvent;
+use super::{lost_daemon, out};
+use intercom_types::ReceivedEvent;
+use intercom_wire::sse;
 
 /// The daemon sends a comment every 15 s; after three missed ones we look whether it is still there.
 const SILENCE: Duration = Duration::from_secs(50);

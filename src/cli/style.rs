@@ -1,7 +1,7 @@
 //! Which colour means what.
 
 use super::terminal::Style;
-use crate::domain::Session;
+use intercom_types::Session;
 
 pub(super) fn phase_style(session: &Session) -> Style {
     match session.phase_word() {

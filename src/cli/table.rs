@@ -2,7 +2,7 @@
 
 use super::gutter::{BESIDE, block};
 use super::terminal::{Paint, Style};
-use crate::text::{clean, columns, cut_middle, cut_words};
+use intercom_types::text::{clean, columns, cut_middle, cut_words};
 
 const GAP: usize = 2;
 /// A column is not cut below this.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use crate::domain::Time;
+use intercom_types::Time;
 
 /// Every time of one command is in the same zone, which is chosen before the first is shown.
 static ZONE: OnceLock<TimeZone> = OnceLock::new();
@@ -103,7 +103,7 @@ pub(super) fn local_times(text: &str) -> String {
 fn format(at: &str, how: &str, zone: &TimeZone) -> String {
     match at.parse::<Timestamp>() {
         Ok(at) => at.to_zoned(zone.clone()).strftime(how).to_string(),
-        Err(_) => crate::text::clean(at),
+        Err(_) => intercom_types::text::clean(at),
     }
 }
 

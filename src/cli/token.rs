@@ -7,7 +7,7 @@ use super::table::{Cell, Fit, Table};
 use super::time::date_time;
 use super::url::url;
 use super::{Context, id, out};
-use crate::text::{clean, short};
+use intercom_types::text::{clean, short};
 
 /// Make, list and revoke tokens for the API on the network
 #[derive(Debug, clap::Args)]

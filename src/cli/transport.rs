@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::failure::Failure;
-use crate::remote::{Stream, Url};
-use crate::socket;
+use intercom_daemon::remote::{Stream, Url};
+use intercom_host::socket;
 
 const CONNECT: Duration = Duration::from_secs(10);
 

@@ -13,8 +13,8 @@ use super::stream::{Item, Stream};
 use super::time::parse_duration;
 use super::url::url;
 use super::{Context, client::Client, interrupted, lost_daemon, out};
-use crate::domain::{Event, EventKind, Phase, ReceivedEvent, Session};
-use crate::text::clean;
+use intercom_types::text::clean;
+use intercom_types::{Event, EventKind, Phase, ReceivedEvent, Session};
 
 /// Wait until a session is idle, waits for somebody, or has ended
 #[derive(Debug, clap::Args)]
@@ -266,7 +266,7 @@ async fn too_late(typed: &str, limit: Duration, cx: &Context) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::event::tests::sample;
+    use intercom_types::samples::sample;
 
     fn session(phase: &str, failed: &serde_json::Value) -> Session {
         let session = serde_json::json!({ "id": "ses_0123456789abcdef", "phase": phase, "failed": failed });

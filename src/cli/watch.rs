@@ -17,7 +17,7 @@ use super::terminal::stdout_size;
 use super::time::date_time;
 use super::wait::last_seq;
 use super::{Context, out};
-use crate::domain::{Clearance, Question, ReceivedEvent, Session};
+use intercom_types::{Clearance, Question, ReceivedEvent, Session};
 
 /// Watch what all agents do, live
 #[derive(Debug, clap::Args)]

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use tokio::task::JoinHandle;
 
-use crate::action::line;
-use crate::bus::Bell;
-use crate::config::DEMO_AGENT;
-use crate::domain::{Event, LoggedEvent, SessionId};
-use crate::store::Scope;
-use crate::supervisor::{StartRequest, Supervisor};
-use crate::text::shell_word;
+use intercom_daemon::config::DEMO_AGENT;
+use intercom_daemon::supervisor::{StartRequest, Supervisor};
+use intercom_store::Scope;
+use intercom_store::bus::Bell;
+use intercom_types::action::line;
+use intercom_types::text::shell_word;
+use intercom_types::{Event, LoggedEvent, SessionId};
 
 /// Starts the demo, or finds the one that an earlier daemon left running, and a task that guides through it.
 pub(super) async fn start(
@@ -96,7 +96,7 @@ impl Guide {
         Some(match logged.event() {
             Event::QuestionAsked(asked) => format!(
                 "The agent asks: {}\n  {intercom} answer {} continue\n",
-                crate::text::quoted(&asked.text),
+                intercom_types::text::quoted(&asked.text),
                 asked.question
             ),
             Event::ClearanceRequested(requested) => format!(
@@ -135,8 +135,8 @@ fn how_to_call_us(socket: &Path) -> String {
         (false, Some(relative)) => word(&Path::new(".").join(relative)),
         (false, None) => word(&exe),
     };
-    let flags = crate::config::Flags { config: None, state_dir: None, socket: None };
-    let usual = crate::config::Paths::from_process(flags).is_ok_and(|paths| paths.socket == socket);
+    let flags = intercom_daemon::config::Flags { config: None, state_dir: None, socket: None };
+    let usual = intercom_daemon::config::Paths::from_process(flags).is_ok_and(|paths| paths.socket == socket);
     // A flag of this process is unknown to the next one; a variable is as unknown in another terminal.
     let explicit = !usual
         || ["INTERCOM_SOCKET", "INTERCOM_STATE_DIR"].iter().any(|name| std::env::var_os(name).is_some());

@@ -7,16 +7,16 @@ use anyhow::{Context, bail};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::bridge::api::{Api, serve};
-use crate::config::{self, DEFAULT_LISTEN};
-use crate::host;
+use intercom_bridges::api::{Api, serve};
+use intercom_daemon::config::{self, DEFAULT_LISTEN};
+use intercom_host as host;
 
 /// So many ports behind a taken one are tried before any free one is taken.
 const NEXT_PORTS: u16 = 20;
 
 /// The reaction to a port that somebody else listens on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TakenPort {
+pub(crate) enum TakenPort {
     Fail,
     GoWithout,
     TakeNext,

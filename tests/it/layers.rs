@@ -1,106 +1,18 @@
-//! The tree shows the architecture, and dependencies point down only: see "The tree" in the design.
+//! The tree shows the architecture. The crates' dependencies are what cargo allows; the rest, which the compiler does not see, is
+//! checked here: no cycles between the modules of a crate, small files, and no input or output in what is pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-/// What each part of `src/` may mention of the crate, besides itself. `domain` and below stand on nothing.
-const ALLOWED: &[(&str, &[&str])] = &[
-    // Of the bridges only what sets Slack up: it works without a daemon.
-    (
-        "cli",
-        &[
-            "action",
-            "bridge",
-            "config",
-            "domain",
-            "fold",
-            "host",
-            "lifecycle",
-            "ops",
-            "policy",
-            "remote",
-            "socket",
-            "summary",
-            "text",
-            "wire",
-        ],
-    ),
-    (
-        "bridge",
-        &[
-            "ops",
-            "supervisor",
-            "session",
-            "policy",
-            "host",
-            "store",
-            "wire",
-            "config",
-            "bus",
-            "domain",
-            "fold",
-            "redact",
-            "remote",
-            "action",
-            "summary",
-            "text",
-            "failpoint",
-        ],
-    ),
-    (
-        "ops",
-        &[
-            "supervisor",
-            "session",
-            "policy",
-            "host",
-            "store",
-            "config",
-            "bus",
-            "domain",
-            "redact",
-            "action",
-            "text",
-        ],
-    ),
-    ("supervisor", &["session", "driver", "policy", "host", "store", "wire", "config", "bus", "domain"]),
-    (
-        "session",
-        &["driver", "policy", "host", "store", "wire", "domain", "failpoint", "redact", "action", "text"],
-    ),
-    ("driver", &["wire", "domain", "text"]),
-    ("policy", &["domain"]),
-    ("host", &["wire", "domain", "failpoint", "socket"]),
-    ("store", &["wire", "bus", "domain", "failpoint"]),
-    ("wire", &["domain", "text"]),
-    ("domain", &[]),
-    // Of tests only.
-    ("published", &[]),
-    ("action", &["domain", "redact", "text"]),
-    ("bus", &["domain"]),
-    ("failpoint", &[]),
-    ("fold", &["domain"]),
-    // Checks every reader of input, so it stands above them all. Nothing mentions it.
-    ("fuzzing", &["cli", "config", "domain", "driver", "host", "policy", "redact", "wire"]),
-    ("remote", &[]),
-    ("socket", &[]),
-    ("config", &["policy", "domain", "remote"]),
-    ("demo", &[]),
-    ("redact", &[]),
-    ("summary", &["action", "domain", "text"]),
-    ("telemetry", &[]),
-    ("text", &[]),
-];
-
-/// These wire everything together, and decide nothing.
-const WIRING: &[&str] = &["main", "lib", "lifecycle"];
 
 const MAX_LINES: usize = 600;
 
+/// The sources of the program and of all crates but those for tests, by their path below the root of the repository.
 pub(crate) fn sources() -> BTreeMap<PathBuf, String> {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = BTreeMap::new();
-    let mut dirs = vec![root.to_owned()];
+    let mut dirs = vec![root.join("src")];
+    dirs.extend(root.join("crates").read_dir().unwrap().map(|entry| entry.unwrap().path().join("src")));
+    dirs.retain(|dir| !dir.starts_with(root.join("crates/testkit")));
     while let Some(dir) = dirs.pop() {
         for entry in dir.read_dir().unwrap() {
             let path = entry.unwrap().path();
@@ -112,7 +24,7 @@ pub(crate) fn sources() -> BTreeMap<PathBuf, String> {
             }
         }
     }
-    assert!(files.len() > 50, "the sources were not found");
+    assert!(files.len() > 300, "the sources were not found");
     files
 }
 
@@ -128,10 +40,11 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The first directory or file below `src/`.
-fn part(path: &Path) -> String {
-    let first = path.components().next().unwrap().as_os_str().to_str().unwrap();
-    first.trim_end_matches(".rs").to_owned()
+/// The crate of a source file, and its module directly below the root of that crate.
+fn module(path: &Path) -> (String, String) {
+    let (krate, within) = path.to_str().unwrap().split_once("src/").unwrap();
+    let first = within.split('/').next().unwrap().trim_end_matches(".rs");
+    (krate.trim_end_matches('/').to_owned(), first.to_owned())
 }
 
 pub(crate) fn is_test(path: &Path) -> bool {
@@ -169,55 +82,76 @@ fn mentions(code: &str) -> Vec<String> {
     found
 }
 
-#[test]
-fn dependencies_point_down_only() {
-    let mut wrong = Vec::new();
-    for (path, text) in sources() {
-        let part = part(&path);
-        if WIRING.contains(&part.as_str()) || is_test(&path) {
-            continue;
-        }
-        let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| *name == part) else {
-            wrong.push(format!("{}: give {part} its place among the layers", path.display()));
-            continue;
-        };
-        for mentioned in mentions(&code(&text)) {
-            let fine = |allowed: &str| {
-                mentioned.strip_prefix(allowed).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
-            };
-            if !fine(&part) && !allowed.iter().any(|allowed| fine(allowed)) {
-                wrong.push(format!("{} mentions crate::{mentioned}", path.display()));
+/// Modules by the modules of the same crate that they mention.
+type Mentions = BTreeMap<String, BTreeSet<String>>;
+
+/// A way from a module back to itself, if there is one.
+fn cycle(mentions: &Mentions) -> Option<Vec<String>> {
+    fn walk(mentions: &Mentions, way: &mut Vec<String>, done: &mut BTreeSet<String>) -> bool {
+        let here = way.last().unwrap().clone();
+        for next in mentions.get(&here).into_iter().flatten() {
+            let comes_back = way.contains(next);
+            if done.contains(next) && !comes_back {
+                continue;
             }
+            way.push(next.clone());
+            if comes_back || walk(mentions, way, done) {
+                return true;
+            }
+            way.pop();
         }
+        done.insert(here);
+        false
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    let mut done = BTreeSet::new();
+    mentions.keys().find_map(|module| {
+        let mut way = vec![module.clone()];
+        walk(mentions, &mut way, &mut done).then_some(way)
+    })
 }
 
 #[test]
-fn no_layer_is_left_out_of_the_check() {
-    let files = sources();
-    for layer in [
-        "cli",
-        "bridge",
-        "ops",
-        "supervisor",
-        "session",
-        "driver",
-        "host",
-        "store",
-        "wire",
-        "domain",
-        "config",
-    ] {
-        let files: Vec<_> = files.iter().filter(|(path, _)| part(path) == layer).collect();
-        assert!(!files.is_empty(), "{layer} is not there");
+fn modules_do_not_depend_on_each_other_in_a_circle() {
+    let mut crates: BTreeMap<String, Mentions> = BTreeMap::new();
+    for (path, text) in sources() {
+        let (krate, module) = module(&path);
+        // These wire the rest together.
+        if is_test(&path) || module == "lib" || module == "main" {
+            continue;
+        }
+        let mut code = code(&text);
+        if path.parent().is_some_and(|parent| parent.ends_with("src")) {
+            code = code.replace("super::", "crate::");
+        }
+        let mentioned = mentions(&code).into_iter().map(|path| path.split(':').next().unwrap().to_owned());
+        let of_others = mentioned.filter(|mentioned| *mentioned != module).collect::<Vec<_>>();
+        crates.entry(krate).or_default().entry(module).or_default().extend(of_others);
     }
+    assert!(crates.len() > 9, "{:?}", crates.keys());
+    let circles: Vec<String> = crates
+        .iter()
+        .filter_map(|(krate, mentions)| cycle(mentions).map(|way| format!("{krate}: {}", way.join(" → "))))
+        .collect();
+    assert!(circles.is_empty(), "{circles:#?}");
+}
+
+#[test]
+fn a_circle_is_found() {
     assert_eq!(
         mentions("use crate::{a::b, c::{d, e}, f};\nx(crate::g::H::new())"),
         ["a::b", "c::", "f", "g::H::new"]
     );
     let test = "use crate::a;\n#[cfg(test)]\nmod tests { use crate::z; }";
     assert_eq!(mentions(&code(test)), ["a"]);
+    let graph = |edges: &[(&str, &str)]| {
+        let mut mentions = Mentions::new();
+        for (from, to) in edges {
+            mentions.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+        }
+        mentions
+    };
+    assert_eq!(cycle(&graph(&[("a", "b"), ("b", "c"), ("a", "c")])), None);
+    assert!(cycle(&graph(&[("a", "b"), ("b", "c"), ("c", "b")])).is_some());
 }
 
 #[test]
@@ -244,7 +178,14 @@ fn what_is_pure_does_no_input_and_output() {
     ];
     let mut wrong = Vec::new();
     for (path, text) in sources() {
-        if !["session", "driver", "wire", "domain"].contains(&part(&path).as_str()) || is_test(&path) {
+        let pure = [
+            "crates/types/",
+            "crates/wire/",
+            "crates/policy/",
+            "crates/redact/",
+            "crates/daemon/src/session",
+        ];
+        if is_test(&path) || !pure.iter().any(|pure| path.to_str().unwrap().starts_with(pure)) {
             continue;
         }
         let code = code(&text);

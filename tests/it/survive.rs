@@ -202,9 +202,9 @@ fn after_a_reboot_sessions_are_shown_as_ended_by_it_and_resumed_if_the_profile_s
 #[test]
 fn killed_at_every_step_from_launch_to_exit_it_delivers_each_message_once() {
     // The first command is the launch itself, the second the decision.
-    let second = intercom::failpoint::ALL.iter().filter(|point| point.starts_with("command."));
+    let second = intercom_failpoint::ALL.iter().filter(|point| point.starts_with("command."));
     let second: Vec<String> = second.map(|point| format!("{point}:2")).collect();
-    for point in intercom::failpoint::ALL.iter().copied().chain(second.iter().map(String::as_str)) {
+    for point in intercom_failpoint::ALL.iter().copied().chain(second.iter().map(String::as_str)) {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("work")).unwrap();
         let daemon = Daemon::start_in(dir, &[], &[("INTERCOM_FAILPOINT", point)]);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use intercom::domain::EventKind;
+use intercom_types::EventKind;
 
 use crate::layers::{is_test, sources, without_tests};
 
@@ -49,7 +49,7 @@ fn at_most(what: &str, found: usize, limit: usize, examples: &[String]) {
 
 #[test]
 fn no_kind_of_an_event_is_spelled_outside_of_the_table() {
-    let table = Path::new("domain/event.rs");
+    let table = Path::new("crates/types/src/event.rs");
     let kinds: BTreeSet<String> = EventKind::ALL
         .iter()
         .map(|kind| kind.as_str())

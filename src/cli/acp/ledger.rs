@@ -25,9 +25,9 @@ use serde_json::value::RawValue;
 
 use self::open::{At, Open, Session, Setup};
 use super::message::{self, Fields, Kind};
-use crate::domain::{Json, PromptId, RequestId};
-use crate::wire::framing::Frame;
-use crate::wire::jsonrpc::{self, Bad, INTERNAL_ERROR, INVALID_REQUEST, Message, PARSE_ERROR};
+use intercom_types::{Json, PromptId, RequestId};
+use intercom_wire::frame::Frame;
+use intercom_wire::jsonrpc::{self, Bad, INTERNAL_ERROR, INVALID_REQUEST, Message, PARSE_ERROR};
 
 /// Requests of the client under way. One more is answered with an error: not reading on would keep its answers from us.
 const MAX_OPEN: usize = 1024;

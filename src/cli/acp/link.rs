@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::{self, Message};
 use crate::cli::failure::{Failure, Refusal};
 use crate::cli::start::Starter;
 use crate::cli::transport::Transport;
-use crate::remote::Stream;
+use intercom_daemon::remote::Stream;
 
 const UPGRADE: Duration = Duration::from_secs(10);
 /// The time that a daemon may be away.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::domain::{Json, PromptId, RequestId};
-use crate::wire::jsonrpc;
+use intercom_types::{Json, PromptId, RequestId};
+use intercom_wire::jsonrpc;
 
 /// The kind of a request: it decides what the relay learns from the answer and does if the daemon goes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

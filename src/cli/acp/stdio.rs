@@ -9,7 +9,8 @@ use std::thread;
 use bytes::BytesMut;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::wire::framing::{Frame, Framer};
+use intercom_wire::frame::Frame;
+use intercom_wire::framing::Framer;
 
 /// One message of the client. Pictures are in there.
 const MAX_MESSAGE: usize = 32 << 20;

@@ -11,9 +11,9 @@ use super::super::{Context, out};
 use super::config_file::{self, Edit};
 use super::install::Package;
 use super::registry::{Entry, Recipe, Target, platform};
-use crate::config::{AgentProfile, FETCHED_WITHIN_SECONDS, Protocol, known};
-use crate::remote::Url;
-use crate::text::clean;
+use intercom_daemon::config::{AgentProfile, FETCHED_WITHIN_SECONDS, Protocol, known};
+use intercom_daemon::remote::Url;
+use intercom_types::text::clean;
 
 /// The whole registry has less than a tenth of it.
 const LARGEST: u64 = 16 * 1024 * 1024;

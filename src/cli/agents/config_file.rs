@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-use crate::config::{self, AgentProfile, Config};
+use intercom_daemon::config::{self, AgentProfile, Config};
 
 /// The table of a profile, as a person would write it.
 pub(super) fn table(name: &str, profile: &AgentProfile) -> String {
@@ -109,7 +109,7 @@ pub(super) fn check(name: &str, profile: &AgentProfile) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Protocol;
+    use intercom_daemon::config::Protocol;
 
     fn profile() -> AgentProfile {
         AgentProfile {

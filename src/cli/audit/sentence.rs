@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::cli::json_text::list;
 use crate::cli::time::date_time_zone;
-use crate::domain::EventKind;
-use crate::text::{clean, cut, short};
+use intercom_types::EventKind;
+use intercom_types::text::{clean, cut, short};
 
 /// A command or a reason beyond this is in `--json`.
 const LONGEST: usize = 200;
@@ -88,7 +88,7 @@ impl Data<'_> {
         match (self.get("action"), self.get("title")) {
             (None, None) => None,
             (action, None) => action,
-            (action, Some(title)) => Some(crate::action::line(action.as_deref(), &title)),
+            (action, Some(title)) => Some(intercom_types::action::line(action.as_deref(), &title)),
         }
     }
 

@@ -1,8 +1,8 @@
 //! The audit chain, as far as a short look shows.
 
 use super::Check;
-use crate::config::{Config, Paths};
 use crate::lifecycle::audit_warnings;
+use intercom_daemon::config::{Config, Paths};
 
 const NAME: &str = "audit";
 

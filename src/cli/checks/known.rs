@@ -10,7 +10,7 @@ use super::{Check, Status, find, own};
 use crate::cli::daemon::Service;
 use crate::cli::daemon_info::DaemonInfo;
 use crate::cli::{Context, shell_variables};
-use crate::config::{Config, FETCHER, KNOWN, Known};
+use intercom_daemon::config::{Config, FETCHER, KNOWN, Known};
 
 /// Asking for its version takes it a fraction of a second.
 const NODE_ANSWERS_WITHIN: Duration = Duration::from_secs(5);

@@ -7,9 +7,9 @@ use rusqlite::OptionalExtension as _;
 
 use super::{Check, open_database};
 use crate::cli::time;
-use crate::config::Paths;
-use crate::domain::Time;
-use crate::host::{self, AGENTS_DIR, ProcessDescription, RunningShim};
+use intercom_daemon::config::Paths;
+use intercom_host::{self as host, AGENTS_DIR, ProcessDescription, RunningShim};
+use intercom_types::Time;
 
 /// Shims of this state directory that the database does not know: it is older than they are. A daemon adopts them when it starts.
 pub(in crate::cli) fn orphans(paths: &Paths) -> Option<Check> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::known::{Login, Machine, login};
 use super::{Check, find};
-use crate::config::{AgentProfile, Config, FETCHER, KNOWN, Known};
+use intercom_daemon::config::{AgentProfile, Config, FETCHER, KNOWN, Known};
 
 /// The first line of a script, as far as it is read.
 const FIRST_LINE: u64 = 256;

@@ -4,8 +4,8 @@ use super::Check;
 use crate::cli::Context;
 use crate::cli::daemon_info::DaemonInfo;
 use crate::cli::transport::Transport;
-use crate::config::Api;
-use crate::host;
+use intercom_daemon::config::Api;
+use intercom_host as host;
 
 pub(in crate::cli) fn port(configured: &Api, cx: &Context) -> Vec<Check> {
     let about = DaemonInfo::read(&cx.paths.daemon_json());

@@ -7,9 +7,9 @@ use super::Check;
 use super::leftovers::described;
 use crate::cli::daemon_info::DaemonInfo;
 use crate::cli::transport::is_listening;
-use crate::config::Paths;
-use crate::host::{self, RunningShim};
-use crate::text::{plural, shell_word};
+use intercom_daemon::config::Paths;
+use intercom_host::{self as host, RunningShim};
+use intercom_types::text::{plural, shell_word};
 
 const NAME: &str = "other shims";
 

@@ -18,9 +18,9 @@ use crate::cli::start::{KeptVariables, Starter};
 use crate::cli::time::{age, date_time_zone};
 use crate::cli::url::url;
 use crate::cli::{Context, out};
-use crate::domain::Time;
-use crate::host;
-use crate::text::{clean, plural};
+use intercom_host as host;
+use intercom_types::Time;
+use intercom_types::text::{clean, plural};
 
 /// From the signal until the daemon has ended: it may be ending agents.
 const ENDS_WITHIN: Duration = Duration::from_mins(1);

@@ -8,11 +8,11 @@ use serde::Serialize;
 use crate::cli::failure::Failure;
 use crate::cli::transport::Transport;
 use crate::cli::{Context, out};
-use crate::domain::{
+use crate::lifecycle;
+use intercom_types::text::{clean, cut, plural};
+use intercom_types::{
     ColumnDifference, DifferenceKind, LedgerDifference, LedgerRebuild, RebuildMode, RebuildProgress,
 };
-use crate::lifecycle;
-use crate::text::{clean, cut, plural};
 
 /// Columns of a value that is shown: a diff in the ledger may be long.
 const MAX_VALUE: usize = 60;

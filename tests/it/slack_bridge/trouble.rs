@@ -81,7 +81,7 @@ fn the_doctor_says_in_words_what_is_missing() {
         let mut command = crate::harness::command(office.daemon.dir.path());
         crate::harness::run(command.args(["slack", "doctor"]).envs(env.iter().copied()))
     };
-    let all: Vec<&str> = intercom::bridge::slack::SCOPES.iter().map(|(scope, _)| *scope).collect();
+    let all: Vec<&str> = intercom_bridges::slack::SCOPES.iter().map(|(scope, _)| *scope).collect();
     office.slack.set_scopes(&all.join(","));
     office.slack.wait_connected(1);
     let fine = run(&office, &tokens());

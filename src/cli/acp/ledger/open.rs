@@ -1,7 +1,7 @@
 //! The client's open requests, and its sessions.
 
 use crate::cli::acp::message::Kind;
-use crate::domain::{Json, RequestId};
+use intercom_types::{Json, RequestId};
 
 #[derive(Debug)]
 pub(super) struct Open {

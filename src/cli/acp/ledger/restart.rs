@@ -5,8 +5,8 @@ use serde_json::json;
 use super::open::{At, Open, Session};
 use super::{Ledger, Link, Waiting, attach_prompted, cancel};
 use crate::cli::acp::message::{self, Resume};
-use crate::domain::Json;
-use crate::wire::jsonrpc::{self, INTERNAL_ERROR};
+use intercom_types::Json;
+use intercom_wire::jsonrpc::{self, INTERNAL_ERROR};
 
 /// The number of times a request is sent on connections that break, before the relay blames the request.
 pub(super) const MAX_TRIES: u8 = 3;

@@ -1,0 +1,248 @@
+//! The state of one client, shared by its connection and its feeds.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::ask;
+use super::feed::{Feed, ORDERS, Opening, Order};
+use super::offer::Profile;
+use super::queue::Outbox;
+use super::refusal::Refusal;
+use super::{Acp, Manner};
+use intercom_daemon::ops::{Caller, ErrorKind, Operations, ReadModel};
+use intercom_types::{Event, EventKind, Session, SessionId, Takes};
+use intercom_wire::acp::asked::Hello;
+
+#[derive(Debug)]
+pub(super) struct Client {
+    acp: Acp,
+    reads: ReadModel,
+    manner: Manner,
+    outbox: Outbox,
+    hello: OnceLock<Hello>,
+    /// Unanswered requests to the client, by request id; locked only for one lookup.
+    asked: Mutex<HashMap<String, (SessionId, ask::About)>>,
+    /// Its sessions; held for the moment of a look.
+    feeds: Mutex<HashMap<SessionId, mpsc::Sender<Order>>>,
+}
+
+/// Counts the clients of a session for as long as it is held.
+#[derive(Debug)]
+pub(super) struct Attached {
+    acp: Acp,
+    session: SessionId,
+}
+
+impl Attached {
+    fn new(acp: &Acp, session: SessionId) -> Self {
+        let count = *acp.attached().entry(session).and_modify(|count| *count += 1).or_insert(1);
+        if count == 1 {
+            acp.note_change(session);
+        }
+        Self { acp: acp.clone(), session }
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let mut attached = self.acp.attached();
+        if let Some(count) = attached.get_mut(&self.session) {
+            *count -= 1;
+            if *count == 0 {
+                attached.remove(&self.session);
+                self.acp.note_change(self.session);
+            }
+        }
+    }
+}
+
+impl Client {
+    pub(super) fn new(acp: Acp, who: &Caller, manner: Manner, outbox: Outbox) -> Self {
+        let reads = ReadModel::new(acp.0.ops.clone(), who.by_acp());
+        let hello = OnceLock::new();
+        if manner.connectionless {
+            hello.set(Hello::default()).ok(); // it is new
+        }
+        Self { acp, reads, manner, outbox, hello, asked: Mutex::default(), feeds: Mutex::default() }
+    }
+
+    pub(super) fn acp(&self) -> &Acp {
+        &self.acp
+    }
+
+    pub(super) fn ops(&self) -> &Operations {
+        &self.acp.0.ops
+    }
+
+    /// The ledger as its person may see it.
+    pub(super) fn reads(&self) -> &ReadModel {
+        &self.reads
+    }
+
+    /// The person that it belongs to.
+    pub(super) fn caller(&self) -> &Caller {
+        self.reads.caller()
+    }
+
+    /// A session by its id. Clients are given ids and keep them: a prefix or a name that came to mean another one would be
+    /// somebody else's session.
+    pub(super) async fn session(&self, id: &str) -> Result<Session, Refusal> {
+        let no_session = || Refusal::no_session(id);
+        let known: SessionId = id.parse().map_err(|_| no_session())?;
+        match self.ops().session(self.caller(), &known).await {
+            Err(error) if error.kind == ErrorKind::NotFound => Err(no_session()),
+            read => Ok(read?),
+        }
+    }
+
+    pub(super) async fn profiles(&self) -> Result<Vec<Profile>, Refusal> {
+        Ok(self.reads.agents().await?.into_iter().map(Profile::from).collect())
+    }
+
+    pub(super) fn manner(&self) -> &Manner {
+        &self.manner
+    }
+
+    pub(super) fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// The first one counts; saying it again does no harm.
+    pub(super) fn greeted(&self, hello: Hello) {
+        self.hello.set(hello).ok(); // as above
+    }
+
+    pub(super) fn is_greeted(&self) -> bool {
+        self.hello.get().is_some()
+    }
+
+    pub(super) fn forms(&self) -> bool {
+        self.hello.get().is_some_and(|hello| hello.forms)
+    }
+
+    /// Returns true if the client can receive requests.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.manner.connectionless
+    }
+
+    /// Returns the refusal with the codes that this client expects.
+    pub(super) fn in_words(&self, refusal: Refusal) -> Refusal {
+        if self.manner.connectionless { refusal.in_old_words() } else { refusal }
+    }
+
+    /// `false` if it is being asked already.
+    pub(super) fn asks(&self, id: &str, session: SessionId, about: ask::About) -> bool {
+        let mut asked = self.asked();
+        let news = !asked.contains_key(id);
+        if news {
+            asked.insert(id.to_owned(), (session, about));
+        }
+        news
+    }
+
+    /// It has answered, or need not any more.
+    pub(super) fn take_asked(&self, id: &str) -> Option<ask::About> {
+        self.asked().remove(id).map(|(_, about)| about)
+    }
+
+    /// It need not answer anything about this session any more.
+    pub(super) fn withdraw(&self, session: SessionId) -> Vec<String> {
+        let mut asked = self.asked();
+        let of = asked.iter().filter(|(_, (of, _))| *of == session).map(|(id, _)| id.clone());
+        let ids: Vec<String> = of.collect();
+        asked.retain(|_, (of, _)| *of != session);
+        ids
+    }
+
+    fn asked(&self) -> MutexGuard<'_, HashMap<String, (SessionId, ask::About)>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn feeds(&self) -> MutexGuard<'_, HashMap<SessionId, mpsc::Sender<Order>>> {
+        self.feeds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn feed(&self, session: SessionId) -> Option<mpsc::Sender<Order>> {
+        self.feeds().get(&session).filter(|orders| !orders.is_closed()).cloned()
+    }
+
+    pub(super) fn sessions(&self) -> Vec<SessionId> {
+        self.feeds().keys().copied().collect()
+    }
+
+    /// It is not told of this session any more.
+    pub(super) fn forget(&self, session: SessionId) -> Option<mpsc::Sender<Order>> {
+        self.feeds().remove(&session)
+    }
+
+    /// The same, unless it is being told anew.
+    pub(super) fn forget_ended(&self, session: SessionId) {
+        self.feeds().retain(|known, orders| *known != session || !orders.is_closed());
+    }
+
+    /// From now on it is told of this session; it was not before.
+    pub(super) fn attach(self: &Arc<Self>, seen: &Session, opening: Opening) -> mpsc::Sender<Order> {
+        let (to, orders) = mpsc::channel(ORDERS);
+        let mut feeds = self.feeds();
+        let attached = Attached::new(&self.acp, seen.id);
+        let feed = Feed::new(Arc::clone(self), attached, seen.id, seen.is_acp(), orders);
+        feeds.insert(seen.id, to.clone());
+        drop(feeds);
+        self.acp.0.tasks.spawn(feed.run(opening));
+        to
+    }
+
+    /// It uses a session that it may not have started: that stays when the client that did leaves.
+    pub(super) async fn uses(&self, session: SessionId) {
+        self.acp.0.ops.supervisor().keep_session(session, self.caller().name.clone()).await;
+    }
+
+    /// No feed outlives its client.
+    pub(super) fn let_go(&self) {
+        self.feeds().clear();
+    }
+
+    /// Returns the session's agent's ready message, or else an earlier one of an agent with the same profile.
+    async fn ready(&self, seen: &Session) -> Option<Value> {
+        if !seen.is_acp() {
+            return None;
+        }
+        let newest = self.acp.0.ops.bell().listen().newest();
+        let store = self.acp.0.ops.supervisor().store();
+        let events = store.events_of(seen.id, &[EventKind::AgentReady], newest, 1).await.unwrap_or_default();
+        let told = events.last().and_then(|logged| match logged.event() {
+            Event::AgentReady(ready) => serde_json::from_str(ready.agent?.as_str()).ok(),
+            _ => None,
+        });
+        match (told, &seen.agent) {
+            (Some(told), _) => Some(told),
+            (None, Some(agent)) => {
+                let profiles = self.profiles().await.ok()?;
+                profiles.into_iter().find(|profile| profile.name == *agent)?.known
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// Returns the agent's answer to the opening of its session.
+    pub(super) async fn told(&self, seen: &Session) -> Option<Value> {
+        self.ready(seen).await.and_then(|ready| ready.get("session").cloned())
+    }
+
+    /// Returns the kinds of content that the session's agent accepts in a prompt.
+    pub(super) async fn takes(&self, seen: &Session) -> Takes {
+        if !seen.is_acp() {
+            return Takes::WORDS;
+        }
+        if let Some(takes) = seen.prompt_capabilities {
+            return takes;
+        }
+        let ready = self.ready(seen).await.unwrap_or_default();
+        let told = ready.pointer("/initialize/agentCapabilities/promptCapabilities");
+        let flag = |name: &str| told.and_then(|told| told.get(name)?.as_bool()).unwrap_or(false);
+        Takes { image: flag("image"), audio: flag("audio"), embedded_context: flag("embeddedContext") }
+    }
+}

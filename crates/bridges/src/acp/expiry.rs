@@ -1,0 +1,201 @@
+//! Sessions that nobody needs. Editors open one for each window, and most windows are closed again; a tool that runs a single prompt
+//! leaves an agent behind.
+//!
+//! ```text
+//!   never prompted, without a client           ends `unused_hours` after the last event
+//!   used by nobody but a client that has left  ends `close_grace_seconds` after that
+//!   started by a client, and nobody is there   ends `abandoned_hours` after the last client or person
+//! ```
+//! The last two end only at rest: no turn runs, and no clearance, question or prompt waits.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Acp;
+use intercom_daemon::config::Seats;
+use intercom_daemon::session::CommandError::{Overloaded, Store};
+use intercom_store::{Found, Scope, StoreError};
+use intercom_types::{EventKind, OnClientLeft, Phase, SessionId, SessionRecord, StopMode, Time};
+
+/// The longest time between two looks at all sessions, and at those that their client has left.
+const LOOK: Duration = Duration::from_mins(10);
+const LOOK_AT_LEFT: Duration = Duration::from_secs(15);
+/// The shortest time between two looks.
+const SHORTEST: Duration = Duration::from_millis(100);
+/// Actors that the record names when a session ends for one of these reasons.
+const UNUSED: &str = "intercom, unused";
+const LEFT: &str = "intercom, left by its client";
+const ABANDONED: &str = "intercom, abandoned";
+/// Events that show that a person, or a client for one, was there.
+const PRESENCE: &[EventKind] = &[
+    EventKind::SessionAgentChanged,
+    EventKind::SessionPresetChanged,
+    EventKind::SessionResumed,
+    EventKind::SessionKept,
+    EventKind::SessionSeen,
+    EventKind::PromptQueued,
+    EventKind::PromptAmended,
+    EventKind::PromptWithdrawn,
+    EventKind::ClearanceApproved,
+    EventKind::ClearanceDecided,
+    EventKind::QuestionAnswered,
+    EventKind::Nudged,
+    EventKind::Interrupted,
+    EventKind::AgentSetting,
+    EventKind::StallSnoozed,
+    EventKind::LadderChanged,
+];
+
+impl Acp {
+    /// Until the daemon ends.
+    pub async fn keep_house(self) {
+        let closing = self.0.closing.clone();
+        closing.run_until_cancelled(self.end_what_nobody_needs()).await;
+    }
+
+    async fn end_what_nobody_needs(&self) {
+        let (mut left, mut next_look) = (self.find_left().await, Instant::now());
+        loop {
+            let seats = self.0.ops.supervisor().config().seats.clone();
+            let soon = Instant::now() + (seats.close_grace() / 4).clamp(SHORTEST, LOOK_AT_LEFT);
+            tokio::select! {
+                () = self.0.client_changes.notified() => {}
+                () = tokio::time::sleep_until(if left.is_empty() { next_look } else { next_look.min(soon) }) => {}
+            }
+            left.extend(self.record_changes().await);
+            self.end_left(&mut left, &seats).await;
+            if Instant::now() >= next_look {
+                self.end_unneeded(&seats).await;
+                let shortest = seats.unused().into_iter().chain(seats.abandoned()).min().unwrap_or(LOOK);
+                next_look = Instant::now() + (shortest / 4).clamp(SHORTEST, LOOK);
+            }
+        }
+    }
+
+    /// Records which sessions have clients by now. Returns those without.
+    async fn record_changes(&self) -> Vec<SessionId> {
+        let mut left = Vec::new();
+        for session in self.take_changed() {
+            let attached = self.clients_of(session) > 0;
+            if let Err(Overloaded | Store(StoreError::Unavailable(_))) =
+                self.0.ops.supervisor().record_clients(session, attached).await
+            {
+                self.changed().insert(session); // at the next look
+            }
+            if !attached {
+                left.push(session);
+            }
+        }
+        left
+    }
+
+    /// The sessions of clients of an earlier daemon. They may come back.
+    async fn find_left(&self) -> BTreeSet<SessionId> {
+        let mut left = BTreeSet::new();
+        for record in self.live().await {
+            if record.watched.on_client_left.is_none() || self.clients_of(record.id) > 0 {
+                continue;
+            }
+            if record.watched.left_at.is_none() {
+                self.changed().insert(record.id); // the first look records it
+            }
+            left.insert(record.id);
+        }
+        left
+    }
+
+    async fn end_left(&self, left: &mut BTreeSet<SessionId>, seats: &Seats) {
+        for session in left.clone() {
+            let found = self.0.ops.supervisor().store().session(session.to_string()).await;
+            let record = match found {
+                Ok(Found::One(record)) => record,
+                Ok(Found::None | Found::Ambiguous(_)) => {
+                    left.remove(&session);
+                    continue;
+                }
+                Err(_) => continue, // the next look asks again
+            };
+            let stays = record.watched.on_client_left != Some(OnClientLeft::Close)
+                || matches!(record.phase, Phase::Ended | Phase::Parked)
+                || self.clients_of(session) > 0;
+            let over = is_at_rest(&record)
+                && left_at(&record).is_some_and(|at| Time::now().since(at) >= seats.close_grace());
+            if over && !stays {
+                self.end(session, LEFT);
+            }
+            if over || stays {
+                left.remove(&session);
+            }
+        }
+    }
+
+    async fn end_unneeded(&self, seats: &Seats) {
+        let now = Time::now();
+        for record in self.live().await {
+            if self.clients_of(record.id) > 0 {
+                continue;
+            }
+            if seats.unused().is_some_and(|unused| is_unused(&record, now, unused)) {
+                self.end(record.id, UNUSED);
+            } else if let Some(abandoned) = seats.abandoned()
+                && self.is_abandoned(&record, now, abandoned).await
+            {
+                self.end(record.id, ABANDONED);
+            }
+        }
+    }
+
+    /// The log is asked only about those that may be.
+    async fn is_abandoned(&self, record: &SessionRecord, now: Time, after: Duration) -> bool {
+        let long_ago = |at: Time| now.since(at) >= after;
+        if !is_at_rest(record) || record.phase == Phase::Created || !left_at(record).is_some_and(long_ago) {
+            return false;
+        }
+        let acts = self.0.ops.supervisor().store().events_of(record.id, PRESENCE, u64::MAX, 1).await;
+        acts.is_ok_and(|acts| acts.last().is_none_or(|act| long_ago(act.at)))
+    }
+
+    async fn live(&self) -> Vec<SessionRecord> {
+        let (mut live, mut before) = (Vec::new(), None);
+        loop {
+            let page = self.0.ops.supervisor().store().sessions(Scope::NotEnded, None, before, 1000).await;
+            let Ok(page) = page else { return live };
+            live.extend(page.items);
+            before = page.next;
+            if before.is_none() {
+                return live;
+            }
+        }
+    }
+
+    /// Beside everything else: an agent may take a while to end.
+    fn end(&self, session: SessionId, by: &'static str) {
+        let supervisor = self.0.ops.supervisor().clone();
+        self.0.tasks.spawn(async move {
+            if let Err(error) = supervisor.stop(session, StopMode::Stop, by.to_owned()).await {
+                tracing::warn!(session.id = %session, %error, by, "a session that nobody needs could not be ended");
+            }
+        });
+    }
+}
+
+/// It has had no process, and nobody has touched it for so long.
+fn is_unused(record: &SessionRecord, now: Time, unused: Duration) -> bool {
+    let touched = record.updated_at.unwrap_or(record.created_at);
+    record.phase == Phase::Created && now.since(touched) >= unused
+}
+
+/// Nobody waits for anything.
+fn is_at_rest(record: &SessionRecord) -> bool {
+    matches!(record.phase, Phase::Created | Phase::Idle)
+        && record.turn.is_none()
+        && (record.pending_clearances, record.pending_questions, record.queue) == (0, 0, 0)
+}
+
+/// Since when it is at rest without a client. `None` for a session that no client started.
+fn left_at(record: &SessionRecord) -> Option<Time> {
+    let left = record.watched.left_at?;
+    Some(record.watched.phase_since.map_or(left, |since| since.max(left)))
+}

@@ -1,0 +1,164 @@
+//! The two queues between a client's transport and its connection, each with a bound: whoever puts waits.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use intercom_types::{RequestId, SessionId};
+
+/// Messages of a client that wait to be looked at. At the limit, its transport stops reading.
+const INBOX: usize = 64;
+/// Messages that wait for a client to read. At the limit, its feeds stop reading the log.
+const OUTBOX: usize = 256;
+/// And how long they may be in all; one that is longer goes alone.
+const OUTBOX_BYTES: usize = 8 << 20;
+
+/// The other side has gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the connection is closed")]
+pub struct Gone;
+
+/// Where a transport puts what its client says. Dropping it means that the client has gone.
+#[derive(Debug)]
+pub struct Inlet(mpsc::Sender<String>);
+
+impl Inlet {
+    /// One message, as it came. Waits while there are many.
+    pub async fn put(&self, text: String) -> Result<(), Gone> {
+        self.0.send(text).await.map_err(|_| Gone)
+    }
+}
+
+/// Where a transport takes what its client is to be told. It ends when the client is shown out.
+#[derive(Debug)]
+pub struct Outlet {
+    told: mpsc::Receiver<Told>,
+    over: CancellationToken,
+}
+
+impl Outlet {
+    pub async fn next(&mut self) -> Option<Told> {
+        tokio::select! {
+            biased;
+            () = self.over.cancelled() => {}
+            told = self.told.recv() => return told,
+        }
+        self.told.close();
+        self.told.recv().await
+    }
+}
+
+/// One message for a client.
+#[derive(Debug)]
+pub struct Told {
+    /// One line of JSON.
+    pub text: String,
+    /// The session that it is about.
+    pub session: Option<SessionId>,
+    /// If it is an answer: to which request, and what that asked for.
+    pub answers: Option<(RequestId, String)>,
+    /// Where the log was when it was made of it.
+    pub seq: Option<u64>,
+    /// Given back when it has been sent.
+    #[expect(dead_code, reason = "dropping it is its use")]
+    room: OwnedSemaphorePermit,
+}
+
+/// The connection's side of an [`Outlet`].
+#[derive(Debug, Clone)]
+pub(super) struct Outbox {
+    told: mpsc::Sender<Told>,
+    room: Arc<Semaphore>,
+    over: CancellationToken,
+}
+
+/// Metadata that goes with a message.
+#[derive(Debug, Clone, Default)]
+pub(super) struct About {
+    pub(super) session: Option<SessionId>,
+    pub(super) answers: Option<(RequestId, String)>,
+    pub(super) seq: Option<u64>,
+}
+
+/// Room for one message.
+#[derive(Debug)]
+pub(super) struct Room {
+    place: mpsc::OwnedPermit<Told>,
+    room: OwnedSemaphorePermit,
+}
+
+impl Room {
+    pub(super) fn put(self, text: String, about: About) {
+        let (About { session, answers, seq }, room) = (about, self.room);
+        self.place.send(Told { text, session, answers, seq, room });
+    }
+}
+
+impl Outbox {
+    /// Room for a message of this size. Waits for as long as the client does not read; nothing is lost if it is dropped.
+    pub(super) async fn room(&self, size: usize) -> Result<Room, Gone> {
+        let size = u32::try_from(size.min(OUTBOX_BYTES)).unwrap_or(u32::MAX);
+        let bytes = Arc::clone(&self.room).acquire_many_owned(size);
+        let room = tokio::select! {
+            room = bytes => room.map_err(|_| Gone)?,
+            () = self.told.closed() => return Err(Gone),
+        };
+        let place = self.told.clone().reserve_owned().await.map_err(|_| Gone)?;
+        Ok(Room { place, room })
+    }
+
+    /// Waits for as long as the client does not read.
+    pub(super) async fn put(&self, text: String, about: About) -> Result<(), Gone> {
+        self.room(text.len()).await?.put(text, about);
+        Ok(())
+    }
+
+    /// The client is shown out: it is told what waits by now, and nothing more, whatever else is being made for it.
+    pub(super) fn close(&self) {
+        self.over.cancel();
+    }
+
+    /// The transport has gone.
+    pub(super) async fn closed(&self) {
+        self.told.closed().await;
+    }
+}
+
+pub(super) fn inlet() -> (Inlet, mpsc::Receiver<String>) {
+    let (to, inbox) = mpsc::channel(INBOX);
+    (Inlet(to), inbox)
+}
+
+pub(super) fn outlet() -> (Outbox, Outlet) {
+    let (told, from) = mpsc::channel(OUTBOX);
+    let (room, over) = (Arc::new(Semaphore::new(OUTBOX_BYTES)), CancellationToken::new());
+    (Outbox { told, room, over: over.clone() }, Outlet { told: from, over })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_is_shown_out_is_told_what_waits_and_nothing_of_what_is_still_being_read() {
+        let (outbox, mut outlet) = outlet();
+        for _ in 0..OUTBOX {
+            outbox.put("before".to_owned(), About::default()).await.unwrap();
+        }
+        let theirs = outbox.clone();
+        let feed =
+            tokio::spawn(
+                async move { while theirs.put("after".to_owned(), About::default()).await.is_ok() {} },
+            );
+        tokio::task::yield_now().await;
+        outbox.close();
+        let mut told = 0;
+        while let Some(next) = outlet.next().await {
+            assert_eq!(next.text, "before");
+            told += 1;
+        }
+        assert_eq!(told, OUTBOX);
+        feed.await.unwrap();
+    }
+}

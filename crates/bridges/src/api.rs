@@ -1,0 +1,135 @@
+//! REST and server-sent events, under `/api/v1`, on a unix socket and, with a token, on a port.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
+use axum::routing::get;
+
+mod access;
+mod audit;
+mod backup;
+mod console_files;
+mod error;
+mod events;
+mod extract;
+mod figures;
+mod guard;
+mod handlers;
+mod health;
+mod idempotency;
+mod routes;
+pub mod serve;
+mod tokens;
+mod view;
+mod web;
+
+pub(crate) use access::KnownCaller;
+pub(crate) use error::ApiError;
+pub(super) use error::{no_such_method, no_such_path};
+pub(crate) use guard::own_address;
+pub use web::NoConsole;
+
+use super::condition::Conditions;
+use intercom_daemon::ops::{Least, Operations};
+use intercom_daemon::supervisor::Supervisor;
+use intercom_store::bus::Bell;
+use intercom_store::{Store, StoreError};
+use intercom_types::{Role, SessionId, Time};
+use tokio_util::sync::CancellationToken;
+
+/// State that every handler may use.
+#[derive(Debug, Clone)]
+pub struct Api(Arc<Inner>);
+
+struct Inner {
+    ops: Operations,
+    backup: backup::RunningBackup,
+    tokens: tokens::Tokens,
+    web: web::Web,
+    failures: guard::Failures,
+    agents_refused: guard::Noted<Option<SessionId>>,
+    users_refused: guard::Noted<Option<u32>>,
+    lookups: access::Lookups,
+    /// The conditions of the other bridges.
+    conditions: Conditions,
+    /// Streams end when the daemon does.
+    closing: CancellationToken,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").field("ops", &self.ops).finish_non_exhaustive()
+    }
+}
+
+impl Api {
+    /// `token` lets somebody in besides those that were made here.
+    pub async fn open(
+        ops: Operations,
+        conditions: Conditions,
+        token: Option<String>,
+        closing: CancellationToken,
+    ) -> Result<Self, StoreError> {
+        let supervisor = ops.supervisor().clone();
+        let tokens = tokens::Tokens::load(supervisor.store().tokens().await?);
+        let tokens = tokens.with_given(token.as_deref(), Role::Admin);
+        let web = web::Web::load(supervisor.store().web_sessions().await?, &tokens);
+        supervisor.look_around().await;
+        let lookups = access::Lookups::start(supervisor);
+        Ok(Self(Arc::new(Inner {
+            ops,
+            backup: backup::RunningBackup::default(),
+            tokens,
+            web,
+            failures: guard::Failures::default(),
+            agents_refused: guard::Noted::default(),
+            users_refused: guard::Noted::default(),
+            lookups,
+            conditions,
+            closing,
+        })))
+    }
+
+    fn ops(&self) -> &Operations {
+        &self.0.ops
+    }
+
+    fn supervisor(&self) -> &Supervisor {
+        self.ops().supervisor()
+    }
+
+    fn store(&self) -> &Store {
+        self.ops().store()
+    }
+
+    fn bell(&self) -> &Bell {
+        self.ops().bell()
+    }
+
+    /// Everything, as one service. Its connections carry a [`serve::Peer`]; `others` is behind the same door, and sees a
+    /// [`Caller`](intercom_daemon::ops::Caller) with each request of somebody whom it knows.
+    pub fn router(self, others: Router<Self>) -> Router {
+        let limit = DefaultBodyLimit::max(self.supervisor().config().limits.max_body_bytes);
+        let metrics = get(health::metrics)
+            .layer(from_fn_with_state((self.clone(), Least::Role(Role::Viewer)), access::require));
+        Router::new()
+            .nest("/api/v1", routes::router(&self))
+            .route("/metrics", metrics)
+            .layer(limit)
+            .merge(others)
+            .fallback(console_files::serve)
+            .method_not_allowed_fallback(error::no_such_method)
+            .layer(from_fn_with_state(self.clone(), access::identify))
+            .layer(map_response(console_files::protect))
+            // Outermost: secrets are hidden from viewers before it.
+            .layer(from_fn(super::compress::compress))
+            .with_state(self)
+    }
+
+    /// Returns true if some token is valid, so that somebody could come in over the network.
+    pub fn has_tokens(&self) -> bool {
+        !self.0.tokens.is_empty(Time::now())
+    }
+}

@@ -1,0 +1,291 @@
+//! Authentication and authorisation of callers.
+//!
+//! ```text
+//!   unix socket ── the kernel says which user and process ──┐
+//!                                                           ├─► Caller { name, role } ─► each endpoint's least role
+//!   TCP ── Host and Origin checked ── bearer token ─────────┤
+//!                                  └─ cookie of the console ┘
+//! ```
+//! A process below one of our shims is an agent, whoever it runs as and whatever token it holds: it may do nothing here.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use axum::body::Body;
+use axum::extract::connect_info::ConnectInfo;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use nix::unistd::{Uid, User};
+use serde_json::json;
+
+use super::Api;
+use super::error::ApiError;
+use super::guard;
+use super::web::Shown;
+use intercom_daemon::ops::{Caller, Least};
+use intercom_daemon::supervisor::Belongs;
+use intercom_redact::redact_json;
+use intercom_types::{AGENT_OF, Json, Role, Time};
+
+mod lookups;
+mod peer;
+
+pub(super) use lookups::{Lookups, UnixClient};
+pub use peer::Peer;
+pub(super) use peer::Recognition;
+
+/// The caller of a request, for endpoints that somebody must be known for.
+pub(crate) struct KnownCaller(pub(crate) Caller);
+
+impl<S: Send + Sync> FromRequestParts<S> for KnownCaller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        parts.extensions.get::<Caller>().cloned().map(Self).ok_or_else(unknown)
+    }
+}
+
+fn unknown() -> ApiError {
+    ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", "a token is needed").hint(
+        "`intercom token create` makes one; send it as `Authorization: Bearer …`, or set INTERCOM_TOKEN",
+    )
+}
+
+/// Whoever cannot be told from an agent is taken for one.
+fn unknown_process() -> ApiError {
+    let message = "the process that opened this connection has gone or cannot be seen";
+    ApiError::new(StatusCode::FORBIDDEN, "unknown_process", message)
+}
+
+/// Finds out who asks, once per request, before anything else is looked at. Nobody is let in as nobody: only an endpoint
+/// that says so takes them.
+pub(super) async fn identify(
+    State(api): State<Api>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let caller = match &peer {
+        Peer::Unix { uid, client, recognition } => api.local(*uid, client.as_ref(), recognition).await,
+        Peer::Tcp { from, local, tls, recognition } => {
+            api.remote(*from, *local, *tls, recognition, request.method(), request.headers()).await
+        }
+    };
+    match caller {
+        Ok(Some(caller)) => {
+            request.extensions_mut().insert(caller);
+        }
+        Ok(None) => {}
+        Err(error) => return error.into_response(),
+    }
+    next.run(request).await
+}
+
+/// Lets through who has at least this role.
+pub(super) async fn require(
+    State((api, least)): State<(Api, Least)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Some(caller) = request.extensions().get::<Caller>() else { return unknown().into_response() };
+    if let Err(error) = api.ops().admit_to(caller, least) {
+        return ApiError::from(error).into_response();
+    }
+    match caller.role {
+        Role::Viewer => without_secrets(next.run(request).await).await,
+        _ => next.run(request).await,
+    }
+}
+
+/// Whatever is answered to a viewer, what looks like a secret is not in it. Streams see to that themselves.
+async fn without_secrets(response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if !kind.is_some_and(|kind| kind.starts_with("application/json")) {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
+        return ApiError::internal("the answer could not be read").into_response();
+    };
+    let hiding =
+        tokio::task::spawn_blocking(move || redact_json(&String::from_utf8_lossy(&bytes)).text.into_owned());
+    let Ok(text) = hiding.await else {
+        return ApiError::internal("the answer could not be checked").into_response();
+    };
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(text))
+}
+
+impl Api {
+    async fn local(
+        &self,
+        uid: Option<u32>,
+        client: Option<&Arc<UnixClient>>,
+        recognition: &Recognition,
+    ) -> Result<Option<Caller>, ApiError> {
+        // Before anything is looked up: a user who may not come in costs nothing.
+        let (name, role) = self.user_of_socket(uid)?;
+        // The one who connected speaks for the connection, with every request: a process that was handed the socket does not
+        // act for one that has exited.
+        let Some(client) = client.filter(|client| !client.has_exited()) else {
+            return Err(unknown_process());
+        };
+        match recognition.owner(self.0.lookups.owner_of_unix(client)).await {
+            Belongs::Nobody => client.recognise(),
+            other => {
+                client.note_refusal();
+                return Err(self.refuse_process(other, "unix socket").await);
+            }
+        }
+        recognition.recognise();
+        Ok(Some(Caller::new(name, role, "unix socket", true)))
+    }
+
+    /// The name and role of a user on the unix socket.
+    fn user_of_socket(&self, uid: Option<u32>) -> Result<(String, Role), ApiError> {
+        let config = self.supervisor().config();
+        let operator = config.operators.iter().find(|operator| operator.uid.is_some() && operator.uid == uid);
+        match (operator, uid) {
+            (Some(operator), _) => Ok((operator.name.clone(), operator.role())),
+            (None, Some(uid)) if uid == Uid::effective().as_raw() => Ok((own_name(), Role::Admin)),
+            _ => {
+                if self.0.users_refused.is_news(uid, Time::now()) {
+                    tracing::warn!(
+                        uid,
+                        "a stranger was refused; further ones within a minute are not logged"
+                    );
+                }
+                let message = "only the daemon's own user and configured operators may use this socket";
+                Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message))
+            }
+        }
+    }
+
+    async fn remote(
+        &self,
+        from: SocketAddr,
+        local: SocketAddr,
+        tls: bool,
+        recognition: &Recognition,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Option<Caller>, ApiError> {
+        guard::host_and_origin(headers, local, &self.supervisor().config().api.hosts)?;
+        let via = format!("tcp {}", from.ip());
+        let Some(sent) = headers.get(header::AUTHORIZATION) else {
+            let Some(Shown { session, gone, until }) = self.shown_by(headers, local, tls) else {
+                return Ok(None);
+            };
+            guard::not_a_foreign_page(method, headers)?;
+            self.not_an_agent(from, local, recognition).await?;
+            self.note_web_use(&session, from).await;
+            let role = self.bounded(&session.name, session.role);
+            let (name, web) = (session.name, Some(session.id));
+            return Ok(Some(Caller {
+                name,
+                role,
+                via: format!("web, {via}"),
+                local: false,
+                revoked: gone,
+                until,
+                web,
+            }));
+        };
+        let secret = sent.to_str().ok().and_then(|text| bearer(text)).map(str::trim);
+        let Some((token, gone)) = secret.and_then(|secret| self.0.tokens.find(secret, Time::now())) else {
+            return Err(self.refuse_token(from).await);
+        };
+        self.not_an_agent(from, local, recognition).await?;
+        let role = self.bounded(&token.name, token.role);
+        self.note_use(&token, from).await;
+        let until = token.expires_at;
+        Ok(Some(Caller { name: token.name, role, via, local: false, revoked: gone, until, web: None }))
+    }
+
+    /// A person's role is the most that any of their tokens or sessions gives.
+    fn bounded(&self, name: &str, role: Role) -> Role {
+        let config = self.supervisor().config();
+        let known = config.operators.iter().find(|operator| operator.name == name);
+        known.map_or(role, |operator| role.min(operator.role()))
+    }
+
+    /// The daemon's own user, as the socket knows them.
+    pub(super) fn owner(&self) -> (String, Role) {
+        let uid = Uid::effective().as_raw();
+        let config = self.supervisor().config();
+        let operator = config.operators.iter().find(|operator| operator.uid == Some(uid));
+        operator
+            .map_or_else(|| (own_name(), Role::Admin), |operator| (operator.name.clone(), operator.role()))
+    }
+
+    /// Looked at once for each connection.
+    pub(super) async fn not_an_agent(
+        &self,
+        from: SocketAddr,
+        local: SocketAddr,
+        recognition: &Recognition,
+    ) -> Result<(), ApiError> {
+        // Whoever gets here has shown a token, a cookie or a code. Their connection does not make way for others meanwhile.
+        recognition.recognise();
+        match recognition.owner(self.0.lookups.owner_of_tcp(from, local)).await {
+            Belongs::Nobody => Ok(()),
+            other => Err(self.refuse_process(other, &format!("tcp {from}")).await),
+        }
+    }
+
+    /// An agent that calls us is refused and written down, whatever it wanted.
+    async fn refuse_process(&self, owner: Belongs, via: &str) -> ApiError {
+        let session = match owner {
+            Belongs::To(session) => Some(session),
+            Belongs::Elsewhere => None,
+            Belongs::Nobody | Belongs::Unknown => return unknown_process(),
+        };
+        let name = session.map_or_else(|| "another daemon".to_owned(), |session| session.to_string());
+        tracing::debug!(session.id = name, "an agent called the API and was refused");
+        // Once in a while: an agent in a loop must not fill what is never removed.
+        if self.0.agents_refused.is_news(session, Time::now()) {
+            let data = Json::of(&json!({ "session": session, "via": via }));
+            self.ops().record("access.from_agent", &format!("{AGENT_OF}{name}"), session, data).await;
+        }
+        ApiError::new(StatusCode::FORBIDDEN, "from_agent", "a process of a session may not use this API")
+            .hint("agents ask through their own protocol; people decide")
+    }
+
+    pub(super) async fn refuse_token(&self, from: SocketAddr) -> ApiError {
+        let failures = self.0.failures.count(from.ip(), Time::now());
+        if failures.is_first {
+            tracing::warn!(%from, "a token was refused; further ones within a minute are not logged");
+            let data = Json::of(&json!({ "from": from.ip().to_string() }));
+            self.ops().record("access.refused", "nobody", None, data).await;
+        }
+        match failures.wait_seconds {
+            Some(seconds) => ApiError::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_failures",
+                "too many refused tokens from this address",
+            )
+            .hint(format!("try again in {seconds} s")),
+            None => ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", "the token is not valid")
+                .hint("it may have expired or been revoked; `intercom token list` shows it"),
+        }
+    }
+}
+
+fn bearer(header: &str) -> Option<&str> {
+    let (scheme, secret) = header.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(secret)
+}
+
+/// Our own name, which is asked for with every request on the socket.
+fn own_name() -> String {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| user_name(Uid::effective().as_raw())).clone()
+}
+
+fn user_name(uid: u32) -> String {
+    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    user.map_or_else(|| format!("uid {uid}"), |user| user.name)
+}

@@ -1,0 +1,117 @@
+//! Copies of the database: one at a time, and only for as long as somebody waits for it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::Api;
+use super::access::KnownCaller;
+use super::error::ApiError;
+use super::extract::{Body, Nothing, Query};
+use intercom_store::BackupJob;
+use intercom_types::Json as Raw;
+
+/// The copy that is being made. Each keeps a read transaction open, so there is one at most.
+#[derive(Debug, Default)]
+pub(super) struct RunningBackup(Mutex<Weak<BackupJob>>); // for the moment of a look
+
+impl RunningBackup {
+    fn get(&self) -> Option<Arc<BackupJob>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    fn begin(&self, job: BackupJob) -> Result<Arc<BackupJob>, ApiError> {
+        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(other) = running.upgrade() {
+            let message = format!("another backup is being written to {}", other.to.display());
+            return Err(ApiError::conflict("backup_running", message).hint("try again when it is done"));
+        }
+        let job = Arc::new(job);
+        *running = Arc::downgrade(&job);
+        Ok(job)
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BackupRequest {
+    path: PathBuf,
+    /// Replace a file that exists, once the new one is complete.
+    #[serde(default)]
+    replace: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct BackedUp {
+    path: PathBuf,
+    bytes: u64,
+    /// How much the write-ahead log grew during the copy.
+    log_growth_bytes: u64,
+}
+
+pub(super) async fn backup(
+    State(api): State<Api>,
+    KnownCaller(caller): KnownCaller,
+    Body(request): Body<BackupRequest>,
+) -> Result<Json<BackedUp>, ApiError> {
+    let BackupRequest { path, replace } = request;
+    if !path.is_absolute() {
+        return Err(ApiError::bad_request("path must be absolute"));
+    }
+    if path.exists() && !replace {
+        return Err(ApiError::conflict("exists", format!("{} exists already", path.display())));
+    }
+    let keep_free = api.supervisor().config().limits.min_free_disk_bytes();
+    let job = api.0.backup.begin(BackupJob::new(path.clone(), replace, keep_free))?;
+    let waiting = Waiting(&path);
+    // A caller that hangs up drops this, and a daemon that stops does; either ends the copy.
+    let done = api.0.closing.run_until_cancelled(api.store().backup(job)).await;
+    std::mem::forget(waiting);
+    let Some(done) = done else {
+        let message = "the daemon is stopping; no backup was made";
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message));
+    };
+    let done = done.map_err(|error| {
+        let message = format!("{} could not be written: {error}", path.display());
+        ApiError::unprocessable("backup_failed", message)
+    })?;
+    api.ops().record("backup", &caller.name, None, Raw::of(&json!({ "path": path }))).await;
+    Ok(Json(BackedUp { path, bytes: done.bytes, log_growth_bytes: done.log_growth }))
+}
+
+/// A caller that waits for its backup; dropped before the end, it has hung up.
+struct Waiting<'a>(&'a std::path::Path);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        tracing::info!(path = %self.0.display(), "the caller of a backup has hung up: it is given up");
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct BackupState {
+    /// The backup that is being made.
+    running: Option<BackupProgress>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct BackupProgress {
+    path: PathBuf,
+    copied_bytes: u64,
+    /// 0 until it is known.
+    total_bytes: u64,
+}
+
+pub(super) async fn progress(State(api): State<Api>, Query(Nothing {}): Query<Nothing>) -> Json<BackupState> {
+    let running = api.0.backup.get().map(|job| {
+        let (copied_bytes, total_bytes) = job.progress();
+        BackupProgress { path: job.to.clone(), copied_bytes, total_bytes }
+    });
+    Json(BackupState { running })
+}

@@ -1,0 +1,360 @@
+//! Every endpoint, once: what the router serves and what `openapi.json` says come from this list.
+
+use std::sync::LazyLock;
+
+use axum::extract::State;
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::{Json, Router};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use super::access::require;
+use super::extract::ShortList;
+use super::view::{EventPage, TokenView};
+use super::{Api, audit, backup, events, figures, handlers, health, idempotency, tokens, web};
+use intercom_daemon::ops::{
+    AgentView, ClearanceQuery, GrantView, Least, Operation, PolicyView, PromptQuery, QuestionQuery,
+    SessionQuery,
+};
+use intercom_types::{
+    AgentChange, Clearance, ClearanceExplanation, ConfigReload, Decision, FailureSeen, InterruptAnswer,
+    InterruptRequest, LadderChange, List, NewPrompt, NewSession, NudgeAnswer, NudgeRequest, PresetChange,
+    Prompt, PromptChange, Question, QuestionAnswer, Quorum, Role, RulesTest, RulesTestResult, Session,
+    SettingAgreed, SettingChange, SettingSent, SnoozeRequest, StopResult,
+};
+
+/// One of them.
+pub(super) struct Endpoint {
+    method: Method,
+    path: &'static str,
+    least: Least,
+    about: &'static str,
+    route: MethodRouter<Api>,
+    query: Option<Describe>,
+    body: Option<Describe>,
+    answers: Vec<(u16, Option<Describe>)>,
+    /// It may also answer with a stream of events.
+    streams: bool,
+    /// It answers with lines of JSON.
+    file: bool,
+}
+
+type Describe = fn(&mut SchemaGenerator) -> Schema;
+
+fn describe<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+impl Endpoint {
+    fn new<H, T>(
+        method: Method,
+        path: &'static str,
+        least: impl Into<Least>,
+        about: &'static str,
+        handler: H,
+    ) -> Self
+    where
+        H: Handler<T, Api>,
+        T: 'static,
+    {
+        let filter = MethodFilter::try_from(method.clone()).expect("a usual method");
+        let (route, least) = (on(filter, handler), least.into());
+        Self {
+            method,
+            path,
+            least,
+            about,
+            route,
+            query: None,
+            body: None,
+            answers: Vec::new(),
+            streams: false,
+            file: false,
+        }
+    }
+
+    fn query<T: JsonSchema>(mut self) -> Self {
+        self.query = Some(describe::<T>);
+        self
+    }
+
+    fn body<T: JsonSchema>(mut self) -> Self {
+        self.body = Some(describe::<T>);
+        self
+    }
+
+    fn answers<T: JsonSchema>(mut self, status: u16) -> Self {
+        self.answers.push((status, Some(describe::<T>)));
+        self
+    }
+
+    fn answers_nothing(mut self, status: u16) -> Self {
+        self.answers.push((status, None));
+        self
+    }
+
+    fn answers_file(mut self, status: u16) -> Self {
+        self.file = true;
+        self.answers_nothing(status)
+    }
+
+    fn streams(mut self) -> Self {
+        self.streams = true;
+        self
+    }
+}
+
+/// All below `/api/v1`.
+#[rustfmt::skip] // a table reads best as one
+pub(super) fn endpoints() -> Vec<Endpoint> {
+    use Operation::{
+        AcknowledgeFailure, Answer, ChangeAgent, ChangeLadder, ChangePreset, ChangePrompt, ChangeSetting, Decide, Interrupt,
+        KillSession, ListAgentSessions, Nudge, Read, Reload, RemoveSession, ResumeSession, RevokeGrant, SendPrompt, Snooze,
+        StartSession, StopSession, TakeBackPrompt, TestRules,
+    };
+    use Least::Nothing;
+    use Role::{Admin, Viewer};
+    let get = Method::GET;
+    let post = Method::POST;
+    let delete = Method::DELETE;
+    let of = |method: &Method| method.clone();
+    vec![
+        Endpoint::new(of(&get), "/health", Nothing, "How the daemon is; more with a role", health::health).answers::<health::Health>(200),
+        Endpoint::new(of(&get), "/openapi.json", Nothing, "This description", openapi).answers::<Value>(200),
+        Endpoint::new(of(&get), "/agents", Read, "Which agents can be started", handlers::agents).query::<ShortList>().answers::<List<AgentView>>(200),
+        Endpoint::new(of(&post), "/backup", Admin, "A copy of the database", backup::backup).body::<backup::BackupRequest>().answers::<backup::BackedUp>(200),
+        Endpoint::new(of(&get), "/backup", Admin, "How far the backup is that is being made", backup::progress).answers::<backup::BackupState>(200),
+        Endpoint::new(of(&get), "/sessions", Read, "Sessions, newest first", handlers::sessions).query::<SessionQuery>().answers::<List<Session>>(200),
+        Endpoint::new(of(&post), "/sessions", StartSession, "Starts an agent", handlers::start).body::<NewSession>().answers::<Session>(201),
+        Endpoint::new(of(&get), "/sessions/{id}", Read, "One session", handlers::session).answers::<Session>(200),
+        Endpoint::new(of(&delete), "/sessions/{id}", RemoveSession, "Removes a session that has ended, with its log", handlers::remove).answers_nothing(204),
+        Endpoint::new(of(&get), "/sessions/{id}/prompts", Read, "Its prompts, newest first", handlers::prompts).query::<PromptQuery>().answers::<List<Prompt>>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/prompts", SendPrompt, "Tells the agent to do something", handlers::send).body::<NewPrompt>().answers::<Prompt>(202),
+        Endpoint::new(of(&post), "/prompts/{id}", ChangePrompt, "Changes a waiting prompt: its words, or its place in the queue", handlers::change_prompt).body::<PromptChange>().answers::<Prompt>(200),
+        Endpoint::new(of(&delete), "/prompts/{id}", TakeBackPrompt, "Takes a waiting prompt back", handlers::take_back).answers_nothing(204),
+        Endpoint::new(of(&post), "/sessions/{id}/nudge", Nudge, "Reminds an agent that seems stuck", handlers::nudge).body::<NudgeRequest>().answers::<NudgeAnswer>(202),
+        Endpoint::new(of(&post), "/sessions/{id}/interrupt", Interrupt, "Ends the agent's turn", handlers::interrupt).body::<InterruptRequest>().answers::<InterruptAnswer>(202),
+        Endpoint::new(of(&post), "/sessions/{id}/seen", AcknowledgeFailure, "Says that an operator has seen its failure", handlers::seen).body::<FailureSeen>().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/snooze", Snooze, "No steps about a stall for a while", handlers::snooze).body::<SnoozeRequest>().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/list", ListAgentSessions, "The sessions that the agent itself remembers", handlers::agent_sessions).answers::<Value>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/set", ChangeSetting, "Sets the agent's mode, model or an option", handlers::set).body::<SettingChange>().answers::<SettingSent>(202).answers::<SettingAgreed>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/ladder", ChangeLadder, "What is done when it is stuck", handlers::ladder).body::<LadderChange>().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/stop", StopSession, "Stops the agent, gently first; answers when its tree is gone", handlers::stop).answers::<StopResult>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/kill", KillSession, "Ends the agent at once; answers when its tree is gone", handlers::kill).answers::<StopResult>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/resume", ResumeSession, "Starts an ended session again", handlers::resume).answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/agent", ChangeAgent, "Another agent for a deferred session that has had no process", handlers::agent).body::<AgentChange>().answers::<Session>(200),
+        Endpoint::new(of(&post), "/sessions/{id}/preset", ChangePreset, "What it may do at most; for more than it may now, an approver", handlers::preset).body::<PresetChange>().answers::<Session>(200),
+        Endpoint::new(of(&get), "/clearances", Read, "Clearances, newest first", handlers::clearances).query::<ClearanceQuery>().answers::<List<Clearance>>(200),
+        Endpoint::new(of(&get), "/clearances/{id}", Read, "One clearance", handlers::clearance).answers::<Clearance>(200),
+        Endpoint::new(of(&post), "/clearances/{id}/decision", Decide, "Decides it, once", handlers::decide).body::<Decision>().answers::<Clearance>(200).answers::<Quorum>(202),
+        Endpoint::new(of(&get), "/questions", Read, "Questions, newest first", handlers::questions).query::<QuestionQuery>().answers::<List<Question>>(200),
+        Endpoint::new(of(&get), "/questions/{id}", Read, "One question", handlers::question).answers::<Question>(200),
+        Endpoint::new(of(&post), "/questions/{id}/answer", Answer, "Answers it, once", handlers::answer).body::<QuestionAnswer>().answers::<Question>(200),
+        Endpoint::new(of(&get), "/events", Viewer, "The log: a stream, or with `Accept: application/json` a page", events::events).query::<events::EventsQuery>().answers::<EventPage>(200).streams(),
+        Endpoint::new(of(&get), "/sessions/{id}/log", Viewer, "All of a session's log as a file, one event per line", events::download).answers_file(200),
+        Endpoint::new(of(&get), "/figures", Viewer, "How long decisions take, how long agents wait for them, and how much is said", figures::show).query::<figures::FiguresQuery>().answers::<figures::Figures>(200),
+        Endpoint::new(of(&get), "/clearances/{id}/explanation", Read, "What each rule makes of it, and the rule that allowing it always would add", handlers::explanation).answers::<ClearanceExplanation>(200),
+        Endpoint::new(of(&get), "/policy", Read, "The rules in force", handlers::policy).answers::<PolicyView>(200),
+        Endpoint::new(of(&post), "/policy/test", TestRules, "What other rules would have made of what was asked; changes nothing", handlers::test_rules).body::<RulesTest>().answers::<RulesTestResult>(200),
+        Endpoint::new(of(&get), "/grants", Read, "What was allowed always, newest first", handlers::grants).query::<ShortList>().answers::<List<GrantView>>(200),
+        Endpoint::new(of(&delete), "/grants/{id}", RevokeGrant, "Revokes a grant", handlers::revoke_grant).answers_nothing(204),
+        Endpoint::new(of(&post), "/reload", Reload, "Reads the configuration again", handlers::reload).answers::<ConfigReload>(200),
+        Endpoint::new(of(&get), "/tokens", Admin, "Tokens, newest first", tokens::list).query::<ShortList>().answers::<List<TokenView>>(200),
+        Endpoint::new(of(&post), "/tokens", Admin, "Makes a token; its secret is shown once", tokens::create).body::<tokens::Create>().answers::<tokens::Created>(201),
+        Endpoint::new(of(&delete), "/tokens/{id}", Admin, "Revokes a token, at once", tokens::revoke).answers_nothing(204),
+        Endpoint::new(of(&post), "/web/codes", Viewer, "A link that signs the caller in to the console, once", web::code).answers::<web::CodeView>(201),
+        Endpoint::new(of(&post), "/web/sessions", Nothing, "Signs in to the console with a code or a token: sets a cookie", web::sign_in).body::<web::SignIn>().answers::<web::WebSessionView>(201),
+        Endpoint::new(of(&get), "/web/sessions", Viewer, "Who is signed in to the console: one's own, for admins all", web::list).query::<ShortList>().answers::<List<web::WebSessionView>>(200),
+        Endpoint::new(of(&delete), "/web/sessions/{id}", Viewer, "Signs out; `current` is the one that asks", web::sign_out).answers_nothing(204),
+        Endpoint::new(of(&get), "/audit", Admin, "The audit, oldest first, or newest first `before` a row", audit::list).query::<audit::AuditQuery>().answers::<audit::AuditPage>(200),
+        Endpoint::new(of(&get), "/audit/verify", Admin, "Looks at every row of the audit and every link between them", audit::verify).answers::<audit::VerifiedView>(200),
+    ]
+}
+
+/// The router below `/api/v1`: each endpoint behind its role, each POST remembered by its `Idempotency-Key`.
+pub(super) fn router(api: &Api) -> Router<Api> {
+    endpoints().into_iter().fold(Router::new(), |router, endpoint| {
+        let Endpoint { method, path, least, mut route, .. } = endpoint;
+        // A secret that is shown once is not kept to be shown again.
+        if method == Method::POST && !["/tokens", "/web/codes", "/web/sessions"].contains(&path) {
+            route = route.layer(from_fn_with_state(api.clone(), idempotency::honour));
+        }
+        let route = match least {
+            Least::Nothing => route,
+            least => route.layer(from_fn_with_state((api.clone(), least), require)),
+        };
+        router.route(path, route)
+    })
+}
+
+async fn openapi(State(_): State<Api>) -> Json<&'static Value> {
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
+    Json(&DOCUMENT)
+}
+
+/// `OpenAPI` 3.1, of this very list.
+pub(super) fn document() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.meta_schema = None;
+        settings.definitions_path = "/components/schemas".into();
+    });
+    // What is sent has all of its fields; what is taken may leave some out.
+    let mut schemas =
+        Schemas { sent: settings.clone().for_serialize().into_generator(), taken: settings.into_generator() };
+    let mut paths: Map<String, Value> = Map::new();
+    for endpoint in endpoints() {
+        let path = format!("/api/v1{}", endpoint.path);
+        let operation = operation(&endpoint, &mut schemas);
+        let entry = paths.entry(path).or_insert_with(|| json!({}));
+        entry[endpoint.method.as_str().to_ascii_lowercase()] = operation;
+    }
+    let metrics = json!({
+        "summary": "Figures for Prometheus", "security": [{ "token": [] }], "x-least-role": Role::Viewer.as_str(),
+        "responses": { "200": { "description": "OK", "content": { "text/plain": {} } } },
+    });
+    paths.insert("/metrics".to_owned(), json!({ "get": metrics }));
+    let mut sent = schemas.sent.take_definitions(true);
+    sent.extend(schemas.taken.take_definitions(true));
+    let mut schemas = sent;
+    schemas.insert(
+        "Error".to_owned(),
+        json!({
+            "type": "object", "required": ["error"],
+            "properties": { "error": {
+                "type": "object", "required": ["code", "message", "hint"],
+                "properties": {
+                    "code": { "type": "string" }, "message": { "type": "string" },
+                    "hint": { "type": ["string", "null"] },
+                },
+            }},
+        }),
+    );
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "intercom", "version": env!("CARGO_PKG_VERSION"),
+            "description": "Hosts headless coding agents and connects them to the people who run them.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
+    })
+}
+
+struct Schemas {
+    sent: SchemaGenerator,
+    taken: SchemaGenerator,
+}
+
+fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> Value {
+    let json_of = |schema: Value| json!({ "application/json": { "schema": schema } });
+    let mut parameters: Vec<Value> = endpoint
+        .path
+        .split('/')
+        .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
+        .collect();
+    if let Some(query) = endpoint.query {
+        parameters.extend(query_parameters(query, &mut schemas.taken));
+    }
+    let mut responses = Map::new();
+    for (status, schema) in &endpoint.answers {
+        let mut content = schema.map(|schema| json_of(schema(&mut schemas.sent).to_value()));
+        if let Some(content) = content.as_mut().filter(|_| endpoint.streams) {
+            content["text/event-stream"] = json!({});
+        }
+        let mut answer = json!({ "description": "OK" });
+        if endpoint.file {
+            content = Some(json!({ "application/x-ndjson": {} }));
+        }
+        if let Some(content) = content {
+            answer["content"] = content;
+        }
+        responses.insert(status.to_string(), answer);
+    }
+    let error = json_of(json!({ "$ref": "#/components/schemas/Error" }));
+    responses.insert("default".to_owned(), json!({ "description": "Refused or failed", "content": error }));
+    let mut operation =
+        json!({ "summary": endpoint.about, "parameters": parameters, "responses": responses });
+    match endpoint.least.usual() {
+        Some(role) => {
+            operation["security"] = json!([{ "token": [] }]);
+            operation["x-least-role"] = json!(role.as_str());
+            if endpoint.least == Least::ToStart {
+                operation["x-least-role-setting"] = json!("access.start");
+            }
+        }
+        None => operation["security"] = json!([]),
+    }
+    if let Some(body) = endpoint.body {
+        operation["requestBody"] = json!({ "content": json_of(body(&mut schemas.taken).to_value()) });
+    }
+    operation
+}
+
+/// A query's fields, one parameter each.
+fn query_parameters(query: Describe, generator: &mut SchemaGenerator) -> Vec<Value> {
+    let schema = query(generator).to_value();
+    let name = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()).map(str::to_owned);
+    let whole = match name.and_then(|name| generator.definitions_mut().remove(&name)) {
+        Some(definition) => definition,
+        None => schema,
+    };
+    let required: Vec<&str> =
+        whole["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let fields = whole["properties"].as_object().into_iter().flatten();
+    fields
+        .map(|(name, schema)| {
+            let required = required.contains(&name.as_str());
+            json!({ "name": name, "in": "query", "required": required, "schema": schema })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_endpoint_is_described() {
+        let document = document();
+        for endpoint in endpoints() {
+            let method = endpoint.method.as_str().to_ascii_lowercase();
+            let operation = &document["paths"][format!("/api/v1{}", endpoint.path)][&method];
+            assert!(operation["summary"].is_string(), "{method} {}", endpoint.path);
+            assert!(!endpoint.answers.is_empty(), "{method} {}", endpoint.path);
+        }
+    }
+
+    #[test]
+    fn the_published_description_is_the_one_that_is_served() {
+        intercom_testkit::assert_published("openapi.json", &document());
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+            match value {
+                Value::Object(map) => {
+                    found.extend(map.get("$ref").and_then(Value::as_str));
+                    map.values().for_each(|value| references(value, found));
+                }
+                Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+                _ => {}
+            }
+        }
+        let document = document();
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > 20);
+        for reference in found {
+            assert!(document.pointer(reference.trim_start_matches('#')).is_some(), "{reference}");
+        }
+    }
+}

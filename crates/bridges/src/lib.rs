@@ -1,0 +1,11 @@
+//! Ways in and out for operators. A bridge shows the log and the read model, and passes requests to operations; it
+//! never touches a driver.
+
+pub mod acp;
+pub mod api;
+mod compress;
+pub mod condition;
+mod idle;
+pub mod slack;
+mod viewer_log;
+pub mod webhook;

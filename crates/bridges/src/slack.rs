@@ -1,0 +1,164 @@
+//! Slack: a thread per session, cards with buttons, and everything that people say or press there.
+//!
+//! ```text
+//!   log ─► teller ─► slack_messages ─► sender ─► Slack         how each message should be; sent until it is
+//!   Slack ─► socket ─► slack_inbox ─► inbox ─► act ─► ops      written down, acknowledged, then done, once
+//! ```
+//! The daemon needs none of it: without tokens, without Slack, everything else works, and what should be seen is sent
+//! when it can be. What people do goes through operations as the operator they are. `kit` knows Block Kit and its limits,
+//! `card` what we say with it; both are pure, and so are `outbox` (who is next), `calls` (who is called) and `words`.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+mod access;
+mod act;
+mod calls;
+mod card;
+mod deed;
+pub mod doctor;
+mod inbox;
+mod kit;
+#[cfg(test)]
+mod limits;
+mod link;
+pub mod manifest;
+mod outbox;
+mod sender;
+mod socket;
+mod teller;
+mod web;
+mod words;
+
+pub use web::SCOPES;
+
+use self::access::SlackAccess;
+use self::act::Actor;
+use self::inbox::Inbox;
+use self::link::Link;
+use self::sender::Sender;
+use self::socket::Socket;
+use self::teller::Teller;
+use self::web::{Tokens, Web};
+use crate::condition::{Condition, Conditions};
+use intercom_daemon::ops::Operations;
+
+/// Between two looks at who we are, while that fails.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// All of the bridge.
+pub struct Slack {
+    ops: Operations,
+    conditions: Conditions,
+}
+
+impl std::fmt::Debug for Slack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slack").finish_non_exhaustive()
+    }
+}
+
+impl Slack {
+    pub fn new(ops: Operations, conditions: Conditions) -> Self {
+        Self { ops, conditions }
+    }
+
+    /// Until `closing`. Comes back at once if Slack is off.
+    pub async fn run(self, closing: CancellationToken) {
+        let config = self.ops.supervisor().config();
+        if config.slack.channel.is_none() {
+            return;
+        }
+        let tokens = Tokens::read(&config.slack);
+        let web =
+            tokens.and_then(|tokens| Web::new(&config.slack, &tokens).map_err(|error| error.to_string()));
+        let web = match web {
+            Ok(web) => Arc::new(web),
+            Err(why) => {
+                tracing::error!(why, "Slack is configured and cannot be used; everything else works");
+                let figures = vec![("connected", link::CONNECTED, 0)];
+                self.conditions.set("slack", Condition { words: why, figures });
+                return;
+            }
+        };
+        let (store, bell) = (self.ops.store().clone(), self.ops.bell().clone());
+        let (link, access) = (Link::new(&self.conditions), SlackAccess::new(self.ops));
+        let (outgoing, incoming) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let tasks = TaskTracker::new();
+        let actor = Actor::new(
+            access.clone(),
+            store.clone(),
+            Arc::clone(&web),
+            Arc::clone(&outgoing),
+            tasks.clone(),
+            closing.clone(),
+        );
+        let socket = Socket {
+            web: Arc::clone(&web),
+            store: store.clone(),
+            link: link.clone(),
+            inbox: Arc::clone(&incoming),
+            reconnect_seconds: config.slack.reconnect_seconds,
+            greeted: Arc::new(Mutex::default()),
+        };
+        let teller = Teller {
+            access: access.clone(),
+            store: store.clone(),
+            bell,
+            outbox: Arc::clone(&outgoing),
+            homes: Arc::default(),
+        };
+        let homes = Arc::clone(&teller.homes);
+        tasks.spawn(refresh(actor.clone(), homes, closing.clone()));
+        tasks.spawn(look(Arc::clone(&web), link.clone(), closing.clone()));
+        tasks.spawn(socket.run(closing.clone()));
+        tasks.spawn(Inbox { store: store.clone(), actor, bell: incoming }.run(closing.clone()));
+        tasks.spawn(Sender { store, web, link, access, bell: outgoing }.run(closing.clone()));
+        tasks.spawn(teller.run(closing));
+        tasks.close();
+        tasks.wait().await;
+    }
+}
+
+/// Says who we are there and what we may not do, once that is known.
+async fn look(web: Arc<Web>, link: Link, closing: CancellationToken) {
+    let looking = async {
+        loop {
+            match web.who().await {
+                Ok(who) => {
+                    tracing::info!(team = who.team, bot = who.user, id = who.user_id, "Slack knows us");
+                    let missing = who.missing();
+                    for (scope, what) in &missing {
+                        tracing::warn!(scope, "the Slack app lacks a scope, {what}");
+                    }
+                    let scopes: Vec<&str> = missing.iter().map(|(scope, _)| *scope).collect();
+                    link.lacks((!scopes.is_empty()).then(|| scopes.join(", ")));
+                    link.known();
+                    return;
+                }
+                Err(trouble) => {
+                    tracing::warn!(%trouble, advice = trouble.advice(), "Slack does not say who we are");
+                    link.trouble(link::WHO, &trouble);
+                }
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    };
+    closing.run_until_cancelled(looking).await;
+}
+
+/// Homes that people look at are kept up to date.
+async fn refresh(actor: Actor, bell: Arc<Notify>, closing: CancellationToken) {
+    let refreshing = async {
+        loop {
+            bell.notified().await;
+            actor.refresh_homes();
+        }
+    };
+    closing.run_until_cancelled(refreshing).await;
+}

@@ -1,0 +1,169 @@
+//! Buttons, menus and form fields.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::cut::{clip, cut};
+use super::{Plain, Words, most};
+
+#[derive(Debug, Clone)]
+pub(in crate::slack) struct Button {
+    action: String,
+    text: Plain,
+    value: String,
+    style: Option<Style>,
+    confirm: Option<Confirm>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::slack) enum Style {
+    Primary,
+    Danger,
+}
+
+impl Style {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Danger => "danger",
+        }
+    }
+}
+
+/// Asked once more before a button does anything.
+#[derive(Debug, Clone)]
+pub(in crate::slack) struct Confirm {
+    pub(in crate::slack) title: Plain,
+    pub(in crate::slack) text: Words,
+    pub(in crate::slack) yes: Plain,
+    pub(in crate::slack) danger: bool,
+}
+
+impl Confirm {
+    fn json(&self) -> Value {
+        let text = if self.text.is_blank() { Words::new("Really?") } else { self.text.clone() };
+        let style = if self.danger { Style::Danger } else { Style::Primary };
+        json!({
+            "title": self.title.json(most::CONFIRM_TITLE),
+            "text": text.json(most::CONFIRM_TEXT),
+            "confirm": self.yes.json(most::CONFIRM_BUTTON),
+            "deny": Plain::new("Cancel").json(most::CONFIRM_BUTTON),
+            "style": style.as_str(),
+        })
+    }
+}
+
+impl Button {
+    pub(in crate::slack) fn new(action: &str, text: impl Into<Plain>, value: &str) -> Self {
+        let (action, value) = (action.to_owned(), value.to_owned());
+        Self { action, text: text.into(), value, style: None, confirm: None }
+    }
+
+    #[must_use]
+    pub(in crate::slack) fn style(self, style: Style) -> Self {
+        Self { style: Some(style), ..self }
+    }
+
+    #[must_use]
+    pub(in crate::slack) fn confirm(self, confirm: impl Into<Option<Confirm>>) -> Self {
+        Self { confirm: confirm.into(), ..self }
+    }
+
+    pub(super) fn json(&self, ids: &mut Ids) -> Value {
+        let mut button = json!({
+            "type": "button", "action_id": ids.take(&self.action), "text": self.text.json(most::BUTTON),
+        });
+        if !self.value.is_empty() {
+            button["value"] = cut(&self.value, most::VALUE).into();
+        }
+        if let Some(style) = self.style {
+            button["style"] = style.as_str().into();
+        }
+        if let Some(confirm) = &self.confirm {
+            button["confirm"] = confirm.json();
+        }
+        button
+    }
+}
+
+/// One of several to choose from.
+#[derive(Debug, Clone)]
+pub(in crate::slack) struct Choice {
+    pub(in crate::slack) text: Plain,
+    pub(in crate::slack) value: String,
+}
+
+impl Choice {
+    pub(in crate::slack) fn new(text: impl Into<Plain>, value: impl Into<String>) -> Self {
+        Self { text: text.into(), value: value.into() }
+    }
+
+    fn json(&self) -> Value {
+        let value = if self.value.is_empty() { "?" } else { &self.value };
+        json!({ "text": self.text.json(most::OPTION), "value": cut(value, most::OPTION) })
+    }
+}
+
+/// A form field.
+#[derive(Debug, Clone)]
+pub(in crate::slack) enum Entry {
+    /// Several lines, with what stands there at first.
+    Lines { initial: String, placeholder: Plain },
+    /// One of a list; the index of the one that is chosen at first.
+    Select { options: Vec<Choice>, initial: Option<usize> },
+}
+
+impl Entry {
+    /// Slack refuses a list without anything in it.
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self, Self::Select { options, .. } if options.is_empty())
+    }
+
+    pub(super) fn json(&self, action: &str) -> Value {
+        match self {
+            Self::Lines { initial, placeholder } => {
+                let mut element =
+                    json!({ "type": "plain_text_input", "action_id": action, "multiline": true });
+                let initial = clip(initial, most::INITIAL);
+                if !initial.trim().is_empty() {
+                    element["initial_value"] = initial.into();
+                }
+                if !placeholder.is_blank() {
+                    element["placeholder"] = placeholder.json(most::PLACEHOLDER);
+                }
+                element
+            }
+            Self::Select { options, initial } => chosen(action, options, *initial),
+        }
+    }
+}
+
+fn chosen(action: &str, options: &[Choice], initial: Option<usize>) -> Value {
+    let options: Vec<Value> = options.iter().take(most::OPTIONS).map(Choice::json).collect();
+    let first = initial.and_then(|at| options.get(at)).cloned();
+    let mut element = json!({ "type": "static_select", "action_id": action, "options": options });
+    if let Some(first) = first {
+        element["initial_option"] = first;
+    }
+    element
+}
+
+/// Ids that must not come twice.
+#[derive(Debug, Default)]
+pub(super) struct Ids(BTreeSet<String>);
+
+impl Ids {
+    /// This one, or if it is taken, this one with a number.
+    pub(super) fn take(&mut self, id: &str) -> String {
+        let id = if id.is_empty() { "unnamed" } else { id };
+        let mut free = cut(id, most::ID);
+        let mut n = 2;
+        while !self.0.insert(free.clone()) {
+            let number = format!(".{n}");
+            free = cut(id, most::ID - number.len()) + &number;
+            n += 1;
+        }
+        free
+    }
+}

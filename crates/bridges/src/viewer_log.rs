@@ -1,0 +1,314 @@
+//! The log as viewers may read it: without secrets, also without those that an agent streams in pieces.
+//!
+//! A streamed message is a run of `…_chunk` updates of one kind in one session; updates about other things may stand between
+//! them. Its events are held until their text is settled (see [`PieceRedactor`]), and given out in their order. Other
+//! sessions do not wait for them: so a reader of several sessions gets the events of each in order, and resumes from
+//! [`ViewerLog::resume_point`]. Any other event of the session ends the message.
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use intercom_redact::{PieceRedactor, redact_json};
+use intercom_store::{Store, StoreError};
+use intercom_types::fold::{Fold, fold};
+use intercom_types::{EventKind, Json, LoggedEvent, SessionId};
+
+/// Events that are read at once, around a page or before a stream.
+const BATCH: usize = 200;
+/// Events of a message that are looked at before or behind a page at most; a private key in tiny pieces has fewer.
+const MAX_AROUND: usize = 4000;
+/// Sessions whose streams are known at most. Beyond it their messages are looked up again.
+const MAX_KNOWN: usize = 10_000;
+
+/// Updates that come between the words of a message, besides the asides of `fold`.
+const ASIDES: &[&str] = &["plan", "plan_update"];
+
+/// The relation of an event to a streamed message.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    /// One piece of a message of this kind, with the id of the message where the agent gives it.
+    Piece { kind: String, id: Option<String>, text: String },
+    /// Neither a part nor the end of it.
+    Aside,
+    /// The end of it.
+    Other,
+}
+
+/// One session's message, while it is streamed.
+#[derive(Debug, Default)]
+struct Message {
+    kind: String,
+    id: Option<String>,
+    pieces: PieceRedactor,
+    held: VecDeque<(LoggedEvent, bool)>,
+}
+
+/// The log of any number of sessions, event by event.
+#[derive(Debug, Default)]
+pub(crate) struct ViewerLog {
+    messages: HashMap<SessionId, Message>,
+    /// The seqs of held events.
+    held: BTreeSet<u64>,
+}
+
+impl ViewerLog {
+    /// Takes the next event of a session; what may be shown by now goes to `out`. A session that is new to this log may be in
+    /// the middle of a message: its beginning is looked up.
+    pub(crate) async fn push(
+        &mut self,
+        store: &Store,
+        event: LoggedEvent,
+        out: &mut Vec<LoggedEvent>,
+    ) -> Result<(), StoreError> {
+        let part = part(&event);
+        if let Part::Piece { kind, id, .. } = &part
+            && !self.messages.contains_key(&event.session)
+        {
+            let earlier = beginning(store, &event, kind, id.as_deref()).await?;
+            if self.messages.len() >= MAX_KNOWN {
+                self.messages.retain(|_, message| !message.held.is_empty());
+            }
+            let message = self.messages.entry(event.session).or_default();
+            message.kind.clone_from(kind);
+            message.id.clone_from(id);
+            // Nobody waits for these: they were before.
+            for text in earlier {
+                message.pieces.push(&text);
+            }
+            message.pieces.begin_here();
+        }
+        self.take(event, part, out);
+        Ok(())
+    }
+
+    fn take(&mut self, event: LoggedEvent, part: Part, out: &mut Vec<LoggedEvent>) {
+        // It does not tell whether a message is being streamed.
+        if part == Part::Aside && !self.messages.contains_key(&event.session) {
+            return out.push(redacted(event));
+        }
+        let before = out.len();
+        let message = self.messages.entry(event.session).or_default();
+        match part {
+            Part::Piece { kind, id, text } => {
+                // What follows a secret in the next message must not make it look like something else.
+                if message.kind != kind || differ(message.id.as_deref(), id.as_deref()) {
+                    message.finish(out);
+                    message.kind = kind;
+                }
+                message.id = id.or_else(|| message.id.take());
+                self.held.insert(event.seq);
+                message.held.push_back((event, true));
+                let texts = message.pieces.push(&text);
+                message.give_out(texts, out);
+            }
+            Part::Aside if !message.held.is_empty() => {
+                self.held.insert(event.seq);
+                message.held.push_back((event, false));
+            }
+            Part::Aside => out.push(redacted(event)),
+            Part::Other => {
+                message.finish(out);
+                out.push(redacted(event));
+            }
+        }
+        for event in &out[before..] {
+            self.held.remove(&event.seq);
+        }
+    }
+
+    /// Returns the position at which a reader resumes that has received everything up to `seq` except held
+    /// events.
+    pub(crate) fn resume_point(&self, seq: u64) -> u64 {
+        self.held.first().map_or(seq, |first| seq.min(first.saturating_sub(1)))
+    }
+
+    fn is_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Shows what is held as far as that may be shown, and forgets the rest.
+    pub(crate) fn give_up(&mut self, out: &mut Vec<LoggedEvent>) {
+        for message in self.messages.values_mut() {
+            let texts = message.pieces.give_up();
+            message.give_out(texts, out);
+            out.extend(message.held.drain(..).map(|(event, _)| redacted(event)));
+        }
+        self.held.clear();
+    }
+
+    /// A page of the log. What is held at its end, because the rest of its message is not there yet, is left out: a reader
+    /// that goes on behind the page finds it later.
+    pub(crate) async fn page(
+        store: &Store,
+        session: Option<SessionId>,
+        events: Vec<LoggedEvent>,
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
+        let Some(last) = events.last().map(|event| event.seq) else { return Ok(events) };
+        let (mut log, mut out, mut after) = (Self::default(), Vec::new(), last);
+        for event in events {
+            log.push(store, event, &mut out).await?;
+        }
+        for _ in 0..MAX_AROUND / BATCH {
+            if !log.is_held() || log.held.first().is_some_and(|first| *first > last) {
+                break;
+            }
+            let more = store.events(Some(after), session, BATCH).await?.unwrap_or_default();
+            let Some(newest) = more.last().map(|event| event.seq) else { break };
+            for event in more {
+                if log.messages.contains_key(&event.session) {
+                    log.push(store, event, &mut out).await?;
+                }
+            }
+            after = newest;
+        }
+        let end = log.resume_point(last);
+        out.retain(|event| event.seq <= end);
+        out.sort_by_key(|event| event.seq);
+        Ok(out)
+    }
+}
+
+impl Message {
+    fn finish(&mut self, out: &mut Vec<LoggedEvent>) {
+        let texts = self.pieces.finish();
+        self.give_out(texts, out);
+        self.kind.clear();
+        self.id = None;
+    }
+
+    /// Events whose pieces have these texts, and what stands between them.
+    fn give_out(&mut self, texts: Vec<String>, out: &mut Vec<LoggedEvent>) {
+        let mut texts = texts.into_iter();
+        while let Some((event, is_piece)) = self.held.pop_front() {
+            if !is_piece {
+                out.push(redacted(event));
+            } else if let Some(text) = texts.next() {
+                out.push(with_text(event, &text));
+            } else {
+                self.held.push_front((event, is_piece));
+                return;
+            }
+        }
+    }
+}
+
+/// The texts of a message before this event, oldest first.
+async fn beginning(
+    store: &Store,
+    event: &LoggedEvent,
+    kind: &str,
+    id: Option<&str>,
+) -> Result<Vec<String>, StoreError> {
+    let (mut texts, mut before) = (Vec::new(), event.seq);
+    // Pieces without an id belong to the message before them.
+    let (mut id, mut own) = (id.map(str::to_owned), 0);
+    for _ in 0..MAX_AROUND / BATCH {
+        let earlier = store.events_before(before, event.session, BATCH).await?;
+        let Some(first) = earlier.first().map(|event| event.seq) else { break };
+        for event in earlier.iter().rev() {
+            match part(event) {
+                Part::Piece { kind: of, id: given, text } if of == kind => {
+                    if differ(id.as_deref(), given.as_deref()) {
+                        texts.truncate(own);
+                        texts.reverse();
+                        return Ok(texts);
+                    }
+                    texts.push(text);
+                    if given.is_some() {
+                        (id, own) = (given, texts.len());
+                    }
+                }
+                Part::Aside => {}
+                Part::Piece { .. } | Part::Other => {
+                    texts.reverse();
+                    return Ok(texts);
+                }
+            }
+        }
+        before = first;
+    }
+    texts.reverse();
+    Ok(texts)
+}
+
+/// Tells whether two pieces are of different messages by the ids that the agent gives.
+fn differ(id: Option<&str>, other: Option<&str>) -> bool {
+    id.zip(other).is_some_and(|(id, other)| id != other)
+}
+
+#[derive(Deserialize)]
+struct Data<'a> {
+    #[serde(borrow)]
+    update: Option<Update<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Update<'a> {
+    #[serde(borrow)]
+    session_update: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    #[serde(borrow)]
+    text: &'a RawValue,
+}
+
+fn part(event: &LoggedEvent) -> Part {
+    if event.known_kind() == Some(EventKind::Heartbeat) {
+        return Part::Aside;
+    }
+    // Readers join the pieces of a message across every aside of `fold`: what is none there must be none here.
+    let fold = fold(&event.event());
+    if fold == Fold::Aside {
+        return Part::Aside;
+    }
+    let data = serde_json::from_str::<Data<'_>>(event.data.as_str()).ok();
+    let update = data.and_then(|data| data.update).filter(|_| event.known_kind() == Some(EventKind::Update));
+    let Some(Update { session_update: Some(kind), content }) = update else { return Part::Other };
+    if ASIDES.contains(&&*kind) {
+        return Part::Aside;
+    }
+    let Fold::Chunk(chunk) = fold else { return Part::Other };
+    match content.and_then(text_of).and_then(|raw| serde_json::from_str(raw.get()).ok()) {
+        Some(text) => Part::Piece { kind: kind.into_owned(), id: chunk.message, text },
+        // An image, or nothing at all, between two words.
+        None => Part::Aside,
+    }
+}
+
+fn text_of(content: &RawValue) -> Option<&RawValue> {
+    serde_json::from_str::<Content<'_>>(content.get()).ok().map(|content| content.text)
+}
+
+/// An event that stands for itself.
+pub(crate) fn redacted(mut event: LoggedEvent) -> LoggedEvent {
+    if let Cow::Owned(without) = redact_json(event.data.as_str()).text {
+        event.data = Json::trusted(without);
+    }
+    event
+}
+
+/// A piece with its redacted text. All else in it is redacted by itself.
+fn with_text(event: LoggedEvent, text: &str) -> LoggedEvent {
+    let Some(empty) = put_text(event.data.as_str(), "") else { return redacted(event) };
+    let event = redacted(LoggedEvent { data: Json::trusted(empty), ..event });
+    match put_text(event.data.as_str(), text) {
+        Some(data) => LoggedEvent { data: Json::trusted(data), ..event },
+        None => event,
+    }
+}
+
+/// The same data with another text.
+fn put_text(data: &str, text: &str) -> Option<String> {
+    let raw = serde_json::from_str::<Data<'_>>(data).ok()?.update?.content.and_then(text_of)?.get();
+    let start = (raw.as_ptr() as usize).checked_sub(data.as_ptr() as usize)?;
+    let (before, after) = (data.get(..start)?, data.get(start + raw.len()..)?);
+    Some(format!("{before}{}{after}", serde_json::Value::from(text)))
+}

@@ -1,0 +1,272 @@
+//! Pending requests and decisions, sent to a URL: signed, in order, retried until accepted.
+//!
+//! The log is the outbox: a cursor in the store says how far it was told. A restart goes on from there, so that
+//! everything is told at least once; `Intercom-Delivery` is the same when it is told again.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use ring::hmac;
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::viewer_log::redacted;
+use intercom_daemon::config;
+use intercom_daemon::remote::Url;
+use intercom_store::bus::Bell;
+use intercom_store::{AuditHead, Cut, Store, StoreError};
+use intercom_types::{EventKind, Json, LoggedEvent, SessionId, Time, hex};
+
+const CURSOR: &str = "webhook";
+/// The kind of a message that carries the head of the audit chain.
+const AUDIT_HEAD: &str = "audit.head";
+/// Events that people want to hear of when they are not looking.
+const KINDS: &[EventKind] = &[
+    EventKind::ClearanceRequested,
+    EventKind::ClearanceApproved,
+    EventKind::ClearanceDecided,
+    EventKind::ClearanceUndelivered,
+    EventKind::ClearanceClosed,
+    EventKind::QuestionAsked,
+    EventKind::QuestionAnswered,
+    EventKind::QuestionClosed,
+    EventKind::SessionUnenforced,
+    EventKind::SessionEnded,
+    EventKind::SessionParked,
+    EventKind::AgentRestarting,
+    EventKind::StallStepTaken,
+    EventKind::StallRecovered,
+    EventKind::StallReminder,
+    EventKind::LimitReached,
+    EventKind::LimitOver,
+];
+const BATCH: usize = 200;
+const TIMEOUT: Duration = Duration::from_secs(10);
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_mins(5);
+/// An answer is only looked at for its status.
+const MAX_ANSWER: usize = 64 * 1024;
+
+/// Tells one URL.
+pub struct Webhook {
+    url: Url,
+    key: hmac::Key,
+    store: Store,
+    bell: Bell,
+    /// True if the heads of the audit chain are sent too.
+    sends_heads: bool,
+}
+
+impl std::fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Webhook").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// An event, as the API has it.
+#[derive(Serialize)]
+struct Message<'a> {
+    seq: u64,
+    session: SessionId,
+    at: String,
+    kind: &'a str,
+    data: &'a Json,
+}
+
+/// The outcome of one delivery.
+enum Told {
+    Taken,
+    /// It will never be taken.
+    Refused(u16),
+    Later(String),
+}
+
+impl Webhook {
+    /// `None` if none is configured.
+    pub fn open(config: &config::Config, store: Store, bell: Bell) -> anyhow::Result<Option<Self>> {
+        let (settings, sends_heads) = (&config.webhook, config.audit.webhook);
+        let (Some(url), Some(file)) = (&settings.url, &settings.secret_file) else { return Ok(None) };
+        let url = Url::parse(url).map_err(anyhow::Error::msg).context("[webhook] url")?;
+        let secret = read_secret(file)?;
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+        Ok(Some(Self { url, key, store, bell, sends_heads }))
+    }
+
+    /// Until `closing`.
+    pub async fn run(self, closing: CancellationToken) {
+        let heads = async {
+            if self.sends_heads {
+                self.send_heads(self.store.audit_heads()).await;
+            }
+        };
+        closing.run_until_cancelled(async { tokio::join!(self.tell_all(), heads) }).await;
+    }
+
+    /// Sends the newest head each time that it has moved. Heads in between are covered by it, so that nothing queues.
+    async fn send_heads(&self, mut heads: watch::Receiver<Option<AuditHead>>) {
+        heads.mark_changed(); // the head that this daemon began with
+        let mut wait = FIRST_RETRY;
+        while heads.changed().await.is_ok() {
+            let Some(AuditHead { n, hash }) = heads.borrow_and_update().clone() else { continue };
+            let (at, data) = (Time::now().to_string(), json!({ "row": n, "head": hex(&hash) }));
+            let body = json!({ "kind": AUDIT_HEAD, "at": at, "data": data }).to_string();
+            let delivery = format!("audit-{n}");
+            let post = tokio::time::timeout(TIMEOUT, self.post(&delivery, AUDIT_HEAD, body.into())).await;
+            match post.unwrap_or_else(|_| Told::Later("no answer in time".to_owned())) {
+                Told::Taken => wait = FIRST_RETRY,
+                Told::Refused(status) => {
+                    tracing::error!(row = n, status, "the webhook refused a head of the audit");
+                }
+                Told::Later(why) => {
+                    tracing::warn!(row = n, why, "the webhook is tried again in {wait:?}");
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(LAST_RETRY);
+                    heads.mark_changed();
+                }
+            }
+        }
+    }
+
+    async fn tell_all(&self) {
+        let mut ear = self.bell.listen();
+        let newest = ear.newest();
+        let mut seq = loop {
+            match self.begin(newest).await {
+                Ok(seq) => break seq,
+                Err(error) => tracing::warn!(%error, "the webhook's place in the log is not known yet"),
+            }
+            tokio::time::sleep(FIRST_RETRY).await;
+        };
+        loop {
+            ear.newest();
+            match self.store.events(Some(seq), None, BATCH).await {
+                Ok(Ok(events)) if events.is_empty() => {
+                    if !ear.hear().await {
+                        return;
+                    }
+                }
+                Ok(Ok(events)) => {
+                    for event in events {
+                        seq = event.seq;
+                        if event.known_kind().is_some_and(|kind| KINDS.contains(&kind)) {
+                            self.tell(event).await;
+                        }
+                    }
+                    self.remember(seq).await;
+                }
+                Ok(Err(Cut { oldest })) => {
+                    tracing::warn!(after = seq, oldest, "retention was faster than the webhook");
+                    seq = oldest.saturating_sub(1);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the webhook cannot read the log");
+                    tokio::time::sleep(FIRST_RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// Returns the start position: events from before the webhook was set up are not news.
+    async fn begin(&self, newest: u64) -> Result<u64, StoreError> {
+        if let Some(seq) = self.store.cursor(CURSOR).await? {
+            return Ok(seq);
+        }
+        self.store.set_cursor(CURSOR, newest).await?;
+        Ok(newest)
+    }
+
+    async fn remember(&self, seq: u64) {
+        if let Err(error) = self.store.set_cursor(CURSOR, seq).await {
+            tracing::warn!(%error, "what the webhook has told will be told again after a restart");
+        }
+    }
+
+    /// Comes back when it was taken, or never will be.
+    async fn tell(&self, event: LoggedEvent) {
+        let seq = event.seq;
+        // It leaves the machine. None of its kinds is a part of a streamed message.
+        let event = redacted(event);
+        let LoggedEvent { session, at, kind, data, .. } = &event;
+        let message = Message { seq, session: *session, at: at.to_string(), kind, data };
+        let body = Bytes::from(Json::of(&message).as_str().to_owned());
+        let mut wait = FIRST_RETRY;
+        loop {
+            let post =
+                tokio::time::timeout(TIMEOUT, self.post(&seq.to_string(), &event.kind, body.clone())).await;
+            match post.unwrap_or_else(|_| Told::Later("no answer in time".to_owned())) {
+                Told::Taken => {
+                    self.remember(seq).await;
+                    return;
+                }
+                Told::Refused(status) => {
+                    tracing::error!(seq, status, "the webhook refused a message: it is not told again");
+                    return;
+                }
+                Told::Later(why) => tracing::warn!(seq, why, "the webhook is tried again in {wait:?}"),
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(LAST_RETRY);
+        }
+    }
+
+    async fn post(&self, delivery: &str, kind: &str, body: Bytes) -> Told {
+        match self.send(delivery, kind, body).await {
+            Ok(200..=299) => Told::Taken,
+            Ok(status @ (408 | 425 | 429 | 500..)) => Told::Later(format!("status {status}")),
+            Ok(status) => Told::Refused(status),
+            Err(error) => Told::Later(format!("{error:#}")),
+        }
+    }
+
+    async fn send(&self, delivery: &str, kind: &str, body: Bytes) -> anyhow::Result<u16> {
+        let stream = self.url.connect(None).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let mut tasks = JoinSet::new(); // ended with us, however we end
+        tasks.spawn(connection);
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(&self.url.path)
+            .header(HOST, self.url.authority())
+            .header(CONTENT_TYPE, "application/json")
+            .header(USER_AGENT, concat!("intercom/", env!("CARGO_PKG_VERSION")))
+            .header("intercom-event", kind)
+            .header("intercom-delivery", delivery)
+            .header("intercom-signature", self.sign(Time::now(), &body))
+            .body(Full::new(body))?;
+        let response = sender.send_request(request).await?;
+        let status = response.status().as_u16();
+        Limited::new(response.into_body(), MAX_ANSWER).collect().await.ok(); // its status is what counts
+        Ok(status)
+    }
+
+    /// Over the time as well, so that an old message cannot be told again by somebody else.
+    fn sign(&self, now: Time, body: &[u8]) -> String {
+        let seconds = now.millis() / 1000;
+        let mut context = hmac::Context::with_key(&self.key);
+        context.update(format!("{seconds}.").as_bytes());
+        context.update(body);
+        format!("t={seconds},v1={}", hex(context.sign().as_ref()))
+    }
+}
+
+fn read_secret(file: &Path) -> anyhow::Result<String> {
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("[webhook] secret_file {}", file.display()))?;
+    let secret = text.trim().to_owned();
+    anyhow::ensure!(
+        secret.len() >= 16,
+        "[webhook] secret_file {}: 16 characters or more are needed",
+        file.display()
+    );
+    Ok(secret)
+}

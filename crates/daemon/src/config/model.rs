@@ -1,0 +1,418 @@
+//! The model of `config.toml`. The defaults stand in the `Default` implementations and nowhere else.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::access::{Access, Api, AuditAnchors, Clearances, Operator, Webhook};
+use super::choices::{Framing, OnStop, PromptDelivery, Protocol};
+use super::fetcher::{FETCHED_WITHIN_SECONDS, may_fetch};
+use super::seats::Seats;
+use super::slack::{Slack, SlackPlace};
+use super::stall::{Restart, RestartOverrides, Spend, SpendOverrides, Stall, StallOverrides};
+use super::table;
+use intercom_policy::Rule;
+
+/// The name of the agent that is built in; it cannot be given to another.
+pub const DEMO_AGENT: &str = "demo";
+
+const MIB: u64 = 1024 * 1024;
+
+/// All of `config.toml`.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    #[serde(deserialize_with = "table::one")]
+    pub daemon: Daemon,
+    #[serde(deserialize_with = "table::one")]
+    pub acp: Acp,
+    #[serde(deserialize_with = "table::one")]
+    pub limits: Limits,
+    #[serde(deserialize_with = "table::one")]
+    pub stop: StopWaits,
+    #[serde(deserialize_with = "table::one")]
+    pub stall: Stall,
+    #[serde(deserialize_with = "table::one")]
+    pub restart: Restart,
+    #[serde(deserialize_with = "table::one")]
+    pub spend: Spend,
+    #[serde(deserialize_with = "table::one")]
+    pub retention: Retention,
+    #[serde(deserialize_with = "table::one")]
+    pub api: Api,
+    #[serde(deserialize_with = "table::one")]
+    pub access: Access,
+    #[serde(rename = "operator")]
+    pub operators: Vec<Operator>,
+    /// In order; the first that matches decides.
+    #[serde(rename = "rule")]
+    pub rules: Vec<Rule>,
+    #[serde(deserialize_with = "table::one")]
+    pub clearances: Clearances,
+    #[serde(deserialize_with = "table::one")]
+    pub webhook: Webhook,
+    #[serde(deserialize_with = "table::one")]
+    pub audit: AuditAnchors,
+    #[serde(deserialize_with = "table::one")]
+    pub slack: Slack,
+    #[serde(deserialize_with = "table::one")]
+    pub seats: Seats,
+    #[serde(deserialize_with = "table::one")]
+    pub run: Run,
+    #[serde(deserialize_with = "table::each")]
+    pub agents: BTreeMap<String, AgentProfile>,
+    #[serde(deserialize_with = "table::each")]
+    pub workspaces: BTreeMap<String, Workspace>,
+}
+
+/// The daemon itself.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Daemon {
+    pub on_stop: OnStop,
+    /// Gives agents a cgroup of their own where one can be made.
+    pub cgroups: bool,
+}
+
+impl Default for Daemon {
+    fn default() -> Self {
+        Self { on_stop: OnStop::Leave, cgroups: true }
+    }
+}
+
+/// The command `intercom run`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Run {
+    /// The longest wait for the first words of a new agent; 0 does not wait.
+    pub wait_seconds: u64,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self { wait_seconds: 30 }
+    }
+}
+
+/// The defaults for communication with agents; a profile overrides them.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Acp {
+    pub framing: Framing,
+    /// In bytes, without the line end.
+    pub max_line_length: usize,
+    pub startup_timeout_seconds: u64,
+    /// Silence after an interrupt that ends the turn, if the agent does not say that it has ended.
+    pub interrupt_quiet_seconds: f64,
+}
+
+impl Default for Acp {
+    fn default() -> Self {
+        Self {
+            framing: Framing::Ndjson,
+            max_line_length: 1_048_576,
+            startup_timeout_seconds: 30,
+            interrupt_quiet_seconds: 5.0,
+        }
+    }
+}
+
+/// The limits on the daemon's load.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    pub max_sessions: usize,
+    pub max_body_bytes: usize,
+    /// Per session.
+    pub max_queued_prompts: usize,
+    /// Per session.
+    pub stderr_tail_bytes: usize,
+    /// Below it reading from agents pauses; 0 never pauses.
+    pub min_free_disk_mib: u64,
+    /// Output of one agent that waits on disk to be read; beyond it the agent waits.
+    pub journal_mib: u64,
+    /// With less, nothing is started.
+    pub min_free_memory_mib: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_sessions: 1000,
+            max_body_bytes: 4 * 1024 * 1024,
+            max_queued_prompts: 100,
+            stderr_tail_bytes: 16_384,
+            min_free_disk_mib: 64,
+            journal_mib: 1024,
+            min_free_memory_mib: 128,
+        }
+    }
+}
+
+impl Limits {
+    pub fn min_free_disk_bytes(&self) -> u64 {
+        self.min_free_disk_mib.saturating_mul(MIB)
+    }
+
+    pub fn min_free_memory_bytes(&self) -> u64 {
+        self.min_free_memory_mib.saturating_mul(MIB)
+    }
+
+    pub fn journal_bytes(&self) -> u64 {
+        self.journal_mib.saturating_mul(MIB)
+    }
+}
+
+/// The time that each step of stopping an agent may take before the next, harder one.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StopWaits {
+    pub after_interrupt_seconds: f64,
+    pub after_stdin_closed_seconds: f64,
+    pub after_sigterm_seconds: f64,
+}
+
+impl Default for StopWaits {
+    fn default() -> Self {
+        Self { after_interrupt_seconds: 1.0, after_stdin_closed_seconds: 1.0, after_sigterm_seconds: 2.0 }
+    }
+}
+
+impl StopWaits {
+    pub fn after_interrupt(&self) -> Duration {
+        seconds(self.after_interrupt_seconds)
+    }
+
+    pub fn after_stdin_closed(&self) -> Duration {
+        seconds(self.after_stdin_closed_seconds)
+    }
+
+    pub fn after_sigterm(&self) -> Duration {
+        seconds(self.after_sigterm_seconds)
+    }
+}
+
+/// Validation lets only sound values in; one made by hand that is not sound means no wait rather than a panic.
+fn seconds(value: f64) -> Duration {
+    Duration::try_from_secs_f64(value).unwrap_or(Duration::ZERO)
+}
+
+/// The retention of the log. Only ended sessions are ever removed.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Retention {
+    /// 0 keeps sessions for ever.
+    pub days: u64,
+    /// 0 is no limit.
+    pub max_mib: u64,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { days: 30, max_mib: 0 }
+    }
+}
+
+impl Retention {
+    /// Returns the age at which ended sessions are removed; `None` keeps them for ever.
+    pub fn max_age(&self) -> Option<Duration> {
+        (self.days > 0).then(|| Duration::from_secs(self.days.saturating_mul(24 * 60 * 60)))
+    }
+
+    /// Returns the maximum size of the log; `None` is no limit.
+    pub fn max_bytes(&self) -> Option<u64> {
+        (self.max_mib > 0).then(|| self.max_mib.saturating_mul(MIB))
+    }
+}
+
+/// The launch settings of an agent.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentProfile {
+    pub description: Option<String>,
+    pub command: String,
+    pub args: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    /// Names of the daemon's own variables that this agent gets as well.
+    pub pass_env: Vec<String>,
+    pub protocol: Protocol,
+    pub prompt_delivery: PromptDelivery,
+    pub framing: Option<Framing>,
+    pub max_line_length: Option<usize>,
+    pub startup_timeout_seconds: Option<u64>,
+    pub interrupt_quiet_seconds: Option<f64>,
+    #[serde(deserialize_with = "table::one")]
+    pub stop: StopOverrides,
+    #[serde(deserialize_with = "table::one")]
+    pub limits: AgentLimits,
+    #[serde(deserialize_with = "table::one")]
+    pub stall: StallOverrides,
+    #[serde(deserialize_with = "table::one")]
+    pub restart: RestartOverrides,
+    #[serde(deserialize_with = "table::one")]
+    pub spend: SpendOverrides,
+    /// The log-in method of an ACP agent, where that takes no person.
+    pub auth_method: Option<String>,
+    /// The mode that an ACP agent is set to whenever its process starts.
+    pub mode: Option<String>,
+    /// Lets an ACP agent have us read and write files for it.
+    pub offer_files: bool,
+    /// Lets it have us run commands for it.
+    pub offer_terminals: bool,
+    /// A user of the system that it runs as, instead of the daemon's own; takes a daemon that runs as root.
+    pub run_as: Option<String>,
+    /// Starts the next generation of its sessions after the machine was restarted.
+    pub resume_after_reboot: bool,
+}
+
+impl Default for AgentProfile {
+    /// Not runnable as it is: whoever starts from it sets the command.
+    fn default() -> Self {
+        Self {
+            description: None,
+            command: String::new(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            pass_env: Vec::new(),
+            protocol: Protocol::Intercom,
+            prompt_delivery: PromptDelivery::Immediate,
+            framing: None,
+            max_line_length: None,
+            startup_timeout_seconds: None,
+            interrupt_quiet_seconds: None,
+            stop: StopOverrides::default(),
+            limits: AgentLimits::default(),
+            stall: StallOverrides::default(),
+            restart: RestartOverrides::default(),
+            spend: SpendOverrides::default(),
+            auth_method: None,
+            mode: None,
+            offer_files: false,
+            offer_terminals: false,
+            run_as: None,
+            resume_after_reboot: false,
+        }
+    }
+}
+
+impl AgentProfile {
+    pub fn framing(&self, acp: &Acp) -> Framing {
+        self.framing.unwrap_or(acp.framing)
+    }
+
+    pub fn max_line_length(&self, acp: &Acp) -> usize {
+        // Images come in one line.
+        let usual = match self.protocol {
+            Protocol::Intercom => acp.max_line_length,
+            Protocol::Acp => acp.max_line_length.max(64 * 1024 * 1024),
+        };
+        self.max_line_length.unwrap_or(usual)
+    }
+
+    /// The longest wait until it is ready. A download takes longer than the start of an installed program.
+    pub fn startup_timeout(&self, acp: &Acp) -> Duration {
+        let usual = acp.startup_timeout_seconds;
+        let fetched = may_fetch(&self.command, &self.args);
+        let usual = if fetched { usual.max(FETCHED_WITHIN_SECONDS) } else { usual };
+        Duration::from_secs(self.startup_timeout_seconds.unwrap_or(usual))
+    }
+
+    pub fn interrupt_quiet(&self, acp: &Acp) -> Duration {
+        seconds(self.interrupt_quiet_seconds.unwrap_or(acp.interrupt_quiet_seconds))
+    }
+
+    pub fn stop_waits(&self, waits: &StopWaits) -> StopWaits {
+        let stop = &self.stop;
+        StopWaits {
+            after_interrupt_seconds: stop.after_interrupt_seconds.unwrap_or(waits.after_interrupt_seconds),
+            after_stdin_closed_seconds: stop
+                .after_stdin_closed_seconds
+                .unwrap_or(waits.after_stdin_closed_seconds),
+            after_sigterm_seconds: stop.after_sigterm_seconds.unwrap_or(waits.after_sigterm_seconds),
+        }
+    }
+}
+
+/// The waits of one agent that differ from `[stop]`.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StopOverrides {
+    pub after_interrupt_seconds: Option<f64>,
+    pub after_stdin_closed_seconds: Option<f64>,
+    pub after_sigterm_seconds: Option<f64>,
+}
+
+/// The resource limits of one agent and all its descendants.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentLimits {
+    pub memory_mib: Option<u64>,
+    pub processes: Option<u64>,
+    /// 100 is one core.
+    pub cpu_percent: Option<u64>,
+}
+
+/// A directory with a name, so that people need not type its path.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Workspace {
+    /// Absolute.
+    pub path: PathBuf,
+    /// The agent to use here when none is named.
+    pub agent: Option<String>,
+    #[serde(deserialize_with = "table::one")]
+    pub slack: SlackPlace,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_falls_back_to_the_general_settings() {
+        let (acp, waits, profile) = (Acp::default(), StopWaits::default(), AgentProfile::default());
+        assert_eq!(profile.framing(&acp), Framing::Ndjson);
+        assert_eq!(profile.max_line_length(&acp), 1_048_576);
+        assert_eq!(profile.startup_timeout(&acp), Duration::from_secs(30));
+        assert_eq!(profile.interrupt_quiet(&acp), Duration::from_secs(5));
+        assert_eq!(profile.stop_waits(&waits), waits);
+    }
+
+    #[test]
+    fn a_profile_overrides_only_what_it_names() {
+        let profile = AgentProfile {
+            framing: Some(Framing::Lsp),
+            max_line_length: Some(2048),
+            startup_timeout_seconds: Some(5),
+            interrupt_quiet_seconds: Some(0.5),
+            stop: StopOverrides { after_sigterm_seconds: Some(0.25), ..StopOverrides::default() },
+            ..AgentProfile::default()
+        };
+        let acp = Acp::default();
+        assert_eq!(profile.framing(&acp), Framing::Lsp);
+        assert_eq!(profile.max_line_length(&acp), 2048);
+        assert_eq!(profile.startup_timeout(&acp), Duration::from_secs(5));
+        assert_eq!(profile.interrupt_quiet(&acp), Duration::from_millis(500));
+        let waits = profile.stop_waits(&StopWaits::default());
+        assert_eq!(waits.after_interrupt(), Duration::from_secs(1));
+        assert_eq!(waits.after_stdin_closed(), Duration::from_secs(1));
+        assert_eq!(waits.after_sigterm(), Duration::from_millis(250));
+    }
+
+    #[test]
+    fn zero_means_no_limit_in_retention() {
+        let none = Retention { days: 0, max_mib: 0 };
+        assert_eq!((none.max_age(), none.max_bytes()), (None, None));
+        let some = Retention { days: 2, max_mib: 3 };
+        assert_eq!((some.max_age(), some.max_bytes()), (Some(Duration::from_hours(48)), Some(3_145_728)));
+    }
+
+    #[test]
+    fn a_wait_made_by_hand_never_panics() {
+        for value in [-1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(seconds(value), Duration::ZERO);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The settings for watching and restarting sessions: `[stall]`, `[restart]`, and the overrides of profiles.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::choices::RestartPolicy;
+use intercom_types::{NUDGE_TEXT, Rung, parse_duration};
+
+/// A length of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Length(pub Duration);
+
+impl TryFrom<String> for Length {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let length = parse_duration(&text).filter(|length| !length.is_zero() && *length <= LONGEST);
+        length.map(Self).ok_or("must be a time such as \"90s\", \"30m\" or \"2h\", at most a year")
+    }
+}
+
+/// A length of time, or never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct After(pub Option<Duration>);
+
+impl TryFrom<String> for After {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        if text == "never" {
+            return Ok(Self(None));
+        }
+        let after = Length::try_from(text).map(|Length(after)| Self(Some(after)));
+        after.map_err(|_| "must be a time such as \"90s\", \"30m\" or \"2h\", at most a year, or \"never\"")
+    }
+}
+
+const LONGEST: Duration = Duration::from_hours(366 * 24);
+
+/// Steps, gentlest first.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Vec<String>")]
+pub struct Steps(pub Vec<Rung>);
+
+impl TryFrom<Vec<String>> for Steps {
+    type Error = String;
+
+    fn try_from(words: Vec<String>) -> Result<Self, String> {
+        Rung::ladder(&words).map(Self)
+    }
+}
+
+/// A section with its defaults, and the same section in a profile, where every key is optional and falls back to it.
+macro_rules! layered {
+    (
+        $(#[$meta:meta])* $name:ident, $over:ident {
+            $($(#[$doc:meta])* $key:ident: $type:ty = $default:expr,)+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name { $($(#[$doc])* pub $key: $type,)+ }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($key: $default,)+ }
+            }
+        }
+
+        /// The overrides of a profile.
+        #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $over { $(pub $key: Option<$type>,)+ }
+
+        impl $over {
+            pub fn over(&self, general: &$name) -> $name {
+                $name { $($key: self.$key.clone().unwrap_or_else(|| general.$key.clone()),)+ }
+            }
+        }
+    };
+}
+
+const fn minutes(n: u64) -> Duration {
+    Duration::from_mins(n)
+}
+
+layered! {
+    /// When an agent counts as stuck, and what is done then.
+    Stall, StallOverrides {
+        ladder: Steps = Steps(Rung::LADDER.to_vec()),
+        /// Nothing said, nothing runs.
+        silent_after: After = After(Some(minutes(5))),
+        /// A tool or a process runs without CPU, I/O or network activity.
+        no_cpu_after: After = After(Some(minutes(10))),
+        /// Its processes are busy, but nothing is said.
+        busy_after: After = After(Some(minutes(120))),
+        heartbeats_count_for: After = After(Some(minutes(30))),
+        stopped_after: After = After(Some(minutes(1))),
+        /// After each step, before the next.
+        verify: Length = Length(minutes(2)),
+        remind_after: After = After(Some(minutes(30))),
+        nudge_text: String = NUDGE_TEXT.to_owned(),
+        reprompt_text: String = "You were interrupted because nothing happened. Please go on with your task; if something hung, \
+            try another way.".to_owned(),
+        resume_after_limit: After = After(None),
+        resume_text: String = "The limit that kept you waiting should be over. Please go on.".to_owned(),
+    }
+}
+
+layered! {
+    /// The maximum spending, as agents report it, before no new turn begins; 0 is no limit.
+    Spend, SpendOverrides {
+        per_session: f64 = 0.0,
+        per_day: f64 = 0.0,
+    }
+}
+
+layered! {
+    /// When a process that has ended is started again by itself.
+    Restart, RestartOverrides {
+        policy: RestartPolicy = RestartPolicy::Never,
+        budget: u32 = 3,
+        window: Length = Length(minutes(10)),
+        first_wait: Length = Length(Duration::from_secs(1)),
+        longest_wait: Length = Length(minutes(1)),
+        repeat_prompt: bool = false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_changes_only_what_it_names() {
+        let over = StallOverrides { verify: Some(Length(minutes(9))), ..StallOverrides::default() };
+        let merged = over.over(&Stall::default());
+        assert_eq!(merged, Stall { verify: Length(minutes(9)), ..Stall::default() });
+    }
+
+    #[test]
+    fn times_are_times_or_never() {
+        assert_eq!(After::try_from("never".to_owned()), Ok(After(None)));
+        assert_eq!(After::try_from("5m".to_owned()), Ok(After(Some(minutes(5)))));
+        for bad in ["0s", "5", "", "soon", "400d"] {
+            assert!(After::try_from(bad.to_owned()).is_err() && Length::try_from(bad.to_owned()).is_err());
+        }
+        assert!(Length::try_from("never".to_owned()).is_err());
+    }
+}

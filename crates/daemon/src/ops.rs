@@ -1,0 +1,85 @@
+//! Operations: each deed that people may do, once, for every bridge.
+//!
+//! ```text
+//!   HTTP ──┐
+//!   Slack ─┼─► operation(&Caller, request) ─► role ─► checks ─► supervisor ─► audit ─► answer or OpError
+//!   ACP ───┘
+//! ```
+//! An operation holds the role that it takes, its checks, its entry in the audit and its call of the supervisor. Bridges translate:
+//! they decide nothing. [`ReadModel`] is their one way to look at the ledger.
+
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+mod agents;
+mod audit;
+mod caller;
+mod clearances;
+mod error;
+mod once;
+mod policy;
+mod prompts;
+mod questions;
+mod read;
+mod roles;
+mod session_view;
+mod sessions;
+mod settings;
+mod steering;
+
+pub use agents::{AgentView, agents_of};
+pub use audit::audited;
+pub use caller::{ACP_CLIENT, Caller};
+pub use clearances::{ClearanceQuery, Decided};
+pub use error::{Attachment, ErrorKind, OpError};
+pub use once::KeptAnswer;
+pub use policy::{GrantView, PolicyView, ReadConfig};
+pub use prompts::PromptQuery;
+pub use questions::QuestionQuery;
+pub use read::{ReadModel, limit, the};
+pub use roles::{Least, Operation};
+pub use sessions::SessionQuery;
+pub use settings::SettingDone;
+
+use crate::supervisor::Supervisor;
+use intercom_store::Store;
+use intercom_store::bus::Bell;
+
+/// Everything that people may do here.
+#[derive(Clone)]
+pub struct Operations(Arc<Inner>);
+
+struct Inner {
+    supervisor: Supervisor,
+    bell: Bell,
+    read_config: ReadConfig,
+    keys: once::Keys,
+    /// Requests with a key, which go on after their caller has hung up.
+    tasks: TaskTracker,
+}
+
+impl std::fmt::Debug for Operations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Operations").field("supervisor", &self.0.supervisor).finish_non_exhaustive()
+    }
+}
+
+impl Operations {
+    pub fn new(supervisor: Supervisor, bell: Bell, read_config: ReadConfig) -> Self {
+        let (keys, tasks) = (once::Keys::default(), TaskTracker::new());
+        Self(Arc::new(Inner { supervisor, bell, read_config, keys, tasks }))
+    }
+
+    pub fn supervisor(&self) -> &Supervisor {
+        &self.0.supervisor
+    }
+
+    pub fn bell(&self) -> &Bell {
+        &self.0.bell
+    }
+
+    pub fn store(&self) -> &Store {
+        self.0.supervisor.store()
+    }
+}

@@ -1,0 +1,59 @@
+//! The agents that can be started.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Caller, OpError, Operation, Operations, limit};
+use crate::config::{Config, DEMO_AGENT};
+use crate::supervisor::{self, Agent};
+use intercom_types::List;
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AgentView {
+    pub name: String,
+    pub description: Option<String>,
+    pub command: String,
+    pub protocol: String,
+    /// `built_in`, `installed`, `on_demand` (fetched when it is started) or `missing`.
+    pub availability: String,
+    /// What one of them told when it was ready last; `null` before that, and after its command line has changed.
+    pub known: Option<KnownView>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct KnownView {
+    /// Its answer to `initialize`, as it came.
+    #[schemars(with = "serde_json::Value")]
+    pub initialize: intercom_types::Json,
+    /// Its answer to `session/new`, as it came.
+    #[schemars(with = "serde_json::Value")]
+    pub session: intercom_types::Json,
+}
+
+impl Operations {
+    /// All of them, whatever the limit: there are never many.
+    pub async fn agents(&self, caller: &Caller, most: Option<usize>) -> Result<List<AgentView>, OpError> {
+        self.admit(caller, Operation::Read)?;
+        limit(most)?;
+        let agents = self.supervisor().known_agents().await?;
+        let agents = agents.into_iter().map(|(agent, told)| view(agent, told.as_ref())).collect();
+        self.shown(caller, List::whole(agents)).await
+    }
+}
+
+/// The same list as JSON, as a daemon with this configuration would give it that has seen none of them run.
+pub fn agents_of(config: &Config) -> serde_json::Value {
+    let agents = supervisor::agents(config).into_iter().map(|agent| view(agent, None));
+    serde_json::json!(List::whole(agents.collect()))
+}
+
+fn view(Agent { name, profile, availability }: Agent, told: Option<&intercom_types::Json>) -> AgentView {
+    AgentView {
+        command: if name == DEMO_AGENT { "(built in)".to_owned() } else { profile.command },
+        name,
+        description: profile.description,
+        protocol: profile.protocol.as_str().to_owned(),
+        availability: availability.as_str().to_owned(),
+        known: told.and_then(|told| serde_json::from_str(told.as_str()).ok()),
+    }
+}

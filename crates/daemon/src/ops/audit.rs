@@ -1,0 +1,19 @@
+//! Entries of the audit that belong to no session's log.
+
+use super::Operations;
+use intercom_types::{Audited, Json, SessionId, Time};
+
+pub fn audited(action: &str, by: &str, session: Option<SessionId>, data: Json) -> Audited {
+    Audited { at: Time::now(), action: action.to_owned(), by: by.to_owned(), session, data }
+}
+
+impl Operations {
+    /// Writes an entry. If that fails, the trace has it, and it is `false`.
+    pub async fn record(&self, action: &str, by: &str, session: Option<SessionId>, data: Json) -> bool {
+        let written = self.store().audit(audited(action, by, session, data)).await;
+        if let Err(error) = &written {
+            tracing::error!(%error, action, by, "the audit could not be written");
+        }
+        written.is_ok()
+    }
+}

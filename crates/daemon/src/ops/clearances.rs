@@ -1,0 +1,246 @@
+//! Clearances: list, show, explain, decide.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::session_view::{clearance_for, list, with_action};
+use super::{Attachment, Caller, ErrorKind, OpError, Operation, Operations, audited, limit, the};
+use crate::session::{CommandError, Input, Refused};
+use crate::supervisor::policy::Explanation;
+use intercom_policy::{Explained, Rule};
+use intercom_store::ClearanceFilter;
+use intercom_types::{
+    Clearance, ClearanceExplanation, ClearanceStatus, Decision, Delivery, Grant, GrantId, Json as Raw, List,
+    Quorum, RememberChoice, RememberedRule, Role, RuleExplanation, Time, Verdict, parse_duration,
+};
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClearanceQuery {
+    #[schemars(with = "Option<String>")]
+    pub status: Option<ClearanceStatus>,
+    pub session: Option<String>,
+    /// Leaves out each `description` and `diff`, which may be long; `GET /clearances/{id}` has them.
+    #[serde(default)]
+    pub brief: bool,
+    pub limit: Option<usize>,
+    pub cursor: Option<i64>,
+}
+
+/// The result of a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Decided {
+    /// More approvals are needed.
+    Counted(Box<Quorum>),
+    Settled(Box<Clearance>),
+}
+
+impl Decided {
+    pub fn delivery(&self) -> Option<&Delivery> {
+        match self {
+            Self::Counted(_) => None,
+            Self::Settled(clearance) => Some(&clearance.delivery),
+        }
+    }
+}
+
+impl Operations {
+    pub async fn clearances(
+        &self,
+        caller: &Caller,
+        query: ClearanceQuery,
+    ) -> Result<List<Clearance>, OpError> {
+        self.admit(caller, Operation::Read)?;
+        let filter = ClearanceFilter { status: query.status, session: self.session_id(query.session).await? };
+        let page = self.store().clearances(filter, query.cursor, limit(query.limit)?).await?;
+        let page = list(page, |clearance| {
+            let clearance = clearance_for(caller.role, clearance);
+            if query.brief { clearance.in_brief() } else { clearance }
+        });
+        self.shown(caller, page).await
+    }
+
+    pub async fn clearance(&self, caller: &Caller, typed: &str) -> Result<Clearance, OpError> {
+        self.admit(caller, Operation::Read)?;
+        let clearance = clearance_for(caller.role, self.stored_clearance(typed).await?);
+        self.shown(caller, clearance).await
+    }
+
+    /// The rules that decide about a clearance, and the rule that allowing it always would add.
+    pub async fn explain(&self, caller: &Caller, typed: &str) -> Result<ClearanceExplanation, OpError> {
+        self.admit(caller, Operation::Read)?;
+        let clearance = self.stored_clearance(typed).await?;
+        let Explanation { ruling, rules, proposal } = self.explanation(&clearance).await?;
+        let (proposal, no_proposal) = match proposal {
+            Ok(rule) => (Some(json!(rule)), None),
+            Err(why) => (None, Some(why)),
+        };
+        let may_not_approve = self.may_approve(caller, &clearance).err().map(|error| error.message);
+        let explanation = ClearanceExplanation {
+            clearance: clearance_for(caller.role, clearance),
+            now: ruling,
+            rules: rules.into_iter().map(explained).collect(),
+            proposal,
+            no_proposal,
+            may_not_approve,
+        };
+        self.shown(caller, explanation).await
+    }
+
+    pub async fn decide(&self, caller: &Caller, typed: &str, decision: Decision) -> Result<Decided, OpError> {
+        self.admit(caller, Operation::Decide)?;
+        let clearance = self.stored_clearance(typed).await?;
+        let Decision { verdict, reason, option, remember } = decision;
+        if let Some(option) =
+            option.as_ref().filter(|id| !clearance.options.iter().any(|known| known.id == **id))
+        {
+            let message = format!("the agent does not offer an option `{option}`");
+            return Err(OpError::unprocessable("unknown_option", message));
+        }
+        if clearance.status != ClearanceStatus::Pending {
+            return Err(already(clearance));
+        }
+        if verdict == Verdict::Approve {
+            self.may_approve(caller, &clearance)?;
+        }
+        let remember = match remember {
+            Some(RememberChoice::Rule(remember)) => Some(remember),
+            Some(RememberChoice::Plain(true)) => {
+                let message = "`remember` takes the rule that was shown: see the clearance's explanation";
+                return Err(OpError::unprocessable("rule_required", message));
+            }
+            Some(RememberChoice::Plain(false)) | None => None,
+        };
+        let rule = match &remember {
+            Some(_) if verdict == Verdict::Deny => {
+                return Err(OpError::unprocessable("not_rememberable", "only an approval can be remembered"));
+            }
+            Some(remember) => Some(self.proposed(&clearance, remember).await?),
+            None => None,
+        };
+        let (by, via) = (caller.name.clone(), caller.via.clone());
+        let input = Input::Decide { clearance: clearance.id, verdict, reason, option, by, via };
+        match self.supervisor().command(clearance.session, input).await {
+            Ok(done) => done.arrival.wait().await,
+            Err(CommandError::Refused(refused @ (Refused::NotOpen | Refused::Ended))) => {
+                let now = self.stored_clearance(&clearance.id).await?;
+                let pending = now.status == ClearanceStatus::Pending;
+                return Err(if pending { CommandError::Refused(refused).into() } else { already(now) });
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let now = self.stored_clearance(&clearance.id).await?;
+        // After the decision: what is not approved, also for want of a second approval, is not allowed always, either.
+        if let (Some(rule), Some(remember), true) =
+            (&rule, &remember, now.status == ClearanceStatus::Approved)
+        {
+            self.remember(caller, &clearance, rule, remember).await?;
+        }
+        self.keep(caller, clearance.session).await;
+        let now = with_action(now);
+        Ok(if now.status == ClearanceStatus::Pending {
+            let (approvals, needed) = (now.approvals.clone(), now.needed);
+            Decided::Counted(Box::new(Quorum { approvals, needed, clearance: now }))
+        } else {
+            Decided::Settled(Box::new(now))
+        })
+    }
+
+    async fn stored_clearance(&self, typed: &str) -> Result<Clearance, OpError> {
+        the("clearance", typed, self.store().clearance(typed.to_owned()).await?)
+    }
+
+    /// The checks beyond the role: whom the rule wants asked, and from where.
+    fn may_approve(&self, caller: &Caller, clearance: &Clearance) -> Result<(), OpError> {
+        let forbidden = |code, message: String| Err(OpError::new(ErrorKind::Forbidden, code, message));
+        if self.supervisor().config().clearances.is_local_only(clearance.risk.level()) && !caller.local {
+            let message = format!(
+                "a {} clearance is approved on the daemon's own machine only",
+                clearance.risk.as_str()
+            );
+            return forbidden("local_only", message);
+        }
+        let whom = clearance.ruling.as_ref().map(|ruling| ruling.whom.as_slice()).unwrap_or_default();
+        let asked = |who: &String| *who == caller.name || who.strip_prefix('@') == Some(caller.role.as_str());
+        if !whom.is_empty() && caller.role < Role::Admin && !whom.iter().any(asked) {
+            return forbidden("not_asked", format!("this one is for {} to approve", whom.join(", ")));
+        }
+        Ok(())
+    }
+
+    async fn explanation(&self, clearance: &Clearance) -> Result<Explanation, OpError> {
+        let session = self.session_record(&clearance.session.to_string()).await?;
+        Ok(self
+            .supervisor()
+            .explain(session.agent, session.workspace, session.preset, clearance.clone())
+            .await?)
+    }
+
+    /// The rule that was shown is the rule that is stored: both must be what we would propose now.
+    async fn proposed(&self, clearance: &Clearance, remember: &RememberedRule) -> Result<Rule, OpError> {
+        let rule = self.explanation(clearance).await?.proposal.map_err(|why| {
+            OpError::unprocessable("not_rememberable", format!("no safe rule can be made of it: {why}"))
+        })?;
+        if json!(rule) != remember.rule {
+            let message = "the rule that would be stored is not the one that was sent";
+            return Err(OpError::conflict("rule_changed", message).with(Attachment::Proposal(json!(rule))));
+        }
+        expiry(remember, Time::now())?;
+        Ok(rule)
+    }
+
+    async fn remember(
+        &self,
+        caller: &Caller,
+        clearance: &Clearance,
+        rule: &Rule,
+        remember: &RememberedRule,
+    ) -> Result<GrantId, OpError> {
+        let now = Time::now();
+        let expires_at = expiry(remember, now)?;
+        let grant = Grant {
+            id: GrantId::mint(),
+            rule: Raw::of(rule),
+            clearance: clearance.id,
+            created_by: caller.name.clone(),
+            created_at: now,
+            expires_at,
+            revoked_at: None,
+        };
+        let data = json!({
+            "grant": grant.id, "clearance": clearance.id, "rule": rule, "via": caller.via,
+            "expires_at": expires_at.map(|at| at.to_string()),
+        });
+        let id = grant.id;
+        let entry = audited("grant.created", &caller.name, Some(clearance.session), Raw::of(&data));
+        self.supervisor().add_grant(grant, entry).await?;
+        Ok(id)
+    }
+}
+
+/// Somebody or something was first: who, what and when.
+fn already(clearance: Clearance) -> OpError {
+    let by = clearance.decided_by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+    let at = clearance.decided_at.map(|at| format!(" at {at}")).unwrap_or_default();
+    let why = clearance.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let message = format!("already {}{by}{at}{why}", clearance.status.as_str());
+    OpError::conflict("already_decided", message)
+        .with(Attachment::Clearance(Box::new(with_action(clearance))))
+}
+
+fn explained(found: Explained) -> RuleExplanation {
+    let Explained { index, name, then, unmet, decides } = found;
+    let (matches, (unmet, why)) = (unmet.is_none(), unmet.unzip());
+    let unmet = unmet.map(str::to_owned);
+    RuleExplanation { n: index + 1, name, then: then.as_str().to_owned(), matches, decides, unmet, why }
+}
+
+/// The end of a grant; `None` if it holds until it is revoked.
+fn expiry(remember: &RememberedRule, now: Time) -> Result<Option<Time>, OpError> {
+    let Some(text) = &remember.r#for else { return Ok(None) };
+    let lasts = parse_duration(text).filter(|lasts| !lasts.is_zero());
+    let bad = || OpError::bad_request(format!("remember.for: `{text}` is no time such as 2h or 30d"));
+    lasts.map(|lasts| Some(now.plus(lasts))).ok_or_else(bad)
+}

@@ -1,0 +1,226 @@
+//! Refusals and faults of operations. Their HTTP status is a table at the HTTP edge.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::session::{CommandError, Refused};
+use crate::supervisor::StartRefused;
+use intercom_store::StoreError;
+use intercom_types::text::short;
+use intercom_types::{Clearance, Question, SessionId, SessionRecord};
+
+/// Why an operation was not carried out, or not to its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpError {
+    pub kind: ErrorKind,
+    pub code: Cow<'static, str>,
+    pub message: String,
+    pub hint: Option<String>,
+    pub attached: Option<Box<Attachment>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ErrorKind {
+    Invalid,
+    Forbidden,
+    NotFound,
+    Conflict,
+    Unprocessable,
+    TooMany,
+    Internal,
+    Unavailable,
+    NoAnswer,
+}
+
+impl ErrorKind {
+    /// Nothing was done, and the same may succeed later.
+    pub fn is_fault(self) -> bool {
+        matches!(self, Self::Internal | Self::Unavailable | Self::NoAnswer)
+    }
+}
+
+/// The thing that an error is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Attachment {
+    Clearance(Box<Clearance>),
+    Question(Box<Question>),
+    /// The rule that would be stored now.
+    Proposal(Value),
+    Session(SessionId),
+    /// The oldest event that is kept.
+    Oldest(u64),
+    /// The error of the agent itself.
+    AgentError(Value),
+}
+
+impl OpError {
+    pub fn new(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, code: code.into(), message: message.into(), hint: None, attached: None }
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, "bad_request", message)
+    }
+
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Forbidden, "forbidden", message)
+    }
+
+    /// A fault of ours.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, "internal", message)
+    }
+
+    pub fn unprocessable(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unprocessable, code, message)
+    }
+
+    pub fn conflict(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Conflict, code, message)
+    }
+
+    pub fn not_found(what: &str, typed: &str) -> Self {
+        let message = format!("no {what} is known as `{typed}`");
+        let error = Self::new(ErrorKind::NotFound, "not_found", message);
+        let list = match what {
+            "session" => "`intercom ls --all` lists the sessions",
+            "clearance" => "`intercom clearances --all` lists the clearances",
+            "question" => "`intercom questions --all` lists the questions",
+            "prompt" => "`intercom prompts SES` lists the prompts of a session",
+            "token" => "`intercom token list` lists the tokens",
+            _ => return error,
+        };
+        error.hint(list)
+    }
+
+    pub fn ambiguous(what: &str, typed: &str, ids: &[String]) -> Self {
+        let message = format!("`{typed}` could be several {what}s");
+        Self::conflict("ambiguous_id", message).hint(format!("type more of it: {}", ids.join(", ")))
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The message and what to do, in one sentence.
+    pub fn sentence(&self) -> String {
+        let message = &self.message;
+        self.hint.as_ref().map_or_else(|| message.clone(), |hint| format!("{message}: {hint}"))
+    }
+
+    /// The same with the session's own name where its hint says `SES`.
+    #[must_use]
+    pub(super) fn naming(mut self, session: &SessionRecord) -> Self {
+        let label = session.name.clone().unwrap_or_else(|| short(&session.id.to_string()));
+        self.hint = self.hint.map(|hint| hint.replace(" SES", &format!(" {label}")));
+        self
+    }
+
+    pub(super) fn with(mut self, attached: Attachment) -> Self {
+        self.attached = Some(Box::new(attached));
+        self
+    }
+}
+
+/// For those who read on and do not care why they cannot now.
+impl From<OpError> for StoreError {
+    fn from(error: OpError) -> Self {
+        Self::Unavailable(error.sentence())
+    }
+}
+
+impl From<StoreError> for OpError {
+    fn from(error: StoreError) -> Self {
+        tracing::warn!(%error, "a request failed");
+        match error {
+            StoreError::Corrupt { .. } => Self::internal(error.to_string()),
+            StoreError::Removed => Self::conflict("ended", error.to_string()),
+            _ => Self::new(ErrorKind::Unavailable, "store_unavailable", error.to_string())
+                .hint("nothing was changed; look at the free disk space and try again"),
+        }
+    }
+}
+
+impl From<CommandError> for OpError {
+    fn from(error: CommandError) -> Self {
+        let message = error.to_string();
+        match error {
+            CommandError::Store(error) => error.into(),
+            CommandError::Failed(_) => Self::internal(message),
+            CommandError::Overloaded => Self::new(ErrorKind::TooMany, "overloaded", message),
+            CommandError::Refused(refused) => match refused {
+                Refused::Ended | Refused::Parked => {
+                    Self::conflict("ended", message).hint("`intercom resume SES` starts it again")
+                }
+                Refused::Stopping => Self::conflict("ended", message),
+                Refused::Approved(_) => Self::conflict("already_approved", message),
+                Refused::OptionRequired(_) => Self::unprocessable("option_required", message),
+                Refused::NothingToList => Self::unprocessable("nothing_to_list", message),
+                Refused::NothingToSet => Self::unprocessable("nothing_to_set", message),
+                Refused::OtherOption(_) => Self::conflict("other_option", message),
+                Refused::NotStarted => Self::conflict("not_started", message).hint(
+                    "`intercom send SES TEXT` starts it with a prompt, `intercom resume SES` without one",
+                ),
+                Refused::Started => Self::conflict("started", message),
+                Refused::Widens { .. } => Self::new(ErrorKind::Forbidden, "forbidden", message),
+                Refused::Starting => Self::conflict("starting", message),
+                Refused::Unread(_) => Self::new(ErrorKind::TooMany, "agent_not_reading", message),
+                Refused::Left => Self::new(ErrorKind::Unavailable, "stopping", message),
+                Refused::Running => Self::conflict("running", message),
+                Refused::Orphan => Self::conflict("orphan", message)
+                    .hint("`intercom stop SES && intercom resume SES` ends it and starts it again"),
+                Refused::NotOpen => Self::conflict("already_decided", message),
+                Refused::NotQueued => Self::conflict("already_sent", message),
+                Refused::QueueFull(_) => Self::new(ErrorKind::TooMany, "queue_full", message)
+                    .hint("take prompts back with `intercom prompts SESSION --remove PROMPT`"),
+            },
+        }
+    }
+}
+
+impl From<StartRefused> for OpError {
+    fn from(refused: StartRefused) -> Self {
+        let message = refused.to_string();
+        match refused {
+            StartRefused::Invalid(_) => Self::bad_request(message),
+            StartRefused::TooMany(_) => Self::new(ErrorKind::TooMany, "too_many_sessions", message)
+                .hint("stop one, or raise max_sessions under [limits] in the configuration"),
+            StartRefused::LowMemory { .. } => Self::new(ErrorKind::Unavailable, "low_memory", message)
+                .hint("stop a session, or lower min_free_memory_mib under [limits]"),
+            StartRefused::NameTaken(_) => Self::conflict("name_taken", message),
+            StartRefused::Closing => Self::new(ErrorKind::Unavailable, "stopping", message),
+            StartRefused::SpawnFailed { id, cause } => {
+                let refused = Self::unprocessable("spawn_failed", message).with(Attachment::Session(id));
+                match missing_program_hint(&cause) {
+                    Some(hint) => refused.hint(hint),
+                    None => refused,
+                }
+            }
+            StartRefused::Command(error) => error.into(),
+            StartRefused::Store(error) => error.into(),
+        }
+    }
+}
+
+/// Returns what to do about a program that is missing, unless the cause says it.
+fn missing_program_hint(cause: &str) -> Option<&'static str> {
+    if cause.contains("; install it: ") {
+        None
+    } else if cause.starts_with("command not found: ") && cause.contains('/') {
+        Some("put the program there, or give its right path")
+    } else if cause.starts_with("command not found: ") {
+        Some(
+            "install it, or give the full path of the program; the daemon looks on the PATH that it was started with: \
+             `intercom daemon restart` gives it the one of your shell",
+        )
+    } else if cause.starts_with("not an executable file: ") {
+        Some("make it executable with `chmod +x`, or name the program that runs it")
+    } else {
+        None
+    }
+}

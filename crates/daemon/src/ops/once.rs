@@ -1,0 +1,123 @@
+//! Requests under a key: one that is repeated with the same key gets the first answer and does nothing again.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Caller, OpError, Operations};
+use intercom_store::Remembered;
+use intercom_types::Time;
+
+/// Keys whose first request is being worked on: a second one waits for it.
+#[derive(Debug, Default)]
+pub(super) struct Keys(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
+
+impl Keys {
+    fn turn(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(keys.entry(key.to_owned()).or_default())
+    }
+}
+
+/// An answer that is remembered under a key, with its status in numbers of HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptAnswer {
+    pub status: u16,
+    pub body: String,
+}
+
+/// The statuses under which typed answers are remembered.
+const DONE: u16 = 200;
+const REFUSED: u16 = 400;
+const FAULT: u16 = 500;
+
+impl Operations {
+    /// Does something once per caller and key, and finishes it even if nobody waits for it any more: a caller who hangs up is the
+    /// one who will try again. `request` stands for what is asked; `body` is its content.
+    pub async fn once<F>(
+        &self,
+        caller: &str,
+        key: &str,
+        (request, body): (&str, &[u8]),
+        work: F,
+    ) -> Result<KeptAnswer, OpError>
+    where
+        F: Future<Output = Result<KeptAnswer, OpError>> + Send + 'static,
+    {
+        let fingerprint = format!("{request} {:016x}", fnv1a(body));
+        // Keys are each caller's own: nobody gets an answer that was given to somebody else.
+        let (this, key) = (self.clone(), format!("{caller}\n{key}"));
+        let working = self.0.tasks.spawn(async move { this.first_or_kept(key, fingerprint, work).await });
+        working.await.unwrap_or_else(|_| Err(OpError::internal("the request failed")))
+    }
+
+    async fn first_or_kept(
+        &self,
+        key: String,
+        fingerprint: String,
+        work: impl Future<Output = Result<KeptAnswer, OpError>>,
+    ) -> Result<KeptAnswer, OpError> {
+        let turn = self.0.keys.turn(&key);
+        let _turn = turn.lock().await;
+        if let Some(Remembered { fingerprint: first, status, body }) =
+            self.store().recall(key.clone(), Time::now()).await?
+        {
+            if first != fingerprint {
+                let message = "this Idempotency-Key was used for another request";
+                return Err(OpError::unprocessable("idempotency_key_reused", message));
+            }
+            return Ok(KeptAnswer { status, body });
+        }
+        let answer = work.await?;
+        // A fault of ours is no answer: the next try may do better.
+        if answer.status < FAULT {
+            let KeptAnswer { status, body } = answer.clone();
+            // What was done stays done: whoever has this answer does not ask again.
+            if let Err(error) =
+                self.store().remember(key, Remembered { fingerprint, status, body }, Time::now()).await
+            {
+                tracing::warn!(%error, "an answer could not be remembered");
+            }
+        }
+        Ok(answer)
+    }
+
+    /// The same for an operation, whose answer comes back as it was. `request` names it with everything that it takes.
+    pub async fn perform<T, F>(
+        &self,
+        caller: &Caller,
+        key: &str,
+        request: &impl Serialize,
+        work: F,
+    ) -> Result<T, OpError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: Future<Output = Result<T, OpError>> + Send + 'static,
+    {
+        let unreadable = |error: serde_json::Error| OpError::internal(error.to_string());
+        let body = serde_json::to_vec(request).map_err(unreadable)?;
+        let work = async move {
+            let (status, body) = match work.await {
+                Ok(done) => (DONE, serde_json::to_string(&done)),
+                Err(error) if error.kind.is_fault() => return Err(error),
+                Err(error) => (REFUSED, serde_json::to_string(&error)),
+            };
+            Ok(KeptAnswer { status, body: body.map_err(unreadable)? })
+        };
+        let answer = self.once(&caller.name, key, ("operation", &body), work).await?;
+        match answer.status {
+            DONE => serde_json::from_str(&answer.body).map_err(unreadable),
+            _ => Err(serde_json::from_str(&answer.body).map_err(unreadable)?),
+        }
+    }
+}
+
+/// The same in every version of this program: a request may be repeated after an upgrade.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}

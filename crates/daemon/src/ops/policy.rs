@@ -1,0 +1,203 @@
+//! Policy: the rules in force, trials of other rules, grants, and the configuration read again.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Caller, OpError, Operation, Operations, audited, limit, the};
+use crate::config::{self, Config, ConfigError};
+use crate::supervisor::policy::Difference;
+use intercom_policy::Rules;
+use intercom_store::StoreError;
+use intercom_types::action::action;
+use intercom_types::{
+    ConfigReload, Grant, Json as Raw, List, Outcome, RulesDifference, RulesTest, RulesTestResult, Time,
+};
+
+/// Reads the configuration again.
+pub type ReadConfig = Arc<dyn Fn() -> Result<Config, ConfigError> + Send + Sync>;
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyView {
+    pub loaded_at: String,
+    /// As they stand in the configuration, in order.
+    pub rules: Vec<Value>,
+    /// When each of them ends by `until` or `for`, in the same order; null for one without an end.
+    pub ends_at: Vec<Option<String>>,
+    pub grants: usize,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct GrantView {
+    id: String,
+    rule: Value,
+    clearance: String,
+    created_by: String,
+    created_at: String,
+    expires_at: Option<String>,
+    revoked_at: Option<String>,
+    /// Whether it allows anything now.
+    valid: bool,
+}
+
+fn grant_view(grant: &Grant) -> GrantView {
+    GrantView {
+        id: grant.id.to_string(),
+        rule: serde_json::from_str(grant.rule.as_str()).unwrap_or(Value::Null),
+        clearance: grant.clearance.to_string(),
+        created_by: grant.created_by.clone(),
+        created_at: grant.created_at.to_string(),
+        expires_at: grant.expires_at.map(|at| at.to_string()),
+        revoked_at: grant.revoked_at.map(|at| at.to_string()),
+        valid: grant.is_valid(Time::now()),
+    }
+}
+
+/// Why what was in force stays in force.
+#[derive(Debug, thiserror::Error)]
+enum ReloadError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Operations {
+    /// The rules in force.
+    pub async fn policy(&self, caller: &Caller) -> Result<PolicyView, OpError> {
+        self.admit(caller, Operation::Read)?;
+        let force = self.supervisor().in_force();
+        let grants =
+            self.store().grants().await?.into_iter().filter(|grant| grant.is_valid(Time::now())).count();
+        let rules = force.config.rules.iter().map(|rule| json!(rule)).collect();
+        let ends_at = force.rules().ends().map(|ends| ends.map(|at| at.to_string())).collect();
+        let policy = PolicyView { loaded_at: force.loaded_at.to_string(), rules, ends_at, grants };
+        self.shown(caller, policy).await
+    }
+
+    /// The decisions that other rules would have made; changes nothing.
+    pub async fn test_rules(&self, caller: &Caller, asked: RulesTest) -> Result<RulesTestResult, OpError> {
+        self.admit(caller, Operation::TestRules)?;
+        let file = asked.file.unwrap_or_else(|| "rules".to_owned());
+        let config = config::parse(&asked.rules, std::path::Path::new(&file))
+            .map_err(|error| OpError::unprocessable("bad_config", error.to_string()))?;
+        let rules = Rules::compile(config.rules, |_| Time::now())
+            .map_err(|error| OpError::unprocessable("bad_config", error.to_string()))?;
+        let since = match &asked.since {
+            None => Time::from_millis(0),
+            Some(text) => {
+                Time::parse(text).ok_or_else(|| OpError::bad_request("since must be an RFC 3339 time"))?
+            }
+        };
+        let tried = self.supervisor().try_rules(rules, since).await?;
+        Ok(RulesTestResult {
+            requests: tried.requests,
+            allowed: tried.allowed,
+            denied: tried.denied,
+            asked: tried.asked,
+            different: tried.different,
+            differences: tried.differences.into_iter().map(difference).collect(),
+        })
+    }
+
+    /// Everything that was allowed always, newest first, whatever the limit: there is never much.
+    pub async fn grants(&self, caller: &Caller, most: Option<usize>) -> Result<List<GrantView>, OpError> {
+        self.admit(caller, Operation::Read)?;
+        limit(most)?;
+        let grants = self.store().grants().await?;
+        self.shown(caller, List::whole(grants.iter().map(grant_view).collect())).await
+    }
+
+    pub async fn revoke_grant(&self, caller: &Caller, typed: &str) -> Result<(), OpError> {
+        self.admit(caller, Operation::RevokeGrant)?;
+        let grant = the("grant", typed, self.store().grant(typed.to_owned()).await?)?;
+        let data = Raw::of(&json!({ "grant": grant.id, "via": caller.via }));
+        let entry = audited("grant.revoked", &caller.name, None, data);
+        if self.supervisor().revoke_grant(&grant, entry).await? {
+            return Ok(());
+        }
+        Err(OpError::conflict("revoked", "the grant was revoked before"))
+    }
+
+    pub async fn reload(&self, caller: &Caller) -> Result<ConfigReload, OpError> {
+        self.admit(caller, Operation::Reload)?;
+        self.read_again(&caller.name, &caller.via).await.map_err(|error| match error {
+            ReloadError::Config(error) => OpError::unprocessable("bad_config", error.to_string())
+                .hint("what was in force stays in force"),
+            ReloadError::Store(error) => error.into(),
+        })
+    }
+
+    /// Reads the configuration again and puts it in force; a bad one changes nothing.
+    async fn read_again(&self, by: &str, via: &str) -> Result<ConfigReload, ReloadError> {
+        let read = Arc::clone(&self.0.read_config);
+        let read = tokio::task::spawn_blocking(move || read()).await;
+        let new = read.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        let old = self.supervisor().config();
+        let restart = [
+            ("api", old.api != new.api),
+            ("audit", old.audit != new.audit),
+            ("daemon", old.daemon != new.daemon),
+            ("slack", !old.slack.same_link(&new.slack)),
+            ("webhook", old.webhook != new.webhook),
+        ];
+        let needs_restart: Vec<String> =
+            restart.into_iter().filter(|(_, changed)| *changed).map(|(what, _)| what.to_owned()).collect();
+        self.supervisor().reload(new).await?;
+        let reloaded = ConfigReload { needs_restart, ..self.unchanged() };
+        tracing::info!(rules = reloaded.rules, by, "the configuration was read again");
+        let digest = self.supervisor().in_force().digest();
+        let data = json!({
+            "rules": reloaded.rules, "rules_sha256": digest, "needs_restart": reloaded.needs_restart, "via": via,
+        });
+        self.record("config.reloaded", by, None, Raw::of(&data)).await;
+        Ok(reloaded)
+    }
+
+    /// Says in the audit what a daemon begins with. `false` if that could not be written.
+    pub async fn record_start(&self) -> bool {
+        let force = self.supervisor().in_force();
+        let data = json!({
+            "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "rules": force.rules().len(),
+            "rules_sha256": force.digest(),
+        });
+        self.record("daemon.started", "intercom", None, Raw::of(&data)).await
+    }
+
+    fn unchanged(&self) -> ConfigReload {
+        let force = self.supervisor().in_force();
+        let (loaded_at, rules) = (force.loaded_at, force.rules().len());
+        ConfigReload { loaded_at, rules, needs_restart: Vec::new() }
+    }
+
+    /// The same for a signal.
+    pub async fn reload_on_signal(&self) {
+        if let Err(error) = self.read_again("SIGHUP", "signal").await {
+            tracing::error!(%error, "the configuration is not used; what was in force stays in force");
+        }
+    }
+}
+
+fn difference(found: Difference) -> RulesDifference {
+    let Difference { clearance: c, risk, was, would } = found;
+    let was = match was {
+        Outcome::Allow => "allowed",
+        Outcome::Deny => "denied",
+        Outcome::Ask => "asked",
+    };
+    RulesDifference {
+        clearance: c.id,
+        session: c.session,
+        action: action((&c).into()),
+        title: c.title,
+        file_path: c.file_path,
+        command: c.command,
+        requested_at: c.requested_at,
+        risk: risk.into(),
+        was: was.to_owned(),
+        status: c.status,
+        would,
+    }
+}

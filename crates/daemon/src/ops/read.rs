@@ -1,0 +1,152 @@
+//! The read model: the ledger as one caller may see it.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{
+    AgentView, Caller, ClearanceQuery, OpError, Operations, PolicyView, PromptQuery, QuestionQuery,
+    SessionQuery,
+};
+use intercom_redact::redact_json;
+use intercom_store::Found;
+use intercom_types::{
+    Clearance, ClearanceExplanation, ClearanceStatus, List, Prompt, Question, QuestionStatus, Role, Session,
+};
+
+/// Lists hold this many items unless told otherwise.
+const DEFAULT_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 1000;
+/// Only so many of the sessions that began last are looked at, if ended ones count.
+const RECENT: usize = 50;
+
+/// Everything that bridges show of the ledger.
+#[derive(Debug, Clone)]
+pub struct ReadModel {
+    ops: Operations,
+    caller: Caller,
+}
+
+impl ReadModel {
+    /// From a viewer, secrets are hidden.
+    pub fn new(ops: Operations, caller: Caller) -> Self {
+        Self { ops, caller }
+    }
+
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// By its id, its name, or the beginning of either.
+    pub async fn session(&self, typed: &str) -> Result<Option<Session>, OpError> {
+        found(self.ops.session(&self.caller, typed).await)
+    }
+
+    pub async fn clearance(&self, typed: &str) -> Result<Option<Clearance>, OpError> {
+        found(self.ops.clearance(&self.caller, typed).await)
+    }
+
+    pub async fn question(&self, typed: &str) -> Result<Option<Question>, OpError> {
+        found(self.ops.question(&self.caller, typed).await)
+    }
+
+    pub async fn explanation(&self, clearance: &str) -> Result<ClearanceExplanation, OpError> {
+        self.ops.explain(&self.caller, clearance).await
+    }
+
+    /// A page of sessions, newest first.
+    pub async fn sessions(&self, query: SessionQuery) -> Result<List<Session>, OpError> {
+        self.ops.sessions(&self.caller, query).await
+    }
+
+    /// All that have not ended, newest first.
+    pub async fn live_sessions(&self) -> Result<Vec<Session>, OpError> {
+        let query = SessionQuery { limit: Some(MAX_LIMIT), ..SessionQuery::default() };
+        Ok(self.sessions(query).await?.items)
+    }
+
+    /// Those that began last, also if they have ended.
+    pub async fn recent_sessions(&self) -> Result<Vec<Session>, OpError> {
+        let query = SessionQuery { all: true, limit: Some(RECENT), ..SessionQuery::default() };
+        Ok(self.sessions(query).await?.items)
+    }
+
+    /// The riskiest first, of these the oldest.
+    pub async fn pending_clearances(&self, session: Option<&str>) -> Result<Vec<Clearance>, OpError> {
+        let (status, session) = (Some(ClearanceStatus::Pending), session.map(str::to_owned));
+        let query = ClearanceQuery { status, session, limit: Some(MAX_LIMIT), ..ClearanceQuery::default() };
+        let mut pending = items(self.ops.clearances(&self.caller, query).await)?;
+        Clearance::sort(&mut pending);
+        Ok(pending)
+    }
+
+    /// The oldest first.
+    pub async fn pending_questions(&self, session: Option<&str>) -> Result<Vec<Question>, OpError> {
+        let (status, session) = (Some(QuestionStatus::Pending), session.map(str::to_owned));
+        let query = QuestionQuery { status, session, limit: Some(MAX_LIMIT), cursor: None };
+        let mut pending = items(self.ops.questions(&self.caller, query).await)?;
+        Question::sort(&mut pending);
+        Ok(pending)
+    }
+
+    /// The prompts of a session, newest first.
+    pub async fn prompts(&self, session: &str) -> Result<Vec<Prompt>, OpError> {
+        items(self.ops.prompts(&self.caller, session, PromptQuery::default()).await)
+    }
+
+    pub async fn agents(&self) -> Result<Vec<AgentView>, OpError> {
+        Ok(self.ops.agents(&self.caller, None).await?.items)
+    }
+
+    pub async fn policy(&self) -> Result<PolicyView, OpError> {
+        self.ops.policy(&self.caller).await
+    }
+}
+
+/// `None` if there is no such thing. What cannot be read now is an error: it may be there all the same.
+fn found<T>(read: Result<T, OpError>) -> Result<Option<T>, OpError> {
+    match read {
+        Ok(thing) => Ok(Some(thing)),
+        Err(error) if error.kind.is_fault() => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Nothing, if the session that they are of is not known any more.
+fn items<T>(read: Result<List<T>, OpError>) -> Result<Vec<T>, OpError> {
+    Ok(found(read)?.map(|list| list.items).unwrap_or_default())
+}
+
+impl Operations {
+    /// An answer as this caller may have it: for a viewer without anything that looks like a secret.
+    pub(super) async fn shown<T>(&self, caller: &Caller, answer: T) -> Result<T, OpError>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        if caller.role > Role::Viewer {
+            return Ok(answer);
+        }
+        let hiding = tokio::task::spawn_blocking(move || -> serde_json::Result<T> {
+            let text = serde_json::to_string(&answer)?;
+            serde_json::from_str(&redact_json(&text).text)
+        });
+        let hidden = hiding.await.ok().and_then(Result::ok);
+        hidden.ok_or_else(|| OpError::internal("the answer could not be checked"))
+    }
+}
+
+pub fn limit(asked: Option<usize>) -> Result<usize, OpError> {
+    match asked {
+        None => Ok(DEFAULT_LIMIT),
+        Some(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
+        Some(_) => Err(OpError::bad_request(format!("limit must be 1 to {MAX_LIMIT}"))),
+    }
+}
+
+/// The one thing a person meant, or an error that helps.
+pub fn the<T>(what: &str, typed: &str, found: Found<T>) -> Result<T, OpError> {
+    match found {
+        Found::One(item) => Ok(item),
+        Found::None => Err(OpError::not_found(what, typed)),
+        Found::Ambiguous(ids) => Err(OpError::ambiguous(what, typed, &ids)),
+    }
+}

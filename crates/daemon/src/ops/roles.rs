@@ -1,0 +1,114 @@
+//! The least role of each operation, stated once: bridges, `openapi.json` and the callers table take it from here.
+
+use super::{Caller, OpError, Operations};
+use crate::config::Access;
+use intercom_types::Role;
+
+/// Everything that needs a role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Sessions, prompts, clearances and their explanations, questions, agents, policy, grants.
+    Read,
+    StartSession,
+    ResumeSession,
+    ChangeAgent,
+    StopSession,
+    KillSession,
+    RemoveSession,
+    SendPrompt,
+    ChangePrompt,
+    TakeBackPrompt,
+    Nudge,
+    Interrupt,
+    AcknowledgeFailure,
+    Snooze,
+    ChangeLadder,
+    ChangeSetting,
+    ListAgentSessions,
+    ChangePreset,
+    Decide,
+    Answer,
+    TestRules,
+    RevokeGrant,
+    Reload,
+}
+
+impl Operation {
+    pub const fn least(self) -> Least {
+        match self {
+            Self::Read => Least::Role(Role::Viewer),
+            Self::StopSession
+            | Self::SendPrompt
+            | Self::ChangePrompt
+            | Self::TakeBackPrompt
+            | Self::Nudge
+            | Self::Interrupt
+            | Self::AcknowledgeFailure
+            | Self::Snooze
+            | Self::ChangeLadder
+            | Self::ChangeSetting
+            | Self::ListAgentSessions
+            | Self::ChangePreset
+            | Self::Answer => Least::Role(Role::Operator),
+            Self::Decide | Self::TestRules | Self::RevokeGrant => Least::Role(Role::Approver),
+            Self::KillSession | Self::RemoveSession | Self::Reload => Least::Role(Role::Admin),
+            Self::StartSession | Self::ResumeSession | Self::ChangeAgent => Least::ToStart,
+        }
+    }
+}
+
+/// The least role for something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Least {
+    /// No role: everybody may, also without a name.
+    Nothing,
+    Role(Role),
+    /// The role that may start agents, by the configuration.
+    ToStart,
+}
+
+impl Least {
+    /// Unless the configuration says otherwise.
+    pub fn usual(self) -> Option<Role> {
+        match self {
+            Self::Nothing => None,
+            Self::Role(role) => Some(role),
+            Self::ToStart => Some(Access::default().start()),
+        }
+    }
+}
+
+impl From<Role> for Least {
+    fn from(role: Role) -> Self {
+        Self::Role(role)
+    }
+}
+
+impl From<Operation> for Least {
+    fn from(operation: Operation) -> Self {
+        operation.least()
+    }
+}
+
+impl Operations {
+    pub(super) fn admit(&self, caller: &Caller, operation: Operation) -> Result<(), OpError> {
+        self.admit_to(caller, operation.least())
+    }
+
+    /// Refuses a caller below this role.
+    pub fn admit_to(&self, caller: &Caller, least: Least) -> Result<(), OpError> {
+        let role = match least {
+            Least::Nothing => return Ok(()),
+            Least::Role(role) => role,
+            Least::ToStart => self.supervisor().config().access.start(),
+        };
+        if caller.role >= role {
+            return Ok(());
+        }
+        let error =
+            OpError::forbidden(format!("this needs the role {role}; {} is {}", caller.name, caller.role));
+        let hint = "`start = \"approver\"` below [access] in the configuration lets approvers start agents";
+        let hints = least == Least::ToStart && role > Role::Approver && caller.role == Role::Approver;
+        Err(if hints { error.hint(hint) } else { error })
+    }
+}

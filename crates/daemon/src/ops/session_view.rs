@@ -1,0 +1,162 @@
+//! Sessions and clearances as callers see them. Absent values are `null`; times are RFC 3339.
+
+use intercom_host::{Observer, Seen};
+use intercom_redact::{Redacted, redact};
+use intercom_store::Page;
+use intercom_types::action::action;
+use intercom_types::text::short;
+use intercom_types::{
+    AgentStanding, Clearance, Controls, List, PendingRequests, Phase, Role, RunningTool, Session,
+    SessionExit, SessionFailure, SessionProcess, SessionRecord, SessionTurn, Situation, Spent, Time, Told,
+    Turn, Usage,
+};
+
+pub(super) fn list<D, T>(page: Page<D>, view: impl Fn(D) -> T) -> List<T> {
+    let next = page.next.map(|key| key.to_string());
+    List { items: page.items.into_iter().map(view).collect(), next }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a process would have to run for ages")]
+fn process(seen: Seen) -> SessionProcess {
+    let Seen { pid, parent, name, state, cpu_millis, memory_bytes } = seen;
+    SessionProcess { pid, parent, name, state, cpu_seconds: cpu_millis as f64 / 1000.0, memory_bytes }
+}
+
+/// A session, with a look at its process where it has one.
+pub(super) fn session(record: SessionRecord, live: Option<&Observer>) -> Session {
+    let processes = live.map(Observer::processes).unwrap_or_default();
+    let processes = Some(processes.into_iter().map(process).collect());
+    Session { processes, ..session_in_list(record, live) }
+}
+
+/// As [`session_in_list`], without what may be long.
+pub(super) fn session_in_brief(record: SessionRecord) -> Session {
+    Session { stderr_tail: String::new(), controls: None, ..session_in_list(record, None) }
+}
+
+/// As [`session`], without what takes a while to find out.
+pub(super) fn session_in_list(record: SessionRecord, live: Option<&Observer>) -> Session {
+    // What was kept on disk goes a moment before the one who looks at it.
+    let live = live.filter(|_| record.phase.is_live());
+    let now = Time::now();
+    let (why, standing) = (why(&record, now), standing(&record, now));
+    let (controls, spent) = (controls(&record.told), spent(&record.told));
+    let label = record.name.clone().unwrap_or_else(|| short(&record.id.to_string()));
+    let failed = record.failed.map(|failed| SessionFailure {
+        hint: Some(failed.hint(record.phase, &label, record.queue)),
+        after_log_in: failed.after_log_in(record.phase, &label, record.queue),
+        kind: failed.kind.into(),
+        reason: failed.reason,
+        at: failed.at,
+    });
+    let status = record.exit.unwrap_or_default();
+    let exit = record.end_reason.map(|reason| SessionExit { status, reason: Some(reason) });
+    let Told { title, first_prompt, takes, steps, .. } = record.told;
+    Session {
+        id: record.id,
+        title: title.or_else(|| record.name.clone()).or_else(|| first_prompt.clone()),
+        first_prompt,
+        name: record.name,
+        agent: record.agent,
+        protocol: record.protocol,
+        workspace: record.workspace.display().to_string(),
+        phase: record.phase.into(),
+        since: record.watched.phase_since,
+        deferred: record.phase == Phase::Created,
+        preset: record.preset.into(),
+        why,
+        standing,
+        controls,
+        prompt_capabilities: takes,
+        spent,
+        progress: steps,
+        pid: record.pid,
+        generation: record.generation,
+        turn: record.turn.map(|Turn { id, started_at }| SessionTurn { id, started_at }),
+        pending: PendingRequests {
+            clearances: record.pending_clearances as usize,
+            questions: record.pending_questions as usize,
+        },
+        queue: record.queue as usize,
+        stderr_tail: live.map_or(record.stderr_tail, Observer::stderr_tail),
+        processes: None,
+        created_at: Some(record.created_at),
+        started_at: record.started_at,
+        ended_at: record.ended_at,
+        updated_at: record.updated_at,
+        exit,
+        failed,
+        unenforced: record.unenforced,
+    }
+}
+
+/// As this caller may see it: what looks like a secret is hidden from viewers, and the card says so.
+pub(super) fn clearance_for(role: Role, clearance: Clearance) -> Clearance {
+    let mut view = with_action(clearance);
+    if role > Role::Viewer {
+        return view;
+    }
+    let mut hidden: Vec<&'static str> = Vec::new();
+    let mut hide = |text: &mut String| {
+        let Redacted { text: without, hidden: found } = redact(text);
+        hidden.extend(found.iter().filter(|sort| !hidden.contains(sort)).copied().collect::<Vec<_>>());
+        if let std::borrow::Cow::Owned(without) = without {
+            *text = without;
+        }
+    };
+    hide(&mut view.title);
+    let texts =
+        [&mut view.description, &mut view.diff, &mut view.file_path, &mut view.command, &mut view.reason];
+    texts.into_iter().flatten().for_each(&mut hide);
+    view.hidden = hidden.into_iter().map(str::to_owned).collect();
+    view
+}
+
+/// The clearance with its action, which is not stored.
+pub(super) fn with_action(clearance: Clearance) -> Clearance {
+    Clearance { action: action((&clearance).into()), ..clearance }
+}
+
+fn controls(told: &Told) -> Option<Controls> {
+    (told.controls != Controls::default()).then(|| told.controls.clone())
+}
+
+fn spent(told: &Told) -> Option<Usage> {
+    let spent = &told.spent;
+    let Spent { turns, input_tokens, output_tokens, total_tokens, cost_micros, .. } = *spent;
+    #[expect(clippy::cast_precision_loss, reason = "nobody spends that much")]
+    let cost = cost_micros as f64 / 1e6;
+    let (currency, capped) = (spent.currency.clone(), told.capped.clone());
+    let usage = Usage { turns, input_tokens, output_tokens, total_tokens, cost, currency, capped };
+    (*spent != Spent::default()).then_some(usage)
+}
+
+/// `None` without anything to watch.
+fn standing(record: &SessionRecord, now: Time) -> Option<AgentStanding> {
+    let watched = &record.watched;
+    let by_phase = match record.phase {
+        Phase::Working => Some(Situation::Working),
+        Phase::Waiting => Some(Situation::WaitingForYou),
+        Phase::Idle => Some(Situation::Idle),
+        Phase::Created | Phase::Starting | Phase::Stopping => None,
+        Phase::Parked | Phase::Ended => return None,
+    };
+    let standing = watched.standing.as_ref();
+    let running = standing.and_then(|standing| standing.running.clone());
+    Some(AgentStanding {
+        state: standing.map(|standing| standing.state).or(by_phase).map(Into::into),
+        since: standing.map(|standing| standing.since),
+        running: running.map(|running| RunningTool { name: running.name, since: running.since }),
+        done: standing.and_then(|standing| standing.done.clone()),
+        until: standing.and_then(|standing| standing.until),
+        ladder: watched.ladder.to_string(),
+        snoozed_until: watched.snoozed_until.filter(|until| *until > now),
+    })
+}
+
+/// Why it is in its phase, or how its agent stands if that says more.
+fn why(record: &SessionRecord, now: Time) -> String {
+    let standing = record.watched.standing.as_ref();
+    let standing = standing.filter(|_| matches!(record.phase, Phase::Working | Phase::Idle));
+    standing.map_or_else(|| record.why.clone(), |standing| standing.sentence(now))
+}

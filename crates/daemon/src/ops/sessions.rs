@@ -1,0 +1,246 @@
+//! Sessions: list, show, start, resume, stop, remove.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::session_view::{self, list};
+use super::steering::parse_ladder;
+use super::{Caller, OpError, Operation, Operations, limit, the};
+use crate::config::Protocol;
+use crate::session::{CommandError, Done, Input, Refused};
+use crate::supervisor::{StartRefused, StartRequest};
+use intercom_store::Scope;
+use intercom_types::{
+    AgentChange, Json as Raw, List, NewSession, OnClientLeft, Phase, Preset, PresetChange, Role, Session,
+    SessionId, SessionRecord, StopMode, StopResult,
+};
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SessionQuery {
+    #[serde(default)]
+    pub all: bool,
+    /// Also those that have ended and failed, until an operator has seen that.
+    #[serde(default)]
+    pub failed: bool,
+    /// Only those of this workspace: its path, exactly.
+    pub workspace: Option<String>,
+    /// Leaves out each `stderr_tail` and `controls`, which may be long; `GET /sessions/{id}` has them.
+    #[serde(default)]
+    pub brief: bool,
+    pub limit: Option<usize>,
+    pub cursor: Option<i64>,
+}
+
+impl Operations {
+    pub async fn sessions(&self, caller: &Caller, query: SessionQuery) -> Result<List<Session>, OpError> {
+        self.admit(caller, Operation::Read)?;
+        let most = limit(query.limit)?;
+        let scope = match query {
+            SessionQuery { all: true, .. } => Scope::All,
+            SessionQuery { failed: true, .. } => Scope::Noticed,
+            SessionQuery { .. } => Scope::NotEnded,
+        };
+        let page = self.store().sessions(scope, query.workspace, query.cursor, most).await?;
+        let page = list(page, |record| {
+            if query.brief {
+                return session_view::session_in_brief(record);
+            }
+            let observer = self.supervisor().observer(record.id);
+            session_view::session_in_list(record, observer.as_ref())
+        });
+        self.shown(caller, page).await
+    }
+
+    pub async fn session(&self, caller: &Caller, typed: &str) -> Result<Session, OpError> {
+        self.admit(caller, Operation::Read)?;
+        let id = self.session_record(typed).await?.id;
+        let session = self.view(id).await?;
+        self.shown(caller, session).await
+    }
+
+    pub async fn start(&self, caller: &Caller, start: NewSession) -> Result<Session, OpError> {
+        self.admit(caller, Operation::StartSession)?;
+        may_start(caller, &start)?;
+        if start.agent.is_some() && start.protocol.is_some() {
+            return Err(OpError::bad_request("`protocol` goes with `command`; a profile has its own"));
+        }
+        let protocol = start.protocol.as_deref().map(str::parse::<Protocol>).transpose();
+        let protocol = protocol.map_err(|error| OpError::bad_request(format!("protocol: {error}")))?;
+        check_env(&start.env)?;
+        if start.mcp_servers.as_ref().is_some_and(|servers| servers.objects().is_none()) {
+            return Err(OpError::bad_request("mcp_servers must be a list of servers, each an object"));
+        }
+        let request = StartRequest {
+            agent: start.agent,
+            command: start.command,
+            protocol,
+            args: start.args,
+            workspace: start.workspace,
+            prompt: start.prompt,
+            name: start.name,
+            env: start.env,
+            resume: start.resume,
+            mcp_servers: start.mcp_servers.map(|servers| servers.on_one_line()),
+            ladder: start.ladder.as_deref().map(parse_ladder).transpose()?.unwrap_or_default(),
+            defer: start.defer,
+            preset: start.preset.as_deref().map(parse_preset).transpose()?.unwrap_or_default(),
+            on_client_left: start.on_client_left.as_deref().map(parse_on_client_left).transpose()?,
+            by: caller.name.clone(),
+        };
+        let id = self.supervisor().start(request).await?;
+        self.view(id).await
+    }
+
+    pub async fn resume(&self, caller: &Caller, typed: &str) -> Result<Session, OpError> {
+        self.admit(caller, Operation::ResumeSession)?;
+        let record = self.session_record(typed).await?;
+        let resumed = self.supervisor().resume(&record, caller.name.clone()).await;
+        resumed.map_err(|refused| match refused {
+            StartRefused::Command(CommandError::Refused(Refused::Running)) => OpError::from(refused)
+                .hint("stop it first: `intercom stop SES && intercom resume SES`")
+                .naming(&record),
+            refused => refused.into(),
+        })?;
+        self.kept_view(caller, record.id).await
+    }
+
+    /// Another agent for a deferred session that has had no process.
+    pub async fn change_agent(
+        &self,
+        caller: &Caller,
+        typed: &str,
+        change: AgentChange,
+    ) -> Result<Session, OpError> {
+        self.admit(caller, Operation::ChangeAgent)?;
+        let id = self.session_record(typed).await?.id;
+        self.supervisor().change_agent(id, change.agent, caller.name.clone()).await?;
+        self.kept_view(caller, id).await
+    }
+
+    /// Sets the limit of its permissions. Whoever may decide may let more be decided.
+    pub async fn change_preset(
+        &self,
+        caller: &Caller,
+        typed: &str,
+        change: PresetChange,
+    ) -> Result<Session, OpError> {
+        self.admit(caller, Operation::ChangePreset)?;
+        let id = self.session_record(typed).await?.id;
+        let preset = parse_preset(&change.preset)?;
+        let may_widen = caller.role >= Role::Approver;
+        self.supervisor().set_preset(id, preset, may_widen, caller.name.clone()).await?;
+        self.kept_view(caller, id).await
+    }
+
+    /// Ends its processes; returns when its tree is gone.
+    pub async fn stop(&self, caller: &Caller, typed: &str, mode: StopMode) -> Result<StopResult, OpError> {
+        let operation = match mode {
+            StopMode::Stop => Operation::StopSession,
+            StopMode::Kill => Operation::KillSession,
+        };
+        self.admit(caller, operation)?;
+        let record = self.session_record(typed).await?;
+        let stopped = self.supervisor().stop(record.id, mode, caller.name.clone()).await?;
+        // Without a store that works, the log does not know yet that it has ended.
+        let phase =
+            if stopped.unrecorded { Phase::Ended } else { self.session_record(&record.id).await?.phase };
+        Ok(StopResult {
+            session: record.id,
+            phase: phase.into(),
+            steps: stopped.steps,
+            killed: stopped.killed,
+            recorded: !stopped.unrecorded,
+        })
+    }
+
+    /// Removes a session that has ended, with its log.
+    pub async fn remove(&self, caller: &Caller, typed: &str) -> Result<(), OpError> {
+        self.admit(caller, Operation::RemoveSession)?;
+        let record = self.session_record(typed).await?;
+        if self.supervisor().remove(&record, caller.name.clone()).await? {
+            return Ok(());
+        }
+        let message = "the session has not ended: only one that has can be removed";
+        Err(OpError::conflict("running", message).hint("`intercom stop` ends it"))
+    }
+
+    /// The session that a person meant.
+    pub async fn session_record(&self, typed: &str) -> Result<SessionRecord, OpError> {
+        the("session", typed, self.store().session(typed.to_owned()).await?)
+    }
+
+    /// The session that a person named, if they named one.
+    pub async fn session_id(&self, typed: Option<String>) -> Result<Option<SessionId>, OpError> {
+        Ok(match typed {
+            Some(typed) => Some(self.session_record(&typed).await?.id),
+            None => None,
+        })
+    }
+
+    /// Hands a command to a session. A refusal names the session in its hint.
+    pub(super) async fn command(&self, session: &SessionRecord, input: Input) -> Result<Done, OpError> {
+        let done = self.supervisor().command(session.id, input).await;
+        done.map_err(|error| OpError::from(error).naming(session))
+    }
+
+    /// A person's deed shows that somebody needs the session: it does not end when the ACP client that started it leaves.
+    pub(super) async fn keep(&self, caller: &Caller, session: SessionId) {
+        if !caller.is_acp_client() {
+            self.supervisor().keep_session(session, caller.name.clone()).await;
+        }
+    }
+
+    /// The session after something was done to it.
+    pub(super) async fn kept_view(&self, caller: &Caller, id: SessionId) -> Result<Session, OpError> {
+        let session = self.view(id).await?;
+        self.keep(caller, id).await;
+        Ok(session)
+    }
+
+    async fn view(&self, id: SessionId) -> Result<Session, OpError> {
+        let record = self.session_record(&id).await?;
+        Ok(session_view::session(record, self.supervisor().observer(id).as_ref()))
+    }
+}
+
+/// Everything that lets a caller run any program is for admins: they have chosen the commands of the profiles.
+fn may_start(caller: &Caller, start: &NewSession) -> Result<(), OpError> {
+    let servers =
+        start.mcp_servers.as_ref().and_then(Raw::objects).is_some_and(|servers| !servers.is_empty());
+    let beyond = [
+        ("a command of one's own", start.command.is_some()),
+        ("`env`", !start.env.is_empty()),
+        ("`mcp_servers`", servers),
+    ];
+    match beyond.into_iter().find(|(_, is_asked)| *is_asked && caller.role < Role::Admin) {
+        Some((what, _)) => {
+            let message = format!("{what} needs the role admin; {} is {}", caller.name, caller.role);
+            Err(OpError::forbidden(message).hint("start an agent that has a profile"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_env(env: &BTreeMap<String, String>) -> Result<(), OpError> {
+    let bad = |name: &String, value: &String| {
+        name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') || name.starts_with("INTERCOM_")
+    };
+    match env.iter().find(|(name, value)| bad(name, value)) {
+        Some((name, _)) => Err(OpError::bad_request(format!("env: `{name}` cannot be set"))),
+        None => Ok(()),
+    }
+}
+
+fn parse_on_client_left(text: &str) -> Result<OnClientLeft, OpError> {
+    text.parse().map_err(|error| OpError::bad_request(format!("on_client_left: {error}")))
+}
+
+fn parse_preset(text: &str) -> Result<Preset, OpError> {
+    Preset::parse(text).ok_or_else(|| {
+        let known = Preset::ALL.map(Preset::as_str).join(", ");
+        OpError::bad_request(format!("preset: `{text}` is none of {known}"))
+    })
+}

@@ -1,0 +1,126 @@
+//! Settings of an agent, and the sessions that it remembers itself.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Attachment, Caller, ErrorKind, OpError, Operation, Operations};
+use crate::session::Input;
+use intercom_store::bus::Ear;
+use intercom_types::{
+    Event, EventKind, Json as Raw, SessionId, Set, SettingAgreed, SettingChange, SettingSent, SettingWait,
+};
+
+/// Events of the log that are looked at in one go.
+const MANY: usize = 1000;
+/// The time that an agent has to agree.
+const AGREEING: Duration = Duration::from_secs(30);
+/// The time that an agent has to remember.
+const REMEMBERING: Duration = Duration::from_secs(10);
+
+/// The result of a change, with the agent's answer if the caller wanted to wait for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SettingDone {
+    Sent(SettingSent),
+    Agreed(SettingAgreed),
+}
+
+impl Operations {
+    /// Sets the agent's mode, model or an option.
+    pub async fn change_setting(
+        &self,
+        caller: &Caller,
+        typed: &str,
+        change: SettingChange,
+    ) -> Result<SettingDone, OpError> {
+        self.admit(caller, Operation::ChangeSetting)?;
+        let SettingChange { mode, model, option, value, wait } = change;
+        let set = match (mode, model, option, value) {
+            (Some(mode), None, None, None) => Set::Mode(mode),
+            (None, Some(model), None, None) => Set::Model(model),
+            (None, None, Some(id), Some(value)) => Set::Option { id, value },
+            _ => {
+                let message = "exactly one of `mode`, `model`, and `option` with its `value` is needed";
+                return Err(OpError::bad_request(message));
+            }
+        };
+        let record = self.session_record(typed).await?;
+        let (session, mut ear) = (record.id, self.bell().listen());
+        let after = ear.newest();
+        let done = self.command(&record, Input::Set { set, by: caller.name.clone() }).await?;
+        let done = match (wait, done.set) {
+            (Some(SettingWait::Agent), Some(set)) => {
+                let answered = tokio::time::timeout(AGREEING, self.agreed(session, set, after, ear));
+                let answer = answered.await.map_err(|_| silent())??;
+                SettingDone::Agreed(SettingAgreed { session, set, answer })
+            }
+            (_, set) => {
+                let delivery = super::steering::arrived(done.arrival.outcome().await);
+                SettingDone::Sent(SettingSent { session, set, delivery })
+            }
+        };
+        self.keep(caller, session).await;
+        Ok(done)
+    }
+
+    /// The sessions that the agent itself remembers, as it names them.
+    pub async fn agent_sessions(&self, caller: &Caller, typed: &str) -> Result<Value, OpError> {
+        self.admit(caller, Operation::ListAgentSessions)?;
+        let record = self.session_record(typed).await?;
+        let (session, mut ear) = (record.id, self.bell().listen());
+        let after = ear.newest();
+        self.command(&record, Input::List { by: caller.name.clone() }).await?;
+        let answered = async {
+            loop {
+                let page = self.store().events(Some(after), Some(session), MANY).await?.unwrap_or_default();
+                let answers = [Some(EventKind::AgentSessions), Some(EventKind::SettingRefused)];
+                let told = page.iter().find(|event| answers.contains(&event.known_kind()));
+                if let Some(event) = told {
+                    return Ok::<_, OpError>(
+                        serde_json::from_str(event.data.as_str()).unwrap_or(Value::Null),
+                    );
+                }
+                ear.hear().await;
+            }
+        };
+        let sessions = tokio::time::timeout(REMEMBERING, answered).await.map_err(|_| silent())??;
+        self.keep(caller, session).await;
+        Ok(sessions)
+    }
+
+    /// The agent's answer to a change.
+    async fn agreed(
+        &self,
+        session: SessionId,
+        set: u64,
+        mut after: u64,
+        mut ear: Ear,
+    ) -> Result<Raw, OpError> {
+        let gone = || OpError::conflict("ended", "the agent ended before it answered");
+        loop {
+            let page = self.store().events(Some(after), Some(session), MANY).await?.unwrap_or_default();
+            after = page.last().map_or(after, |event| event.seq);
+            for event in &page {
+                match event.event() {
+                    Event::AgentExited(_) => return Err(gone()),
+                    Event::SettingAccepted(accepted) if accepted.set == Some(set) => {
+                        return Ok(accepted.result);
+                    }
+                    Event::SettingRefused(refused) if refused.set == Some(set) => {
+                        let error: Value = serde_json::from_str(refused.error.as_str()).unwrap_or_default();
+                        return Err(OpError::unprocessable("not_set", refused.reason)
+                            .with(Attachment::AgentError(error)));
+                    }
+                    _ => {}
+                }
+            }
+            if page.is_empty() && !ear.hear().await {
+                return Err(gone());
+            }
+        }
+    }
+}
+
+fn silent() -> OpError {
+    OpError::new(ErrorKind::NoAnswer, "no_answer", "the agent does not answer")
+}

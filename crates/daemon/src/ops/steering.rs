@@ -1,0 +1,114 @@
+//! Orders to a running agent, and the watch over it: nudge, interrupt, snooze, ladder, an acknowledged failure.
+
+use std::time::Duration;
+
+use super::{Caller, OpError, Operation, Operations};
+use crate::session::Input;
+use intercom_types::{
+    Delivery, FailureSeen, InterruptAnswer, InterruptRequest, LadderChange, LadderChoice, NudgeAnswer,
+    NudgeRequest, Session, SnoozeRequest, Time, parse_duration,
+};
+
+/// Whoever wants more peace than this turns the ladder off.
+const LONGEST_SNOOZE: Duration = Duration::from_hours(30 * 24);
+
+impl Operations {
+    pub async fn nudge(
+        &self,
+        caller: &Caller,
+        typed: &str,
+        nudge: NudgeRequest,
+    ) -> Result<NudgeAnswer, OpError> {
+        self.admit(caller, Operation::Nudge)?;
+        let record = self.session_record(typed).await?;
+        let usual = || self.supervisor().in_force().nudge_text(record.agent.as_deref());
+        let message = nudge.message.unwrap_or_else(usual);
+        let input = Input::Nudge { message: message.clone(), by: caller.name.clone() };
+        let done = self.command(&record, input).await?;
+        let delivery = arrived(done.arrival.outcome().await);
+        self.keep(caller, record.id).await;
+        Ok(NudgeAnswer { session: record.id, message, delivery })
+    }
+
+    /// Ends the agent's turn.
+    pub async fn interrupt(
+        &self,
+        caller: &Caller,
+        typed: &str,
+        interrupt: InterruptRequest,
+    ) -> Result<InterruptAnswer, OpError> {
+        self.admit(caller, Operation::Interrupt)?;
+        let record = self.session_record(typed).await?;
+        let by = caller.name.clone();
+        let reason = interrupt.reason.unwrap_or_else(|| format!("interrupted by {by}"));
+        let done = self.command(&record, Input::Interrupt { reason: reason.clone(), by }).await?;
+        let delivery = match interrupt.wait {
+            Some(false) => Some(Delivery::Pending),
+            _ => done.arrival.outcome().await,
+        };
+        self.keep(caller, record.id).await;
+        Ok(InterruptAnswer { session: record.id, reason, delivery: arrived(delivery) })
+    }
+
+    /// Reading a session is no acknowledgement: scripts read, too. Whoever shows it to an operator says so here.
+    pub async fn acknowledge_failure(
+        &self,
+        caller: &Caller,
+        typed: &str,
+        seen: FailureSeen,
+    ) -> Result<Session, OpError> {
+        self.admit(caller, Operation::AcknowledgeFailure)?;
+        let record = self.session_record(typed).await?;
+        let at = seen.at.map(|at| Time::parse(&at).ok_or_else(|| OpError::bad_request("at: must be a time")));
+        let at = at.transpose()?;
+        if record.failed.is_some() {
+            self.supervisor().mark_seen(record.id, at, caller.name.clone()).await?;
+        }
+        self.kept_view(caller, record.id).await
+    }
+
+    /// No steps about a stall for a while.
+    pub async fn snooze(
+        &self,
+        caller: &Caller,
+        typed: &str,
+        snooze: SnoozeRequest,
+    ) -> Result<Session, OpError> {
+        self.admit(caller, Operation::Snooze)?;
+        let record = self.session_record(typed).await?;
+        let until = match snooze.r#for.as_str() {
+            "off" => None,
+            text => {
+                let length =
+                    parse_duration(text).filter(|length| !length.is_zero() && *length <= LONGEST_SNOOZE);
+                let bad = "for: must be a time such as `90s`, `30m` or `2h`, at most 30 days, or `off`";
+                Some(Time::now().plus(length.ok_or_else(|| OpError::bad_request(bad))?))
+            }
+        };
+        self.command(&record, Input::Snooze { until, by: caller.name.clone() }).await?;
+        self.kept_view(caller, record.id).await
+    }
+
+    /// Sets the steps that are taken when it is stuck.
+    pub async fn change_ladder(
+        &self,
+        caller: &Caller,
+        typed: &str,
+        change: LadderChange,
+    ) -> Result<Session, OpError> {
+        self.admit(caller, Operation::ChangeLadder)?;
+        let record = self.session_record(typed).await?;
+        let choice = parse_ladder(&change.ladder)?;
+        self.command(&record, Input::Ladder { choice, by: caller.name.clone() }).await?;
+        self.kept_view(caller, record.id).await
+    }
+}
+
+pub(super) fn parse_ladder(text: &str) -> Result<LadderChoice, OpError> {
+    LadderChoice::parse(text).map_err(|why| OpError::bad_request(format!("ladder: {why}")))
+}
+
+/// An agent that went before it took the message has closed its stdin, whichever we heard of first.
+pub(super) fn arrived(delivery: Option<Delivery>) -> Delivery {
+    delivery.unwrap_or_else(|| Delivery::Failed(Delivery::STREAM_CLOSED.to_owned()))
+}

@@ -1,0 +1,96 @@
+//! Operators' commands to one session: a command is committed as a whole, or changes nothing.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::SessionActor;
+use super::output::cause_of;
+use crate::session::commit::AfterCommit;
+use crate::session::handle::{ArrivalWatch, CommandError, Done};
+use crate::session::state::{Input, Refused, StepEffect};
+use intercom_failpoint as failpoint;
+use intercom_store::{SessionWrite, StoreError};
+use intercom_types::{Event, NewEvent, Outbound, PromptId};
+
+static FAILED_COMMANDS: AtomicU64 = AtomicU64::new(0);
+
+/// The commands of operators at which this daemon has failed since its start. More than none is a bug of ours.
+pub fn failed_commands() -> u64 {
+    FAILED_COMMANDS.load(Ordering::Relaxed)
+}
+
+/// A command that was accepted and is not committed yet.
+struct AcceptedCommand {
+    write: SessionWrite,
+    todo: Vec<AfterCommit>,
+    prompt: Option<PromptId>,
+    set: Option<u64>,
+    starts: bool,
+}
+
+impl SessionActor {
+    /// Takes a command of an operator. If the daemon fails at it, the operator gets an error and the session goes on as
+    /// before.
+    pub(super) async fn command(&mut self, input: Input) -> Result<Done, CommandError> {
+        let (before, driver) = (self.state.clone(), self.plan.driver.clone());
+        // Unwind safe: what was changed is put back, and nothing else is touched.
+        let accepted = match catch_unwind(AssertUnwindSafe(|| self.accept(input))) {
+            Ok(accepted) => accepted?,
+            Err(panic) => {
+                let cause = cause_of(&*panic);
+                FAILED_COMMANDS.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(%cause, "failed at a command, and took it back");
+                (self.state, self.plan.driver) = (before, driver);
+                return Err(CommandError::Failed(cause));
+            }
+        };
+        let AcceptedCommand { write, todo, prompt, set, starts } = accepted;
+        failpoint::visit("command.stepped");
+        if let Err(error) = self.store.write(Arc::new(write)).await {
+            (self.state, self.plan.driver) = (before, driver);
+            return Err(match error {
+                StoreError::Conflict(_) => CommandError::Refused(Refused::NotOpen),
+                error => CommandError::Store(error),
+            });
+        }
+        self.launch = None;
+        self.unrecorded.clear();
+        failpoint::visit("command.committed");
+        let (on_its_way, arrival) = ArrivalWatch::new();
+        let last = todo.iter().rev().find_map(|todo| match todo {
+            AfterCommit::Send { n, .. } => Some(*n),
+            AfterCommit::Stop(_) | AfterCommit::Do { .. } => None,
+        });
+        let done = todo.iter().find_map(|todo| match todo {
+            AfterCommit::Do { request, .. } => self.state.cleared(request),
+            _ => None,
+        });
+        match (last, done) {
+            (Some(n), _) => self.arrivals.push((n, on_its_way)),
+            (None, Some(clearance)) => self.errands.wait_for(clearance, on_its_way),
+            (None, None) if starts => self.waking = Some(on_its_way),
+            (None, None) => {}
+        }
+        self.perform(todo);
+        failpoint::visit("command.performed");
+        Ok(Done { prompt, set, arrival })
+    }
+
+    fn accept(&mut self, input: Input) -> Result<AcceptedCommand, Refused> {
+        let mut effects = self.unrecorded.clone();
+        self.step(input, &mut effects)?;
+        let prompt = effects.iter().find_map(|effect| match effect {
+            StepEffect::Record(NewEvent { event: Event::PromptQueued(queued), .. }) => Some(queued.prompt),
+            _ => None,
+        });
+        let set = effects.iter().find_map(|effect| match effect {
+            StepEffect::Send { message: Outbound::Set { number, .. }, .. } => Some(*number),
+            _ => None,
+        });
+        let starts = effects.contains(&StepEffect::Spawn);
+        let (write, todo) = self.write(effects, Vec::new(), None);
+        failpoint::visit("command.accepted");
+        Ok(AcceptedCommand { write, todo, prompt, set, starts })
+    }
+}

@@ -1,0 +1,184 @@
+//! The process comes, is looked at, goes, and comes again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::output::OutputLine;
+use super::{FoundProcess, SessionActor, StartError, until};
+use crate::session::commit::AfterCommit;
+use crate::session::handle::StopOutcome;
+use crate::session::state::{AgentExit, Input};
+use intercom_failpoint as failpoint;
+use intercom_host::{AgentProcess, ProcessExit};
+use intercom_store::{Found as Stored, OutgoingChange};
+use intercom_types::{Delivery, Wording};
+
+/// The time that a look at an agent's processes may take before it counts as blind.
+const LOOKING: Duration = Duration::from_secs(2);
+
+impl SessionActor {
+    /// Goes on where an earlier daemon stopped.
+    pub(super) async fn take_up(&mut self, found: FoundProcess) {
+        self.desk.publish(found.process.observer());
+        (self.consumed, self.committed) = (found.consumed, found.consumed);
+        let pid = found.process.identity.pid;
+        self.process = Some(found.process);
+        // It may have been started and not recorded.
+        if self.state.pid().is_none() {
+            self.absorb(vec![Input::Spawned { pid }], None).await;
+        }
+        self.absorb(vec![Input::Found], None).await;
+        // What is not known to have arrived is sent again: it is taken once.
+        let mut settled = Vec::new();
+        if let Some(process) = &self.process {
+            for (n, message) in found.outbox {
+                match process.arrived(n) {
+                    None => process.send(n, message),
+                    Some(true) => settled.push((n, None)),
+                    Some(false) => {} // its end says why
+                }
+            }
+        }
+        self.settle(settled).await;
+        self.resume_errands().await;
+        // It may have been told to stop and died before it told the shim, which heeds the first time only.
+        if let Some(how) = self.state.stopping() {
+            self.perform(vec![AfterCommit::Stop(how)]);
+        }
+        self.answer_start(Ok(()));
+    }
+
+    pub(super) async fn spawn(&mut self) {
+        let spawned = match self.plan.spec.clone() {
+            Err(cause) => Err(cause),
+            Ok(spec) => AgentProcess::spawn(spec, &self.plan.keep, self.plan.startup_timeout)
+                .await
+                .map_err(|error| error.to_string()),
+        };
+        match spawned {
+            Ok(process) => {
+                let pid = process.identity.pid;
+                tracing::info!(pid, "the agent runs");
+                self.desk.publish(process.observer());
+                self.process = Some(process);
+                failpoint::visit("process.spawned");
+                self.absorb(vec![Input::Spawned { pid }], Some(0)).await;
+                failpoint::visit("spawned.committed");
+                self.answer_start(Ok(()));
+                // What is told first may be what it was started for.
+                if let (Some(waking), Some(n)) = (self.waking.take(), self.state.under_way(u64::MAX).last()) {
+                    self.arrivals.push((n, waking));
+                }
+            }
+            Err(cause) => {
+                tracing::warn!(?cause, "the agent could not be started");
+                self.absorb(vec![Input::SpawnFailed { cause: cause.clone() }], None).await;
+                if let Some(waking) = self.waking.take() {
+                    waking.send(Delivery::Failed(cause.clone())).ok(); // the caller may have gone
+                }
+                self.answer_start(Err(StartError::SpawnFailed(cause)));
+            }
+        }
+    }
+
+    /// Its process went with an earlier daemon, and took its status with it.
+    pub(super) async fn lost(&mut self, reason: String) {
+        self.resume_errands().await;
+        self.finish_errands().await;
+        let gone = AgentExit { reason, unanswered: self.plan.driver.unanswered(), ..AgentExit::default() };
+        self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![OutgoingChange::Cleared]).await;
+        self.answer_start(Ok(()));
+    }
+
+    /// A look at what its processes do. On a thread of its own: the system may take its time.
+    pub(super) async fn look(&mut self) {
+        let observer = self.process.as_ref().map(AgentProcess::observer);
+        // One that hangs is not joined by others.
+        let mut look =
+            self.looking.take().unwrap_or_else(|| tokio::task::spawn_blocking(move || observer?.activity()));
+        let seen = tokio::time::timeout(LOOKING, &mut look).await;
+        if seen.is_err() {
+            self.looking = Some(look);
+        }
+        let seen = seen.ok().and_then(Result::ok).flatten();
+        self.absorb(vec![Input::Watch(seen.map(Box::new))], None).await;
+    }
+
+    /// Without a process, until it is time for the next one, or somebody has the first one started.
+    pub(super) async fn rest(&mut self) {
+        let leave = self.leave.clone();
+        tokio::select! {
+            biased;
+            Some(message) = self.desk.inbox.recv() => {
+                self.serve(message).await;
+                if self.state.is_waking() {
+                    self.plan = (Arc::clone(&self.plan.again))(self.state.generation()); // as it is configured now
+                    self.spawn().await;
+                }
+            }
+            () = until(self.state.resting()) => self.restart().await,
+            () = leave.cancelled() => {}
+        }
+    }
+
+    /// The next generation, with nothing left of the last.
+    pub(super) async fn restart(&mut self) {
+        let repeats = self.vigil().restart.repeat_prompt;
+        let prompt = match self.state.unfinished().filter(|_| repeats) {
+            None => None,
+            Some(id) => match (self.store.prompt(id.to_string()).await, self.store.content(id).await) {
+                (Ok(Stored::One(prompt)), Ok(content)) => Some(Wording { text: prompt.text, content }),
+                _ => None, // it is not told twice rather than not started
+            },
+        };
+        let again = Arc::clone(&self.plan.again);
+        self.plan = again(self.state.generation() + 1);
+        if !self.state.is_waking() {
+            self.plan.driver.inherit(self.state.driver());
+        }
+        self.buf.clear();
+        (self.consumed, self.committed, self.held) = (0, 0, 0);
+        (self.more, self.rejections) = (false, 0);
+        self.arrivals.clear(); // numbers begin anew
+        self.absorb(vec![Input::Restart { prompt }], None).await;
+        failpoint::visit("restart.committed");
+        self.spawn().await;
+    }
+
+    /// The process is gone: what it had said before is made into events first.
+    pub(super) async fn exited(&mut self, departure: ProcessExit) {
+        while let Some(chunk) = match &mut self.process {
+            Some(process) => process.output.recv().await,
+            None => None,
+        } {
+            self.buf.extend_from_slice(&chunk);
+            self.more = true;
+            while self.more {
+                self.digest().await;
+            }
+        }
+        loop {
+            let before = self.buf.len();
+            let frames: Vec<_> = std::iter::from_fn(|| self.plan.framer.finish(&mut self.buf)).collect();
+            if frames.is_empty() {
+                break;
+            }
+            self.consumed += std::mem::take(&mut self.held) + (before - self.buf.len()) as u64;
+            let end = self.consumed;
+            self.digest_lines(frames.into_iter().map(|frame| OutputLine { frame, end }).collect()).await;
+        }
+        let ProcessExit { exit, reason, steps, killed, stderr_tail, written, rescued } = departure;
+        // What was in its pipe by then has arrived, whether we were told or not.
+        self.settle(self.state.under_way(written).map(|n| (n, None)).collect()).await;
+        self.stopped = StopOutcome { steps: steps.clone(), killed, unrecorded: false };
+        failpoint::visit("exit.heard");
+        self.finish_errands().await;
+        let unanswered = self.plan.driver.unanswered();
+        let gone = AgentExit { exit, reason, steps, killed, stderr_tail, unanswered, rescued };
+        self.absorb_with(vec![Input::Exited(Box::new(gone))], None, vec![OutgoingChange::Cleared]).await;
+        failpoint::visit("exit.committed");
+        if let Some(process) = self.process.take() {
+            process.bury();
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The agent's output: cut into lines, decoded, stepped and recorded.
+//!
+//! A line at which we panic costs itself only. The batch is undone and taken line by line; the line that cannot be taken is
+//! rejected, loudly, and its sender does not wait in vain. Log first holds throughout: nothing of an attempt that failed
+//! was written or performed.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::FutureExt;
+
+use super::{BATCH_BYTES, BATCH_ROWS, SessionActor};
+use crate::session::commit::{self, AfterCommit};
+use crate::session::state::{Input, SessionState};
+use intercom_failpoint as failpoint;
+use intercom_store::SessionWrite;
+use intercom_types::Said;
+use intercom_wire::driver::Driver;
+use intercom_wire::frame::Frame;
+
+/// A panic's own words are cut to this: they go into the log.
+const MAX_CAUSE_CHARS: usize = 200;
+
+static QUARANTINED_LINES: AtomicU64 = AtomicU64::new(0);
+
+/// The lines of agents at which this daemon has failed since its start. More than none is a bug of ours.
+pub fn quarantined_lines() -> u64 {
+    QUARANTINED_LINES.load(Ordering::Relaxed)
+}
+
+/// One line of the agent's, and how far its output is consumed with it.
+#[derive(Debug)]
+pub(super) struct OutputLine {
+    pub(super) frame: Frame,
+    pub(super) end: u64,
+}
+
+/// The treatment of a line.
+#[derive(Debug, Clone, Copy)]
+enum LineHandling<'a> {
+    Normal,
+    /// It is rejected for this reason, and counts as a failure of what it was about.
+    Failed(&'a str),
+    /// It is rejected for this reason, and nothing else.
+    Dropped(&'a str),
+}
+
+/// The state of a session before an attempt.
+#[derive(Debug, Clone)]
+struct StepCheckpoint {
+    state: SessionState,
+    driver: Driver,
+}
+
+/// Everything that lines have come to, ready to be recorded; `None` if they mean nothing. How far blank lines go is
+/// recorded with the next one that is not.
+type Prepared = Option<(SessionWrite, Vec<AfterCommit>)>;
+
+impl SessionActor {
+    /// Makes a bounded number of messages in `buf` into events.
+    pub(super) async fn digest(&mut self) {
+        let mut lines = Vec::new();
+        self.more = false;
+        loop {
+            let before = self.buf.len();
+            let frame = self.plan.framer.next(&mut self.buf);
+            self.held += (before - self.buf.len()) as u64;
+            let Some(frame) = frame else { break };
+            self.consumed += std::mem::take(&mut self.held);
+            lines.push(OutputLine { frame, end: self.consumed });
+            if lines.len() >= BATCH_ROWS {
+                self.more = true;
+                break;
+            }
+        }
+        // A message longer than the journal may grow cannot wait for its end. Killed in the middle of it, the next daemon
+        // takes the rest for another line that is no use.
+        if self.held >= self.plan.keep.journal_cap_bytes / 2 {
+            self.consumed += std::mem::take(&mut self.held);
+        }
+        self.digest_lines(lines).await;
+        if self.consumed >= self.committed + BATCH_BYTES as u64 {
+            self.committed = self.consumed;
+            self.absorb(Vec::new(), Some(self.consumed)).await;
+        }
+    }
+
+    /// Records what these lines mean.
+    pub(super) async fn digest_lines(&mut self, lines: Vec<OutputLine>) {
+        let Some(end) = lines.last().map(|line| line.end) else { return };
+        let before = self.checkpoint();
+        match self.attempt(&lines, LineHandling::Normal).await {
+            Ok(prepared) => {
+                drop(lines); // they may be long, and the store may take its time
+                self.record(prepared, end).await;
+            }
+            Err(cause) => {
+                tracing::error!(%cause, "failed at the agent's output; it is taken line by line");
+                self.go_back_to(before);
+                for line in lines {
+                    self.digest_one(line).await;
+                }
+            }
+        }
+    }
+
+    async fn digest_one(&mut self, line: OutputLine) {
+        let before = self.checkpoint();
+        let line = [line];
+        let [OutputLine { end, .. }] = line;
+        let cause = match self.attempt(&line, LineHandling::Normal).await {
+            Ok(prepared) => return self.record(prepared, end).await,
+            Err(cause) => cause,
+        };
+        QUARANTINED_LINES.fetch_add(1, Ordering::Relaxed);
+        let reason = format!("intercom failed at this line, which is a bug in intercom: {cause}");
+        tracing::error!(%cause, line.end = end, "a line of the agent is quarantined");
+        for handling in [LineHandling::Failed(&reason), LineHandling::Dropped(&reason)] {
+            self.go_back_to(before.clone());
+            match self.attempt(&line, handling).await {
+                Ok(prepared) => return self.record(prepared, end).await,
+                Err(cause) => tracing::error!(%cause, "failed again, without the line"),
+            }
+        }
+        // The session cannot even say that it failed: it ends, which its supervisor sees to.
+        panic!("{reason}");
+    }
+
+    fn checkpoint(&self) -> StepCheckpoint {
+        StepCheckpoint { state: self.state.clone(), driver: self.plan.driver.clone() }
+    }
+
+    fn go_back_to(&mut self, before: StepCheckpoint) {
+        (self.state, self.plan.driver) = (before.state, before.driver);
+    }
+
+    /// Everything up to the commit. After a failure, state and driver are somewhere in the middle.
+    async fn attempt(
+        &mut self,
+        lines: &[OutputLine],
+        handling: LineHandling<'_>,
+    ) -> Result<Prepared, String> {
+        // Unwind safe: what was changed is put back, and nothing else is touched.
+        AssertUnwindSafe(self.prepare(lines, handling))
+            .catch_unwind()
+            .await
+            .map_err(|panic| cause_of(&*panic))
+    }
+
+    async fn prepare(&mut self, lines: &[OutputLine], handling: LineHandling<'_>) -> Prepared {
+        let mut effects = self.unrecorded.clone();
+        let (vigil, mut said) = (self.vigil(), Vec::new());
+        let spent_elsewhere = self.spent_elsewhere(&vigil);
+        let mut means_something = false;
+        for line in lines {
+            let driver = &mut self.plan.driver;
+            match handling {
+                LineHandling::Normal => driver.decode(&line.frame, &mut said),
+                LineHandling::Failed(reason) => driver.decode_failed(&line.frame, reason, &mut said),
+                LineHandling::Dropped(reason) => said.push(Driver::dropped(&line.frame, reason)),
+            }
+            inspect("line.decoded", line, handling);
+            means_something |= !said.is_empty();
+            for said in said.drain(..) {
+                let input = match said {
+                    Said::Clearance(ask) => self.assessed(ask).await,
+                    Said::Errand(errand) => self.looked_at(*errand).await,
+                    said => Input::Said(Box::new(said)),
+                };
+                let settings = self.plan.step_settings(&vigil, spent_elsewhere);
+                if let Err(refused) = commit::step(&mut self.state, settings, input, &mut effects) {
+                    tracing::error!(%refused, "what happened was refused");
+                }
+            }
+            inspect("line.stepped", line, handling);
+        }
+        // Not made in vain: a write takes what has changed since the last one with it.
+        means_something.then(|| {
+            self.warn(&effects);
+            self.write(effects, Vec::new(), lines.last().map(|line| line.end))
+        })
+    }
+
+    async fn record(&mut self, prepared: Prepared, end: u64) {
+        let Some((write, todo)) = prepared else { return };
+        self.unrecorded.clear();
+        self.committed = end;
+        failpoint::visit("output.decoded");
+        self.commit(write, todo, Some(end)).await;
+        failpoint::visit("output.committed");
+    }
+}
+
+/// Lets a test fail here, at a line that it names.
+fn inspect(point: &str, line: &OutputLine, handling: LineHandling<'_>) {
+    if let (Frame::Text(text), LineHandling::Normal) = (&line.frame, handling) {
+        failpoint::inspect(point, text);
+    }
+}
+
+/// A panic's own words.
+pub(super) fn cause_of(panic: &(dyn Any + Send)) -> String {
+    let words = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    words.unwrap_or("a panic without a message").chars().take(MAX_CAUSE_CHARS).collect()
+}

@@ -1,0 +1,88 @@
+//! A session while the store cannot be written: commands are refused, but an agent can always be stopped.
+
+use intercom_types::StopMode;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::SessionActor;
+use crate::session::commit::AfterCommit;
+use crate::session::handle::{CommandError, SessionCommand, StopOutcome};
+use crate::session::state::{Input, StepEffect};
+use intercom_host::ProcessNews;
+use intercom_store::StoreError;
+
+impl SessionActor {
+    /// The one thing that is done before it is recorded: the agent may be what fills the disk.
+    pub(super) fn stop_unrecorded(
+        &mut self,
+        how: StopMode,
+        by: String,
+        reply: oneshot::Sender<Result<StopOutcome, CommandError>>,
+    ) {
+        if self.state.is_ended() {
+            let stopped = StopOutcome { unrecorded: true, ..self.stopped.clone() };
+            reply.send(Ok(stopped)).ok(); // the caller may have gone
+            return;
+        }
+        let mut effects = Vec::new();
+        if let Err(refused) = self.step(Input::Stop { how, by }, &mut effects) {
+            reply.send(Err(refused.into())).ok(); // as above
+            return;
+        }
+        tracing::warn!(?how, "stopped before it could be recorded");
+        let (stop, recorded): (Vec<_>, Vec<_>) =
+            effects.into_iter().partition(|effect| matches!(effect, StepEffect::Stop { .. }));
+        self.unrecorded.extend(recorded);
+        self.perform(if stop.is_empty() { Vec::new() } else { vec![AfterCommit::Stop(how)] });
+        self.stoppers.push(reply);
+        // It may have gone meanwhile, or there was none.
+        if self.state.is_ended() || self.unheard.iter().any(|news| matches!(news, ProcessNews::Exited(_))) {
+            self.tell_stoppers();
+        }
+    }
+
+    /// Those who wait for the end of the tree do not have to wait for the store as well.
+    fn tell_stoppers(&mut self) {
+        for reply in self.stoppers.drain(..) {
+            let stopped = StopOutcome { unrecorded: true, ..self.stopped.clone() };
+            reply.send(Ok(stopped)).ok(); // the caller may have gone
+        }
+    }
+
+    /// Commands get their 503 while the store cannot be written; a stop is carried out all the same.
+    pub(super) async fn refuse_for(&mut self, delay: Duration) {
+        let deadline = tokio::time::sleep(delay);
+        tokio::pin!(deadline);
+        loop {
+            let process = &mut self.process;
+            let news = async {
+                match process {
+                    Some(process) => process.news.recv().await,
+                    None => None,
+                }
+            };
+            tokio::select! {
+                biased;
+                Some(message) = self.desk.inbox.recv() => match message {
+                    SessionCommand::Command { reply, .. } | SessionCommand::Agent { reply, .. } => {
+                        let busy = StoreError::Unavailable("an earlier write is being tried again".to_owned());
+                        reply.send(Err(busy.into())).ok(); // the caller may have gone
+                    }
+                    SessionCommand::Stop { how, by, reply } => self.stop_unrecorded(how, by, reply),
+                    SessionCommand::Drain { by, reply } => self.stop_unrecorded(StopMode::Stop, by, reply),
+                },
+                Some(news) = news => {
+                    if let ProcessNews::Exited(departure) = &news {
+                        let (steps, killed) = (departure.steps.clone(), departure.killed);
+                        self.stopped = StopOutcome { steps, killed, unrecorded: false };
+                        self.end_terminals_unrecorded().await;
+                        self.tell_stoppers();
+                    }
+                    self.unheard.push_back(news);
+                }
+                () = &mut deadline => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! From effects to one write of the store and what is done after it is committed.
+
+use std::time::Duration;
+
+use super::errand::HostCallJob;
+use super::stall::WatchPolicy;
+use super::state::{Input, Refused, SessionState, StepContext, StepEffect};
+use intercom_store::{OutgoingChange, SessionSnapshot, SessionWrite};
+use intercom_types::{EventKind, NewEvent, Outbound, RequestId, StopMode, Time, id};
+use intercom_wire::driver::Driver;
+use intercom_wire::framing::Framer;
+
+/// An action that follows the commit.
+#[derive(Debug)]
+pub(super) enum AfterCommit {
+    Send { n: u64, message: Vec<u8> },
+    Stop(StopMode),
+    Do { request: RequestId, job: HostCallJob },
+}
+
+/// The encoder of messages for one agent.
+pub(super) struct MessageEncoder<'a> {
+    pub(super) framer: &'a mut Framer,
+    pub(super) driver: &'a mut Driver,
+}
+
+impl MessageEncoder<'_> {
+    /// Nothing at all, if the protocol has no words for it.
+    pub(super) fn say(&mut self, message: &Outbound) -> Vec<u8> {
+        self.driver.encode(message).map(|text| self.framer.wrap(&text)).unwrap_or_default()
+    }
+}
+
+/// The settings that hold for a session at this moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StepSettings<'a> {
+    pub(super) vigil: &'a WatchPolicy,
+    pub(super) startup: Duration,
+    pub(super) command_fingerprint: &'a str,
+    pub(super) spent_elsewhere: u64,
+}
+
+impl<'a> StepSettings<'a> {
+    /// Those of a session that has no process, and gets none by this step.
+    pub(super) fn without_process(vigil: &'a WatchPolicy) -> Self {
+        Self { vigil, startup: Duration::ZERO, command_fingerprint: "", spent_elsewhere: 0 }
+    }
+}
+
+/// One step with the world's clock and randomness.
+pub(super) fn step(
+    state: &mut SessionState,
+    settings: StepSettings<'_>,
+    input: Input,
+    effects: &mut Vec<StepEffect>,
+) -> Result<(), Refused> {
+    let StepSettings { vigil, startup, command_fingerprint, spent_elsewhere } = settings;
+    let mut seed = id::seed;
+    let (now, seed) = (Time::now(), &mut seed);
+    let mut cx = StepContext { now, seed, vigil, startup, command_fingerprint, spent_elsewhere };
+    state.step(&mut cx, input, effects)
+}
+
+/// Sorts effects into what is committed and what is done afterwards, with a snapshot if the state has changed.
+pub(super) fn prepare(
+    state: &mut SessionState,
+    effects: Vec<StepEffect>,
+    mut voice: Option<MessageEncoder<'_>>,
+) -> (SessionWrite, Vec<AfterCommit>) {
+    let mut events = Vec::with_capacity(effects.len());
+    let (mut outgoing, mut todo, mut consumed) = (Vec::new(), Vec::new(), None);
+    for effect in effects {
+        match effect {
+            StepEffect::Record(event) => events.push(event),
+            StepEffect::Send { n, message } => {
+                let message = voice.as_mut().map(|voice| voice.say(&message)).unwrap_or_default();
+                outgoing.push(OutgoingChange::Sent { n, message: message.clone() });
+                todo.push(AfterCommit::Send { n, message });
+            }
+            // The session's task begins with it; the output of a new process is counted from its beginning.
+            StepEffect::Spawn => consumed = Some(0),
+            StepEffect::Stop { how } => todo.push(AfterCommit::Stop(how)),
+            StepEffect::Do { request, job } => todo.push(AfterCommit::Do { request, job }),
+        }
+    }
+    // Bulk output waits its turn; events that somebody waits for do not.
+    let urgent = !events.iter().all(|new: &NewEvent| new.event.kind().is_some_and(EventKind::is_bulk));
+    if let Some(saved) = voice.and_then(|voice| voice.driver.save()) {
+        state.set_driver(saved);
+    }
+    let snapshot = state.take_dirty().then(|| {
+        let json = serde_json::to_string(&*state).expect("a state has string keys only");
+        Box::new(SessionSnapshot { record: state.record(), state: json, launch: None })
+    });
+    let (session, generation) = (state.id(), state.generation());
+    let adopts = false;
+    (SessionWrite { session, generation, events, outgoing, snapshot, consumed, urgent, adopts }, todo)
+}

@@ -1,0 +1,57 @@
+//! A session whose process was lost with an earlier daemon, or is not known to the database.
+
+use std::sync::Arc;
+
+use super::commit::{StepSettings, prepare, step};
+use super::handle::CommandError;
+use super::stall::WatchPolicy;
+use super::state::{AdoptedProcess, AgentExit, Input, SessionState};
+use intercom_store::{OutgoingChange, Store, StoreError};
+
+/// Records the end of a session that has no process any more. What was open is withdrawn, visibly.
+pub async fn bury(store: &Store, mut state: SessionState, reason: &str) -> Result<(), StoreError> {
+    let mut effects = Vec::new();
+    let gone = AgentExit { reason: reason.to_owned(), ..AgentExit::default() };
+    let vigil = WatchPolicy::off();
+    let settings = StepSettings::without_process(&vigil);
+    if step(&mut state, settings, Input::Exited(Box::new(gone)), &mut effects).is_err() {
+        return Ok(()); // it had ended before
+    }
+    let (mut write, _) = prepare(&mut state, effects, None);
+    write.outgoing = vec![OutgoingChange::Cleared];
+    store.write(Arc::new(write)).await
+}
+
+/// A change to a session that has no process. The caller sees to it that nobody starts one meanwhile.
+pub async fn amend(store: &Store, mut state: SessionState, input: Input) -> Result<(), CommandError> {
+    let mut effects = Vec::new();
+    step(&mut state, StepSettings::without_process(&WatchPolicy::off()), input, &mut effects)?;
+    let (write, _) = prepare(&mut state, effects, None);
+    if write.events.is_empty() && write.snapshot.is_none() {
+        return Ok(()); // nothing has changed
+    }
+    Ok(store.write(Arc::new(write)).await?)
+}
+
+/// Records that a process was found running of which the database does not know what it was told. `launch` is how to start it again, if
+/// the database does not know the session at all; `consumed` is where what is kept of its output begins.
+pub async fn adopt(
+    store: &Store,
+    state: &mut SessionState,
+    adoption: AdoptedProcess,
+    launch: Option<String>,
+    consumed: u64,
+) -> Result<(), StoreError> {
+    let mut effects = Vec::new();
+    let vigil = WatchPolicy::off();
+    let settings = StepSettings::without_process(&vigil);
+    if step(state, settings, Input::Adopt(Box::new(adoption)), &mut effects).is_err() {
+        return Ok(()); // it is never refused
+    }
+    let (mut write, _) = prepare(state, effects, None);
+    if let Some(snapshot) = &mut write.snapshot {
+        snapshot.launch = launch;
+    }
+    (write.adopts, write.consumed, write.outgoing) = (true, Some(consumed), vec![OutgoingChange::Cleared]);
+    store.write(Arc::new(write)).await
+}

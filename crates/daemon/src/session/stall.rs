@@ -1,0 +1,522 @@
+//! Knowing why an agent is quiet: what it said, what its processes do, and what follows from both. Pure.
+//!
+//! ```text
+//!   talk    the last output, progress, or word of a person; heartbeats count, but not for ever
+//!   stir    the last look that found its processes at work: CPU, I/O, network
+//!
+//!   waiting for you       something is open                       (never a stall)
+//!   waiting for service   it told of a limit that is not over yet (never a stall)
+//!   idle                  no turn
+//!   working               talk or stir a moment ago
+//!   quiet                 neither, for a while
+//!   stuck                 neither, past the threshold; or stir without talk past a longer one
+//!   gone                  a process of it is stopped
+//! ```
+//!
+//! [`ladder`] decides what is done about the last two. Everything here is part of the session's snapshot, so that the
+//! time spent quiet counts across restarts of the daemon.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use intercom_host::ProcessActivity;
+use intercom_types::{LadderChoice, Rung, Running, Situation, Standing, Time};
+
+mod ladder;
+#[cfg(test)]
+pub(super) mod tests;
+
+pub(super) use ladder::{LadderMove, PerformedStep, StallEpisode};
+
+/// Tools that are remembered as open; what begins beyond it is not named to people.
+const MAX_TOOLS: usize = 64;
+/// Characters of what people are shown of a name that an agent has given.
+const MAX_NAME: usize = 60;
+/// Nothing is waited for longer than this, whatever an agent says.
+const LONGEST_LIMIT: Duration = Duration::from_hours(7 * 24);
+/// Looked at this often when nothing is due.
+const IDLE_PACE: Duration = Duration::from_mins(1);
+/// A moment: less than this is not worth a word.
+const MOMENT: Duration = Duration::from_secs(30);
+/// Looks closer together than this say nothing about activity.
+const SHORTEST_PACE: Duration = Duration::from_millis(250);
+const LONGEST_PACE: Duration = Duration::from_secs(30);
+/// From here on processes are at work, per second: an idle event loop with its timers stays below.
+const BUSY_CPU_MILLIS: u64 = 20;
+const BUSY_IO_BYTES: u64 = 16 * 1024;
+const BUSY_NET_BYTES: u64 = 16;
+/// The longest time that an agent may take to read a line of ours; a part of `verify` where that is shorter.
+const READING: Duration = Duration::from_secs(1);
+/// The system's clock for processes ticks, and ours does not.
+const TICK_MILLIS: i64 = 1000;
+/// Why an agent that says nothing counts as working.
+pub(super) const BUSY: &str = "busy";
+/// A limit whose end is not told is asked about again after this.
+const UNTOLD_LIMIT: Duration = Duration::from_mins(15);
+/// The number of times in a row that an agent is told that its limit is over.
+const MAX_RESUMES: u32 = 10;
+
+/// The policy for watching sessions: thresholds, the ladder, restarts, spending caps. `None` is never.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchPolicy {
+    pub ladder: Vec<Rung>,
+    /// Nothing said, nothing runs.
+    pub silent_after: Option<Duration>,
+    /// A tool or a process runs, with no CPU, I/O or network activity.
+    pub no_cpu_after: Option<Duration>,
+    /// Its processes are busy, but it says nothing.
+    pub busy_after: Option<Duration>,
+    /// Heartbeats without progress count as life this long.
+    pub heartbeats_count_for: Option<Duration>,
+    /// A process of it is stopped.
+    pub stopped_after: Option<Duration>,
+    /// The time that a step may take to work before the next.
+    pub verify: Duration,
+    /// Silence after an interrupt that ends the turn, if the agent does not say that it has ended.
+    pub interrupt_quiet: Duration,
+    /// Something waits for people.
+    pub remind_after: Option<Duration>,
+    pub nudge_text: String,
+    pub reprompt_text: String,
+    /// Tells the agent to go on when its limit is over, if that is not further away than this.
+    pub resume_after_limit: Option<Duration>,
+    pub resume_text: String,
+    pub restart: super::restart::RestartTerms,
+    pub spend: SpendCaps,
+    /// The reason of a denial is told as a prompt where the protocol has no place for it.
+    pub reason_as_prompt: bool,
+    /// The advice for an agent that acts without asking, where none of its modes is known to ask.
+    pub asking_advice: Option<String>,
+}
+
+/// Spending caps, in millionths, beyond which no new turn begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpendCaps {
+    pub per_session: Option<u64>,
+    pub per_day: Option<u64>,
+}
+
+impl WatchPolicy {
+    /// Nothing is watched and nothing restarted.
+    pub fn off() -> Self {
+        Self {
+            ladder: Vec::new(),
+            silent_after: None,
+            no_cpu_after: None,
+            busy_after: None,
+            heartbeats_count_for: None,
+            stopped_after: None,
+            verify: MOMENT,
+            interrupt_quiet: Duration::from_secs(5),
+            remind_after: None,
+            nudge_text: String::new(),
+            reprompt_text: String::new(),
+            resume_after_limit: None,
+            resume_text: String::new(),
+            restart: super::restart::RestartTerms::never(),
+            spend: SpendCaps::default(),
+            reason_as_prompt: false,
+            asking_advice: None,
+        }
+    }
+
+    /// Returns the interval between looks at a quiet agent: several fit in before something is due.
+    fn pace(&self, is_stall: bool) -> Duration {
+        let stopped = self.stopped_after.map(|after| after.saturating_mul(4)); // there is nothing to be measured
+        let thresholds = [self.silent_after, self.no_cpu_after, stopped, is_stall.then_some(self.verify)];
+        let shortest = thresholds.into_iter().flatten().min().unwrap_or(LONGEST_PACE);
+        (shortest / 8).clamp(SHORTEST_PACE, LONGEST_PACE)
+    }
+}
+
+/// The session's current activity, by its own state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WatchSetting {
+    pub now: Time,
+    /// The start of its process.
+    pub started: Time,
+    /// Since when a turn runs.
+    pub turn: Option<Time>,
+    /// Something is open for a person.
+    pub open: bool,
+}
+
+/// A limit of its service that an agent told of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReachedLimit {
+    pub kind: String,
+    pub since: Time,
+    pub until: Time,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ActivityLook {
+    at: Time,
+    activity: ProcessActivity,
+    /// It was compared with an earlier one.
+    measured: bool,
+}
+
+/// The record of an agent's activity. Part of the session's snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActivityTracker {
+    said: Option<Time>,
+    beat: Option<Time>,
+    /// Stands for the progress of the last heartbeat.
+    progress: Option<u64>,
+    stirred: Option<Time>,
+    /// When a line of ours reached it last, of those that were sent because of a stall.
+    told: Option<Time>,
+    /// Since when a process of it is seen stopped.
+    stopped: Option<Time>,
+    tools: BTreeMap<String, Running>,
+    /// Not kept: what it has said since an earlier daemon looked may still be on its way to us.
+    #[serde(skip)]
+    look: Option<ActivityLook>,
+    /// When it was classified last.
+    #[serde(skip)]
+    looked: Option<Time>,
+    /// The time at which the snapshot last had this record.
+    #[serde(skip)]
+    kept: Option<Time>,
+    pub(super) limit: Option<ReachedLimit>,
+    /// The number of times in a row that it was told that a limit was over.
+    resumes: u32,
+    waiting: Option<Time>,
+    reminders: u32,
+    pub(super) snoozed_until: Option<Time>,
+    pub(super) choice: LadderChoice,
+    episode: Option<StallEpisode>,
+    relapse: Option<ladder::StallRelapse>,
+}
+
+impl ActivityTracker {
+    /// The agent said something, or a person did: the clock begins anew.
+    pub(super) fn heard(&mut self, now: Time) {
+        self.said = Some(now);
+    }
+
+    /// A line of ours has reached it. While it is stuck, reading that is not its own work.
+    pub(super) fn told(&mut self, now: Time) {
+        if self.episode.is_some() {
+            self.told = Some(now);
+        }
+    }
+
+    pub(super) fn beat(&mut self, progress: u64, now: Time) {
+        self.beat = Some(now);
+        if self.progress.replace(progress) != Some(progress) {
+            self.heard(now);
+        }
+    }
+
+    /// A tool call that it told of begins, goes on, or is over.
+    pub(super) fn tool(&mut self, id: &str, name: &str, open: bool, now: Time) {
+        let id = if id.len() <= MAX_NAME { Cow::Borrowed(id) } else { Cow::Owned(digest(id)) };
+        if !open {
+            self.tools.remove(&*id);
+        } else if self.tools.len() < MAX_TOOLS || self.tools.contains_key(&*id) {
+            let running = || Running { name: short(name), since: now };
+            self.tools.entry(id.into_owned()).or_insert_with(running);
+        }
+    }
+
+    /// Forgets the tools that ran in the turn, because they run no longer.
+    pub(super) fn turn_over(&mut self, cancelled: bool) {
+        self.tools.clear();
+        if !cancelled {
+            self.relapse = None;
+        }
+    }
+
+    /// A new process: nothing is known of it.
+    pub(super) fn anew(&mut self, now: Time) {
+        let Self { snoozed_until, choice, episode, relapse, resumes, .. } = std::mem::take(self);
+        *self = Self { resumes, snoozed_until, choice, episode, relapse, ..Self::default() };
+        self.heard(now);
+    }
+
+    pub(super) fn limited(&mut self, kind: &str, until: Option<Time>, now: Time) {
+        let until = until.unwrap_or_else(|| now.plus(UNTOLD_LIMIT)).min(now.plus(LONGEST_LIMIT));
+        self.limit = Some(ReachedLimit { kind: short(kind), since: now, until });
+    }
+
+    /// It does something that takes its service.
+    pub(super) fn unlimited(&mut self) {
+        self.limit = None;
+        self.resumes = 0;
+    }
+
+    /// Takes in the activity of its processes, as of now. `None` where that cannot be seen.
+    pub(super) fn look(&mut self, activity: Option<ProcessActivity>, now: Time, vigil: &WatchPolicy) {
+        self.rewind(now);
+        // Far more time has passed than was waited for: the machine slept, and the agent with it.
+        if self.look.as_ref().is_some_and(|look| now.since(look.at) > IDLE_PACE * 5) {
+            self.look = None;
+            self.heard(now);
+        }
+        let Some(activity) = activity else {
+            (self.look, self.stopped) = (None, None);
+            return;
+        };
+        match &activity.stopped {
+            None => self.stopped = None,
+            Some(_) => {
+                self.stopped.get_or_insert(now);
+            }
+        }
+        // What it did while it still talked says nothing about what it does now.
+        let talk = self.talk(vigil);
+        let before = self.look.take().filter(|look| talk.is_none_or(|talk| look.at > talk) && look.at < now);
+        if let Some(before) = &before
+            && now.since(before.at) < SHORTEST_PACE
+        {
+            self.look = Some(before.clone());
+            return;
+        }
+        let reading = READING.min(vigil.verify / 4);
+        let reads = |before: &ActivityLook| self.told.is_some_and(|told| before.at < told.plus(reading));
+        let works = |before: &ActivityLook| stirs(&before.activity, &activity, now.since(before.at));
+        if before.as_ref().is_some_and(|before| works(before) && !reads(before)) {
+            self.stirred = Some(now);
+        }
+        self.look = Some(ActivityLook { at: now, activity, measured: before.is_some() });
+    }
+
+    /// A clock that was set back: what lies in its future is now.
+    fn rewind(&mut self, now: Time) {
+        let times = [
+            &mut self.said,
+            &mut self.beat,
+            &mut self.stirred,
+            &mut self.told,
+            &mut self.stopped,
+            &mut self.waiting,
+        ];
+        for time in times.into_iter().flatten() {
+            *time = (*time).min(now);
+        }
+        if self.look.as_ref().is_some_and(|look| look.at > now) {
+            self.look = None;
+        }
+    }
+
+    /// The last sign of life that it gave by itself, or a word of a person.
+    pub(super) fn talk(&self, vigil: &WatchPolicy) -> Option<Time> {
+        let said = self.said?;
+        let beats = self.beat.map(|beat| match vigil.heartbeats_count_for {
+            None => beat,
+            Some(long) => beat.min(said.plus(long)),
+        });
+        Some(said.max(beats.unwrap_or(said)))
+    }
+
+    /// Returns what is running: a tool that it told of, or the first process that began in this turn.
+    fn running(&self, setting: &WatchSetting) -> Option<Running> {
+        let told = self.tools.values().min_by_key(|tool| tool.since).cloned();
+        told.or_else(|| {
+            let (look, turn) = (self.look.as_ref()?, setting.turn?.minus_millis(TICK_MILLIS));
+            let began = |age: u64| look.at.minus_millis(i64::try_from(age).unwrap_or(i64::MAX));
+            let children = look.activity.children.iter().filter(|child| !child.is_part);
+            let children =
+                children.map(|child| Running { name: child.name.clone(), since: began(child.age_millis) });
+            children.into_iter().find(|child| child.since >= turn)
+        })
+    }
+
+    /// Where it stands, and why.
+    pub(super) fn standing(&self, setting: &WatchSetting, vigil: &WatchPolicy) -> Standing {
+        let WatchSetting { now, started, turn, open } = *setting;
+        let standing = |state, since| Standing {
+            snoozed_until: self.snoozed_until.filter(|until| *until > now),
+            ladder_off: self.rungs(vigil).is_empty(),
+            ..Standing::new(state, since)
+        };
+        if open {
+            return standing(Situation::WaitingForYou, self.waiting.unwrap_or(now));
+        }
+        if let Some(limit) = &self.limit {
+            let (why, until) = (format!("{} limit", limit.kind), Some(limit.until));
+            return Standing { why, until, ..standing(Situation::WaitingForService, limit.since) };
+        }
+        let talk = self.talk(vigil).or(turn).unwrap_or(started);
+        let stirred = self.stirred.filter(|stirred| *stirred > talk);
+        let busy = stirred.is_some() && stirred == self.look.as_ref().map(|look| look.at);
+        if let (Some(since), Some(after)) = (self.stopped, vigil.stopped_after)
+            && !busy
+            && now.since(since.max(talk)) >= after
+        {
+            let name = self.look.as_ref().and_then(|look| look.activity.stopped.clone()).unwrap_or_default();
+            let (why, done) = (format!("{name} is stopped by a signal"), self.done(vigil));
+            return Standing { why, done, ..standing(Situation::Gone, since) };
+        }
+        let Some(turn) = turn else { return standing(Situation::Idle, started) };
+        let running = self.running(setting);
+        let too_long = vigil.busy_after.is_some_and(|after| now.since(talk) >= after);
+        let life = if too_long { talk } else { stirred.unwrap_or(talk) };
+        let silence = now.since(life);
+        // Without a look at its processes, something that it said to be running may be at work.
+        let blind = self.look.is_none();
+        let threshold = match &running {
+            Some(_) if blind => vigil.busy_after,
+            Some(_) => vigil.no_cpu_after,
+            None => vigil.silent_after,
+        };
+        // Two looks are needed to know that nothing happens in between.
+        let sure = self.look.as_ref().is_none_or(|look| look.measured);
+        let state = if sure && (too_long || (!busy && threshold.is_some_and(|after| silence >= after))) {
+            Situation::Stuck
+        } else if busy || silence < MOMENT.min(threshold.unwrap_or(MOMENT) / 2) {
+            Situation::Working
+        } else {
+            Situation::Quiet
+        };
+        let why = self.reason(busy, running.is_some(), state);
+        let done = if state == Situation::Working { None } else { self.done(vigil) };
+        let since = if state == Situation::Working { turn } else { life };
+        Standing { why, running, done, ..standing(state, since) }
+    }
+
+    fn reason(&self, busy: bool, running: bool, state: Situation) -> String {
+        let Some(look) = &self.look else { return "nothing said, its activity cannot be seen".to_owned() };
+        let connections = match look.activity.connections {
+            Some(0) | None => None,
+            Some(1) => Some("1 connection without traffic".to_owned()),
+            Some(n) => Some(format!("{n} connections without traffic")),
+        };
+        match (busy, running) {
+            (true, _) if state == Situation::Stuck => "busy, but nothing said".to_owned(),
+            (true, _) => BUSY.to_owned(),
+            (false, true) => connections.map_or_else(|| "no CPU".to_owned(), |c| format!("no CPU, {c}")),
+            (false, false) => {
+                format!("nothing said, {}", connections.unwrap_or_else(|| "nothing runs".to_owned()))
+            }
+        }
+    }
+
+    /// When it is to be looked at again.
+    pub(super) fn next(&self, setting: &WatchSetting, vigil: &WatchPolicy) -> Option<Time> {
+        let WatchSetting { now, started, turn, open } = *setting;
+        if open {
+            let peace = self.snoozed_until.filter(|until| *until > now);
+            return self.reminder_due(vigil).map(|due| peace.map_or(due, |until| due.max(until)));
+        }
+        let last =
+            self.look.as_ref().map_or(started, |look| look.at).max(self.talk(vigil).unwrap_or(started));
+        // A look that saw nothing was one all the same: there will be another.
+        let last = self.looked.filter(|looked| *looked <= now).map_or(last, |looked| last.max(looked));
+        let last = last.min(now); // the clock may have been set back
+        let watched = !self.rungs(vigil).is_empty() || turn.is_some();
+        let pace = match turn {
+            Some(_) if self.limit.is_none() && !self.is_exhausted(vigil) => {
+                vigil.pace(self.episode.is_some())
+            }
+            _ if self.stopped.is_some() => vigil.pace(true),
+            _ => IDLE_PACE,
+        };
+        let sample = watched.then(|| last.plus(pace));
+        let limit = self.limit.as_ref().map(|limit| limit.until.max(now.plus(Duration::from_millis(1))));
+        let climb = self.episode.as_ref().and_then(|episode| episode.due(self.rungs(vigil)));
+        // What was due at the last look was dealt with then. A clock that was set back begins anew.
+        let looked = self.looked.filter(|looked| *looked <= now);
+        let fresh = |time: &Time| looked.is_none_or(|looked| *time > looked);
+        [sample, limit, climb, self.snoozed_until].into_iter().flatten().filter(fresh).min()
+    }
+
+    /// It was seen at work just now.
+    pub(super) fn stirs(&self, now: Time) -> bool {
+        self.stirred == Some(now)
+    }
+
+    /// It was classified.
+    pub(super) fn looked(&mut self, now: Time) {
+        self.looked = Some(now);
+    }
+
+    /// Returns true if the snapshot should be renewed although little has changed, and notes the renewal.
+    pub(super) fn is_stale(&mut self, now: Time, bearable: Duration) -> bool {
+        let stale = self.kept.is_none_or(|kept| now.since(kept) >= bearable || kept > now);
+        if stale {
+            self.kept = Some(now);
+        }
+        stale
+    }
+
+    pub(super) fn is_snoozed(&self, now: Time) -> bool {
+        self.snoozed_until.is_some_and(|until| until > now)
+    }
+
+    /// Something is open for a person, or nothing is any more.
+    pub(super) fn waits(&mut self, open: bool, now: Time) {
+        if !open {
+            (self.waiting, self.reminders) = (None, 0);
+        } else if self.waiting.is_none() {
+            self.waiting = Some(now);
+        }
+    }
+
+    /// Each reminder comes twice as late as the one before.
+    fn reminder_due(&self, vigil: &WatchPolicy) -> Option<Time> {
+        let after = vigil.remind_after?.saturating_mul(1_u32.checked_shl(self.reminders).unwrap_or(u32::MAX));
+        Some(self.waiting?.plus(after))
+    }
+
+    /// Since when people are waited for, if they are to be reminded of it now.
+    pub(super) fn reminder(&mut self, now: Time, vigil: &WatchPolicy) -> Option<Time> {
+        if self.is_snoozed(now) || self.reminder_due(vigil)? > now {
+            return None;
+        }
+        self.reminders += 1;
+        self.waiting
+    }
+
+    /// The limit that is over now, and whether the agent is told so.
+    pub(super) fn limit_over(&mut self, now: Time, vigil: &WatchPolicy) -> Option<(ReachedLimit, bool)> {
+        if self.limit.as_ref()?.until > now {
+            return None;
+        }
+        let limit = self.limit.take()?;
+        let resume = self.resumes(&limit, vigil) && !self.is_snoozed(now) && !self.rungs(vigil).is_empty();
+        self.resumes += u32::from(resume);
+        self.heard(now);
+        Some((limit, resume))
+    }
+
+    /// Is true if the agent will be told to resume when this limit is over.
+    pub(super) fn resumes(&self, limit: &ReachedLimit, vigil: &WatchPolicy) -> bool {
+        let near = vigil.resume_after_limit.is_some_and(|most| limit.until.since(limit.since) <= most);
+        near && self.resumes < MAX_RESUMES
+    }
+}
+
+/// A name that fits into a line.
+fn short(name: &str) -> String {
+    let cut: String = name.chars().take(MAX_NAME).collect();
+    if cut.len() < name.len() { cut + "…" } else { cut }
+}
+
+fn digest(id: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    format!("#{:x}", hasher.finish())
+}
+
+/// Is true if processes were at work between two looks.
+fn stirs(before: &ProcessActivity, after: &ProcessActivity, elapsed: Duration) -> bool {
+    let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+    let rises = |before: Option<u64>, after: Option<u64>, per_second: u64| match (before, after) {
+        // What falls belongs to processes or connections that have ended: something has happened.
+        (Some(before), Some(after)) if after < before => true,
+        (Some(before), Some(after)) => {
+            (after - before).saturating_mul(1000) >= per_second.saturating_mul(millis).max(1)
+        }
+        _ => false,
+    };
+    rises(Some(before.cpu_millis), Some(after.cpu_millis), BUSY_CPU_MILLIS)
+        || rises(before.io_bytes, after.io_bytes, BUSY_IO_BYTES)
+        || rises(before.net_bytes, after.net_bytes, BUSY_NET_BYTES)
+}

@@ -1,0 +1,432 @@
+//! The life of a session as a pure function: inputs in, effects out. No clock, no I/O, no randomness of its own.
+//!
+//! ```text
+//!            Launch            Spawned                 Stop              Exited
+//!  created ─────────► starting ───────► running ─────────────► stopping ─────────► ended
+//!  (deferred: the first Prompt, or Resume)
+//!                        │                 │ Exited                                  │
+//!                        └─ SpawnFailed ───┴──┬─────────────► ended ◄────────────────┘
+//!                        ▲                    │                 │ Resume: next generation
+//!                        │ Restart            ▼                 │
+//!                        ├───────────────── resting ──► parked ─┤
+//!                        └──────────────────────────────────────┘
+//!
+//!  running, as people see it:  waiting  something is open for an operator to decide
+//!                              working  a turn runs
+//!                              idle     neither
+//! ```
+//!
+//! What must stay true (the property tests try to break it): an open request is closed exactly once; an outgoing
+//! number is settled exactly once; nothing is open and nothing is in flight after the end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch as channel;
+
+use super::errand::HostCallJob;
+use super::stall::WatchPolicy;
+use intercom_types::id::Seed;
+use intercom_types::{
+    Ask, Clearance, Event, Json, NewEvent, OnClientLeft, Outbound, Preset, PromptId, RequestId, Risk, Ruling,
+    SessionId, StopMode, Time, Verdict,
+};
+
+mod agent;
+mod client;
+mod errands;
+mod facts;
+mod failure;
+mod input;
+mod interrupt;
+mod life;
+mod operator;
+mod orphan;
+mod outbox;
+mod preset;
+mod process;
+mod requests;
+mod stored;
+#[cfg(test)]
+mod tests;
+mod told;
+mod tracked;
+mod turn;
+mod view;
+mod watch;
+
+pub use errands::AgentTerminal;
+use facts::AgentFacts;
+pub use input::{AgentExit, Input, Refused};
+use life::{LifeStage, SessionLife};
+pub use orphan::{AdoptedProcess, OpenRequests};
+use outbox::{MessageOutbox, OutboundKind};
+use requests::{DecisionTerms, OpenClearance, RequestSubject, RequestTable};
+use stored::StoredState;
+use tracked::Tracked;
+use turn::{QueuedPrompt, TurnState};
+use watch::AgentOversight;
+
+/// Outgoing messages on their way to the agent. At the limit we stop reading from it: it must take some first.
+const MAX_IN_FLIGHT: usize = 256;
+/// Requests of the agent that wait for people. At the limit we stop reading from it: some must be decided first.
+const MAX_OPEN: usize = 1000;
+
+/// The specification of a session. Once it has had a process, only its preset and who needs it change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionSpec {
+    pub id: SessionId,
+    pub name: Option<String>,
+    pub agent: Option<String>,
+    pub protocol: String,
+    pub workspace: PathBuf,
+    pub created_at: Time,
+    /// Prompts leave one per heartbeat instead of at once.
+    pub prompts_on_heartbeat: bool,
+    /// The agent greets first, takes one prompt at a time, and says itself when its turn is over.
+    #[serde(default)]
+    pub strict: bool,
+    pub max_queued_prompts: usize,
+    /// The limit on what it may do.
+    #[serde(default)]
+    pub preset: Preset,
+    /// `None` if no ACP client started it.
+    #[serde(default)]
+    pub on_client_left: Option<OnClientLeft>,
+}
+
+/// A session. This is also its snapshot: recovery loads it and does not replay the log.
+///
+/// Each part knows whether it was changed since the last snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "StoredState")]
+pub struct SessionState {
+    spec: Tracked<SessionSpec>,
+    life: Tracked<SessionLife>,
+    turns: Tracked<TurnState>,
+    requests: Tracked<RequestTable>,
+    outbox: Tracked<MessageOutbox>,
+    agent: Tracked<AgentFacts>,
+    oversight: Tracked<AgentOversight>,
+    /// The host calls that the agent has asked for.
+    errands: Tracked<errands::HostCalls>,
+    failures: Tracked<failure::FailureState>,
+}
+
+/// The assessment of a request before it is recorded: the risk that we see, the ruling of policy, and the
+/// terms of the decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestAssessment {
+    pub risk: Risk,
+    pub computed: Risk,
+    pub why: Vec<String>,
+    pub ruling: Option<Ruling>,
+    /// The number of different people who have to approve it.
+    pub needed: u32,
+    /// The longest time that it may wait, and the verdict after that.
+    pub limit: Option<(Duration, Verdict)>,
+    /// The presets that forbid it, whether or not the session has one of them now.
+    pub forbidden_by: Vec<Preset>,
+}
+
+impl Default for RequestAssessment {
+    fn default() -> Self {
+        Self {
+            risk: Risk::Low,
+            computed: Risk::Low,
+            why: Vec::new(),
+            ruling: None,
+            needed: 1,
+            limit: None,
+            forbidden_by: Vec::new(),
+        }
+    }
+}
+
+/// Finds out what there is to know about a request. It may look at the file system, and decides nothing itself.
+pub trait RequestAssessor: Send + Sync {
+    fn assess(&self, about: &SessionSpec, ask: &Ask) -> RequestAssessment;
+
+    /// Returns the policy by which sessions like this one are watched, as of now.
+    fn vigil(&self, about: &SessionSpec) -> Arc<WatchPolicy>;
+
+    /// Records the spending of this session today, in millionths, and returns that of the others.
+    fn spends(&self, session: SessionId, day: i64, micros: u64) -> u64;
+
+    /// Returns the assessment of a request that cannot be assessed: the worst.
+    fn unassessed(&self, about: &SessionSpec) -> RequestAssessment;
+
+    /// Counts the changes of policy.
+    fn policy(&self) -> channel::Receiver<u64>;
+
+    /// Returns the ruling of the policy in force on a pending clearance. It may look at the file system.
+    fn rule_pending(&self, about: &SessionSpec, clearance: &Clearance) -> Ruling;
+}
+
+/// An effect of a step, in order: everything that is recorded is committed before anything is performed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StepEffect {
+    Record(NewEvent),
+    Send {
+        n: u64,
+        message: Outbound,
+    },
+    /// A host call to perform. Its result is the input `Done`, or `TerminalEnded`.
+    Do {
+        request: RequestId,
+        job: HostCallJob,
+    },
+    Spawn,
+    Stop {
+        how: StopMode,
+    },
+}
+
+/// The parts of the world that a step may use.
+pub struct StepContext<'a> {
+    pub now: Time,
+    pub seed: &'a mut dyn FnMut() -> Seed,
+    /// The policy by which sessions like this one are watched.
+    pub vigil: &'a WatchPolicy,
+    /// The time that its process may take to get ready. It depends on the command line, not only on the
+    /// profile's name.
+    pub startup: Duration,
+    /// A hash of its command line.
+    pub command_fingerprint: &'a str,
+    /// The spending of other sessions today, in millionths.
+    pub spent_elsewhere: u64,
+}
+
+impl std::fmt::Debug for StepContext<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StepContext").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+/// The details of a decision.
+struct DecisionWords {
+    reason: Option<String>,
+    option: Option<String>,
+    by: String,
+    via: String,
+    /// The ruling of policy that came after the request's own.
+    ruling: Option<Ruling>,
+}
+
+/// Collects effects.
+struct EffectSink<'a, 'c> {
+    cx: &'a mut StepContext<'c>,
+    effects: &'a mut Vec<StepEffect>,
+}
+
+impl<'c> EffectSink<'_, 'c> {
+    fn now(&self) -> Time {
+        self.cx.now
+    }
+
+    fn vigil(&self) -> &'c WatchPolicy {
+        self.cx.vigil
+    }
+
+    /// The time at which a process that starts now has to be ready.
+    fn ready_by(&self) -> Time {
+        self.now().plus(self.cx.startup)
+    }
+
+    fn seed(&mut self) -> Seed {
+        (self.cx.seed)()
+    }
+
+    fn record(&mut self, event: Event) {
+        let at = self.now();
+        self.effects.push(StepEffect::Record(NewEvent { at, event }));
+    }
+}
+
+impl SessionState {
+    pub fn new(spec: SessionSpec) -> Self {
+        Self {
+            spec: Tracked::new(spec),
+            life: Tracked::new(SessionLife::default()),
+            turns: Tracked::default(),
+            requests: Tracked::default(),
+            outbox: Tracked::default(),
+            agent: Tracked::default(),
+            oversight: Tracked::default(),
+            errands: Tracked::default(),
+            failures: Tracked::default(),
+        }
+    }
+
+    /// Its first prompt starts it.
+    #[must_use]
+    pub fn deferred(mut self) -> Self {
+        self.life.deferred = true;
+        self
+    }
+
+    /// Appends to `effects`; on `Err` nothing has changed.
+    pub fn step(
+        &mut self,
+        cx: &mut StepContext<'_>,
+        input: Input,
+        effects: &mut Vec<StepEffect>,
+    ) -> Result<(), Refused> {
+        let out = &mut EffectSink { cx, effects };
+        let phase = self.phase();
+        match input {
+            Input::Adopt(adoption) => self.adopt(*adoption, out),
+            input if self.life.orphan => self.step_orphan(input, out)?,
+            Input::Said(said) => self.said(*said, out),
+            Input::Asked(ask, assessed) => self.asked(*ask, *assessed, out),
+            Input::Errand(errand, looked) => self.errand(*errand, *looked, out),
+            Input::Done { request, result } => self.done(&request, *result, out),
+            Input::TerminalEnded { terminal, exit, why } => {
+                self.terminal_ended(&terminal, &exit, why.as_deref(), out);
+            }
+            Input::Watch(activity) => self.watched(activity.map(|activity| *activity), out),
+            Input::Clients { attached } => self.clients(attached, out),
+            Input::Keep { by } => self.keep(&by, out),
+            Input::Expire => self.expire(out),
+            Input::Ruled { clearance, ruling } => self.ruled(clearance, ruling, out),
+            Input::Found => self.deadlines_anew(out),
+            Input::Listening => {
+                self.oversight.tracker.heard(out.now());
+                self.deadlines_anew(out);
+            }
+            Input::Launch { by, command, prompt, ladder } => {
+                self.oversight.tracker.choice = ladder;
+                self.launch(by, &command, prompt, out)?;
+            }
+            Input::Resume { by } => self.resume(&by, out)?,
+            Input::Agent { about, command, by } => self.choose_agent(*about, &command, &by, out)?,
+            Input::Restart { prompt } => self.restart(prompt, out),
+            Input::Spawned { pid } => self.spawned(pid, out),
+            Input::SpawnFailed { cause } => self.spawn_failed(&cause, out),
+            Input::Delivered { n } => self.settle(n, None, out),
+            Input::Undelivered { n, cause } => self.settle(n, Some(&cause), out),
+            Input::Exited(gone) => self.exited(*gone, out),
+            input => self.operator(input, out)?,
+        }
+        let has_open = self.has_open();
+        self.oversight.quietly().tracker.waits(has_open, out.now());
+        if self.phase() != phase {
+            self.life.phase_since = Some(out.now());
+        }
+        Ok(())
+    }
+
+    pub fn spec(&self) -> &SessionSpec {
+        &self.spec
+    }
+
+    pub fn id(&self) -> SessionId {
+        self.spec.id
+    }
+
+    pub fn generation(&self) -> u32 {
+        self.life.generation
+    }
+
+    pub fn pid(&self) -> Option<i32> {
+        self.life.pid
+    }
+
+    pub fn is_ended(&self) -> bool {
+        self.life.is_ended()
+    }
+
+    /// Returns the state that its driver had to remember.
+    pub fn driver(&self) -> Option<&Json> {
+        self.agent.driver.as_ref()
+    }
+
+    pub fn set_driver(&mut self, saved: Json) {
+        self.agent.driver = Some(saved);
+    }
+
+    /// Is true while clearances are pending.
+    pub fn has_clearances(&self) -> bool {
+        !self.requests.clearances.is_empty()
+    }
+
+    fn has_open(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// Tells whether its process was found running and nobody knows what it was told.
+    pub fn is_orphan(&self) -> bool {
+        self.life.orphan
+    }
+
+    /// The number of the next message to the agent.
+    pub fn next_message(&self) -> u64 {
+        self.outbox.next_n
+    }
+
+    /// Is true while it has no process and waits for the command that starts its first.
+    pub fn is_deferred(&self) -> bool {
+        self.life.stage == LifeStage::Created
+    }
+
+    /// Is true if it was deferred and its first process is to be started, or was started and nothing is known
+    /// of it.
+    pub fn is_waking(&self) -> bool {
+        self.life.is_waking()
+    }
+
+    /// When its process is to be started again, if it has none and is.
+    pub fn resting(&self) -> Option<Time> {
+        self.life.resting()
+    }
+
+    /// Returns the last prompt, if the agent has not finished it.
+    pub fn unfinished(&self) -> Option<PromptId> {
+        self.turns.unfinished
+    }
+
+    /// Is true while more may be read from the agent; otherwise its output stays in its pipe.
+    pub fn may_read(&self) -> bool {
+        self.outbox.in_flight.len() < MAX_IN_FLIGHT && self.requests.len() < MAX_OPEN && self.may_do()
+    }
+
+    /// Returns the mode of the stop that is under way, if any.
+    pub fn stopping(&self) -> Option<StopMode> {
+        self.life.stopping()
+    }
+
+    /// When something that waits has waited long enough.
+    pub fn next_expiry(&self) -> Option<Time> {
+        self.requests.next_expiry()
+    }
+
+    /// The messages up to this number that are not known to have arrived.
+    pub fn under_way(&self, up_to: u64) -> impl Iterator<Item = u64> {
+        self.outbox.in_flight.range(..=up_to).map(|(n, _)| *n).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Returns true if a snapshot is due, and clears that.
+    pub fn take_dirty(&mut self) -> bool {
+        let Self { spec, life, turns, requests, outbox, agent, oversight, errands, failures } = self;
+        [
+            spec.take_changed(),
+            life.take_changed(),
+            turns.take_changed(),
+            requests.take_changed(),
+            outbox.take_changed(),
+            agent.take_changed(),
+            oversight.take_changed(),
+            errands.take_changed(),
+            failures.take_changed(),
+        ]
+        .contains(&true)
+    }
+
+    /// The next outgoing number is taken, the message is on its way.
+    fn send(&mut self, message: Outbound, carries: OutboundKind, out: &mut EffectSink<'_, '_>) {
+        let n = self.outbox.send(carries);
+        out.effects.push(StepEffect::Send { n, message });
+    }
+}

@@ -1,0 +1,380 @@
+//! Inputs from the agent.
+
+use super::interrupt::CANCELLED;
+use super::{
+    DecisionTerms, DecisionWords, EffectSink, LifeStage, OpenClearance, OutboundKind, RequestAssessment,
+    RequestSubject, SessionState,
+};
+use crate::session::errand::{HostCallAssessment, HostCallError};
+use intercom_policy as policy;
+use intercom_types::event::{
+    AgentRequest, ClearanceOutcome, ClearanceRequested, LineRejected, QuestionAsked, RawMessage,
+    SessionUnenforced, SettingAccepted, SettingRefused, UnknownMessage,
+};
+use intercom_types::text::short;
+use intercom_types::{
+    Ask, Call, ClearanceId, Event, EventKind, Fault, FaultCode, Json, Line, Outbound, Outcome, Progress,
+    QuestionId, Rejection, RequestId, Risk, Ruling, Said, VIA_POLICY, Verdict,
+};
+
+pub(super) fn unknown(message: Json) -> Event {
+    Event::UnknownMessage(UnknownMessage { message, why: None })
+}
+
+/// Banners and noise are no work; the first usable message is.
+fn is_work(said: &Said) -> bool {
+    !matches!(
+        said,
+        Said::Rejected { .. }
+            | Said::Unknown { .. }
+            | Said::Echo(_)
+            | Said::Tell { .. }
+            | Said::Ready { .. }
+            | Said::LogInNeeded { .. }
+            | Said::Title(_)
+            | Said::Controls(_)
+            | Said::Steps(_)
+    )
+}
+
+impl SessionState {
+    /// A request for a clearance, with what was found out about it.
+    pub(super) fn asked(&mut self, ask: Ask, assessed: RequestAssessment, out: &mut EffectSink<'_, '_>) {
+        self.heard_from(out);
+        self.open_clearance(ask, assessed, out);
+    }
+
+    pub(super) fn heard_from(&mut self, out: &mut EffectSink<'_, '_>) {
+        self.not_quiet(None, out);
+        self.alive("output", out);
+        self.oversight.quietly().tracker.unlimited();
+        self.failures.quietly().unserved = None;
+        self.speaks(out);
+    }
+
+    fn speaks(&mut self, out: &mut EffectSink<'_, '_>) {
+        if !self.turns.spoke {
+            self.turns.spoke = true;
+            if !self.spec.strict {
+                self.begin_turn("agent", out);
+            }
+        }
+    }
+
+    /// The end of another turn than the one that runs: kept, and nothing ends.
+    fn is_late_end(&mut self, said: &Said, out: &mut EffectSink<'_, '_>) -> bool {
+        let Said::TurnEnd { turn, message, .. } = said else { return false };
+        if !self.takes_late_end(*turn) {
+            return false;
+        }
+        self.alive("output", out);
+        out.record(unknown(message.clone()));
+        true
+    }
+
+    pub(super) fn said(&mut self, said: Said, out: &mut EffectSink<'_, '_>) {
+        self.not_quiet(Some(&said), out);
+        if self.is_late_end(&said, out) {
+            return;
+        }
+        match &said {
+            Said::Heartbeat { mark, .. } => self.beats(*mark, out),
+            // That it lets go of a turn that we cancelled does not mean that it will work.
+            Said::TurnEnd { .. } if self.turns.cancelled_by.is_some() => {}
+            Said::Echo(_) => {}
+            _ => self.alive("output", out),
+        }
+        if is_work(&said) {
+            self.speaks(out);
+        }
+        match said {
+            Said::Status { params } => out.record(Event::Status(RawMessage(params))),
+            Said::Heartbeat { params, progress, mark: _, steps } => {
+                out.record(Event::Heartbeat(RawMessage(params)));
+                self.steps(steps);
+                if progress == Progress::Completed {
+                    self.complete_turn(out);
+                }
+                self.prompt_with_heartbeat(out);
+            }
+            Said::Steps(steps) => self.steps(steps),
+            Said::Title(title) => self.title(title),
+            Said::Controls(controls) => self.controls(*controls),
+            Said::IsSet { set, result } => {
+                out.record(Event::SettingAccepted(SettingAccepted { set, result }));
+            }
+            Said::NotSet { set, reason, error } => {
+                out.record(Event::SettingRefused(SettingRefused { set, reason, error }));
+            }
+            Said::Cost { micros, currency } => self.cost(micros, currency.as_deref(), out),
+            Said::Echo(event) => out.record(event),
+            Said::Update { params } => out.record(Event::Update(RawMessage(params))),
+            Said::Tell { text } => self.send(Outbound::Text(text), OutboundKind::Other, out),
+            Said::Ready { steers, lists, resumed, takes, info } => {
+                self.agent.lists = lists;
+                self.agent.told.takes = Some(takes);
+                if !resumed {
+                    self.agent.told.spent.anew();
+                }
+                self.ready(steers, Some(info), !resumed, out);
+            }
+            Said::Listed { result, ok: true } => out.record(Event::AgentSessions(RawMessage(result))),
+            // The agent's error as it came: this one answers no setting.
+            Said::Listed { result, ok: false } => {
+                let kind = EventKind::SettingRefused.as_str().into();
+                out.record(Event::Other { kind, data: result });
+            }
+            Said::LogInNeeded { reason, words, how, untouched } => {
+                self.failures.wants_log_in(&reason, &words, how);
+                self.failures.untouched = untouched;
+            }
+            Said::Unusable { reason } => self.unusable(reason, out),
+            Said::Withdrawn { request, message } => self.withdrawn(request, message, out),
+            Said::NotSteered { message, no_turn } => self.not_steered(message, no_turn, out),
+            Said::Limited { kind, resets, params } => self.limited(kind, resets, params, out),
+            Said::Clearance(ask) => self.open_clearance(ask, RequestAssessment::default(), out),
+            // What nobody has looked at is not done.
+            Said::Errand(errand) => {
+                self.errand(
+                    *errand,
+                    HostCallAssessment::Refused(HostCallError::failed("its agent has gone")),
+                    out,
+                );
+            }
+            Said::Question { request, text, sort, params, line } => {
+                if self.is_open(&request) {
+                    return self.duplicate(request, line, "prompt/forward", out);
+                }
+                self.oversight.quietly().tracker.unlimited();
+                self.open_question(request, text, sort, params, out);
+            }
+            Said::Tool { acts, call, params } => {
+                self.failures.quietly().unserved = None;
+                self.oversight.quietly().tracker.unlimited();
+                if let Some(Call { id, title, open }) = call {
+                    self.oversight.tracker.tool(&id, &title, open, out.now());
+                }
+                self.tool(acts, params, out);
+            }
+            Said::Outcome { request, outcome, params } => self.outcome(&request, outcome, params, out),
+            // Nothing ends, but nothing that was said is lost.
+            Said::TurnEnd { message, .. } if self.turns.turn.is_none() => out.record(unknown(message)),
+            Said::TurnEnd { stop_reason, tokens, params, failed, .. } => {
+                self.agent.told.spent.add_turn(tokens);
+                self.agent_ends_turn(&stop_reason, params, failed, out);
+            }
+            Said::Unknown { message, fault } => {
+                out.record(unknown(message));
+                self.fault(fault, out);
+            }
+            Said::Rejected { rejection, fault } => {
+                self.failures.quietly().rejected(&rejection.excerpt);
+                out.record(Event::LineRejected(LineRejected(rejection)));
+                self.fault(fault, out);
+            }
+        }
+    }
+
+    fn fault(&mut self, fault: Option<Fault>, out: &mut EffectSink<'_, '_>) {
+        if let Some(fault) = fault {
+            self.send(Outbound::Fault(fault), OutboundKind::Other, out);
+        }
+    }
+
+    /// Policy cannot be shown to bind an agent that acts and never asks.
+    fn tool(&mut self, acts: bool, params: Json, out: &mut EffectSink<'_, '_>) {
+        if acts && !self.requests.asked && self.requests.unenforced.is_none() {
+            let why = self.unenforced_because(out.vigil().asking_advice.as_deref());
+            let event = SessionUnenforced { tool: params.clone(), why: Some(why.clone()) };
+            out.record(Event::SessionUnenforced(event));
+            self.requests.unenforced = Some(why);
+        }
+        out.record(Event::Update(RawMessage(params)));
+    }
+
+    /// The reason, and what makes this agent ask.
+    fn unenforced_because(&self, asking_advice: Option<&str>) -> String {
+        let name = self.spec.name.clone().unwrap_or_else(|| short(&self.spec.id.to_string()));
+        let advice = match (self.agent.told.controls.asking_mode(), asking_advice) {
+            (Some(mode), _) => format!("to be asked, run `intercom mode {name} {mode}`"),
+            (None, Some(advice)) => advice.to_owned(),
+            (None, None) if self.spec.strict => {
+                "to be asked, set the agent up to ask before it acts, as its documentation says".to_owned()
+            }
+            (None, None) => "to be asked, have the agent send `clearance/request` before it acts".to_owned(),
+        };
+        format!("it acts without ever having asked for a clearance; {advice}")
+    }
+
+    fn outcome(&mut self, request: &RequestId, outcome: String, params: Json, out: &mut EffectSink<'_, '_>) {
+        let clearance = self.requests.decided_as(request);
+        out.record(Event::ClearanceOutcome(ClearanceOutcome { clearance, outcome, params }));
+    }
+
+    pub(super) fn open_clearance(
+        &mut self,
+        mut ask: Ask,
+        assessed: RequestAssessment,
+        out: &mut EffectSink<'_, '_>,
+    ) {
+        if self.is_open(&ask.request) {
+            return self.duplicate(ask.request, ask.line, "clearance/request", out);
+        }
+        name_files_of_diff(&mut ask);
+        let id = ClearanceId::from_seed(out.seed());
+        let RequestAssessment { risk, computed, why, ruling, needed, limit, forbidden_by } = assessed;
+        let claimed = if ask.claims { Risk::of_claim(ask.claimed_risk.as_deref()) } else { Risk::Low };
+        let risk = risk.max(claimed).max(computed);
+        let expires_at = limit.map(|(limit, _)| out.now().plus(limit));
+        let on_expiry = limit.map_or(Verdict::Deny, |(_, verdict)| verdict);
+        let subject = RequestSubject::of(&ask);
+        let terms = DecisionTerms { needed, expires_at, on_expiry, forbidden_by, ..DecisionTerms::default() };
+        out.record(Event::ClearanceRequested(Box::new(ClearanceRequested {
+            clearance: id,
+            action: subject.action.clone(),
+            title: ask.title,
+            description: ask.description,
+            diff: ask.diff,
+            file_path: ask.file_path,
+            more_paths: ask.more_paths,
+            tool: ask.tool,
+            command: ask.command,
+            risk,
+            claimed_risk: ask.claimed_risk,
+            computed_risk: Some(computed),
+            risk_why: why,
+            ruling: ruling.clone(),
+            needed,
+            expires_at,
+            options: ask.options.clone(),
+            request: AgentRequest { id: ask.request.clone(), params: ask.params },
+            generation: Some(self.life.generation),
+        })));
+        let (request, choices) = (ask.request, ask.options);
+        self.requests.insert(id, OpenClearance { request, terms, choices, subject });
+        if self.withdraws() {
+            self.cancel_open(CANCELLED, out); // not even policy allows what belongs to a cancelled turn
+        } else if let Some(ruling) = ruling {
+            self.rule(id, ruling, false, out);
+        }
+    }
+
+    /// Policy has changed since this clearance was requested. One that was decided or withdrawn meanwhile stays as it is.
+    pub(super) fn ruled(&mut self, id: ClearanceId, ruling: Ruling, out: &mut EffectSink<'_, '_>) {
+        if self.steerable().is_ok() && self.requests.clearances.contains_key(&id) {
+            self.rule(id, ruling, true, out);
+            self.oversight.tracker.heard(out.now()); // it was not its turn to speak until now
+        }
+    }
+
+    /// Closes a clearance by the ruling of policy, which needs nobody and no second approval. A `new` ruling
+    /// is not the one that the request was recorded with.
+    fn rule(&mut self, id: ClearanceId, ruling: Ruling, new: bool, out: &mut EffectSink<'_, '_>) {
+        let verdict = match ruling.outcome {
+            Outcome::Allow => Verdict::Approve,
+            Outcome::Deny => Verdict::Deny,
+            Outcome::Ask => return,
+        };
+        let by = ruling.rule.clone().unwrap_or_else(|| "policy".to_owned());
+        // What the agent asks about in its own way, only people can answer.
+        let Ok(option) = self.chosen(id, verdict, None) else { return };
+        let (reason, via) = (Some(ruling.why.clone()), VIA_POLICY.to_owned());
+        let words = DecisionWords { reason, option, by, via, ruling: new.then_some(ruling) };
+        if let Some(open) = self.requests.clearances.remove(&id) {
+            self.close_decided(id, open, verdict, words, out);
+        }
+    }
+
+    /// The agent does not want to know any more.
+    fn withdrawn(&mut self, request: RequestId, message: Json, out: &mut EffectSink<'_, '_>) {
+        const WHY: &str = "the agent took it back";
+        if self.withdraw_errand(&request, out) {
+            return;
+        }
+        let (clearance, question) =
+            (self.requests.clearance_of(&request), self.requests.question_of(&request));
+        if clearance.is_none() && question.is_none() {
+            return out.record(unknown(message));
+        }
+        if let Some(id) = clearance {
+            self.close_clearance(id, WHY, out);
+        }
+        if let Some(id) = question {
+            self.close_question(id, WHY, out);
+        }
+        self.fault(
+            Some(Fault { request, code: FaultCode::Cancelled, message: "taken back".to_owned() }),
+            out,
+        );
+    }
+
+    fn open_question(
+        &mut self,
+        request: RequestId,
+        text: String,
+        sort: Option<String>,
+        params: Json,
+        out: &mut EffectSink<'_, '_>,
+    ) {
+        let id = QuestionId::from_seed(out.seed());
+        out.record(Event::QuestionAsked(QuestionAsked {
+            question: id,
+            text,
+            r#type: sort,
+            request: AgentRequest { id: request.clone(), params },
+            generation: Some(self.life.generation),
+        }));
+        self.requests.questions.insert(id, request);
+        if self.withdraws() {
+            self.cancel_open(CANCELLED, out);
+        }
+    }
+
+    pub(super) fn is_open(&self, request: &RequestId) -> bool {
+        self.requests.open().any(|open| open == request) || self.errands.does(request)
+    }
+
+    pub(super) fn duplicate(
+        &mut self,
+        request: RequestId,
+        line: Line,
+        method: &str,
+        out: &mut EffectSink<'_, '_>,
+    ) {
+        let reason = format!("a request with id {request} is open already");
+        let rejection = Rejection {
+            reason: reason.clone(),
+            excerpt: line.excerpt,
+            bytes: line.bytes,
+            method: Some(method.to_owned()),
+            field: Some("id".to_owned()),
+        };
+        out.record(Event::LineRejected(LineRejected(rejection)));
+        self.fault(Some(Fault { request, code: FaultCode::DuplicateId, message: reason }), out);
+    }
+
+    /// With `prompt_delivery = "heartbeat"`, one prompt leaves with each heartbeat.
+    fn prompt_with_heartbeat(&mut self, out: &mut EffectSink<'_, '_>) {
+        if self.spec.prompts_on_heartbeat && self.life.stage == LifeStage::Running && !self.holds_prompts() {
+            self.send_queued_prompt(out);
+        }
+    }
+}
+
+/// Files of a diff that are shown beside the one that the agent names.
+const MAX_DIFF_FILES: usize = 20;
+
+/// Adds the files that a diff names: the file that the agent names beside it may be another one.
+fn name_files_of_diff(ask: &mut Ask) {
+    let names = ask.diff.as_deref().map(policy::files_in_diff).unwrap_or_default();
+    // Agents that name the file elsewhere write `--- a` and `+++ b`.
+    let is_placeholder = |name: &String| ["a", "b"].contains(&name.as_str());
+    for name in names.into_iter().filter(|name| !is_placeholder(name)).take(MAX_DIFF_FILES) {
+        let is_same = |known: &String| {
+            *known == name || known.ends_with(&format!("/{name}")) || name.ends_with(&format!("/{known}"))
+        };
+        if !ask.file_path.iter().chain(&ask.more_paths).any(is_same) {
+            ask.more_paths.push(name);
+        }
+    }
+}

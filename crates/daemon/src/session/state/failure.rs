@@ -1,0 +1,245 @@
+//! Failures: when a session has failed, in which words, and when that is over.
+//!
+//! ```text
+//!            a turn with an error, a start that fails, a crash
+//!  null ──────────────────────────────────────────────────────► failed
+//!   ▲                                                             │
+//!   └─── an operator has seen it or resumes it, a turn succeeds ──┘
+//! ```
+//! It stands beside the phase: a session that is idle may have failed, and one that has failed may work again.
+
+use serde::{Deserialize, Serialize};
+
+use super::interrupt::INTERRUPTED;
+use super::{AgentExit, EffectSink, LifeStage, OutboundKind, QueuedPrompt, SessionState};
+use intercom_host::STREAM_CLOSED;
+use intercom_redact::redact;
+use intercom_types::event::{PromptRequeued, PromptWithdrawn, SessionSeen};
+use intercom_types::text::quoted;
+use intercom_types::{Event, Exit, Failure, FailureKind, Time};
+
+/// A reason is one line, as far as people would read it.
+const MAX_REASON: usize = 500;
+/// The agent's own last line in it is shorter.
+const MAX_LINE: usize = 200;
+/// A longer prompt is not kept while its turn runs: it would be in every snapshot.
+const MAX_KEPT: usize = 64 * 1024;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct FailureState {
+    /// The last failure, until somebody has seen it.
+    unseen: Option<Failure>,
+    /// The error of the last turn, seen or not, until one succeeds.
+    pub(super) last_turn: Option<String>,
+    /// The agent wants a log-in: why, and how to. Until its turn, or its start, is over.
+    pub(super) log_in: Option<(String, String)>,
+    /// And it has done nothing else about its prompt.
+    pub(super) untouched: bool,
+    /// The prompt of the turn that runs, as long as the agent may not have begun with it.
+    pub(super) unserved: Option<QueuedPrompt>,
+    /// The last turn failed for want of a log-in. The queue waits for the next process, or for a person who tries again.
+    pub(super) awaits_log_in: bool,
+    /// The last line of stdout that was no message of its protocol.
+    rejected_line: Option<String>,
+    /// The exit of the last process, in words.
+    pub(super) exit: Option<String>,
+}
+
+impl FailureState {
+    pub(super) fn next_process(&mut self) {
+        *self = Self { unseen: self.unseen.take(), ..Self::default() };
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.unseen = None;
+    }
+
+    /// Keeps a prompt that is on its way. One with content blocks is of an ACP client, which hears of the failure and asks again.
+    pub(super) fn sends(&mut self, prompt: &QueuedPrompt) {
+        let is_kept = !prompt.ours && prompt.content.is_none() && prompt.text.len() <= MAX_KEPT;
+        self.unserved = is_kept.then(|| prompt.clone());
+    }
+
+    /// The agent's own words are quoted as such.
+    pub(super) fn wants_log_in(&mut self, reason: &str, words: &str, how: String) {
+        let words = one_line(&redact(words).text, MAX_LINE);
+        let words = if words.is_empty() { String::new() } else { format!(": {}", quoted(&words)) };
+        self.log_in = Some((format!("{reason}{words}"), how));
+    }
+
+    pub(super) fn rejected(&mut self, excerpt: &str) {
+        self.rejected_line = last_line(excerpt).or(self.rejected_line.take());
+    }
+}
+
+impl SessionState {
+    /// The failure that nobody has seen yet.
+    pub fn failed(&self) -> Option<&Failure> {
+        self.failures.unseen.as_ref()
+    }
+
+    /// An agent may repeat a key in its words: nothing of it is kept here.
+    fn fail(&mut self, kind: FailureKind, reason: &str, at: Time) {
+        let reason = &redact(reason).text;
+        let (kind, reason, log_in) = match self.failures.log_in.take() {
+            Some((reason, how)) => {
+                (FailureKind::LogIn, one_line(&reason, MAX_REASON), Some(one_line(&how, MAX_REASON)))
+            }
+            None => (kind, one_line(reason, MAX_REASON), None),
+        };
+        let failure = Failure { kind, reason, at, log_in, prompt_lost: false };
+        self.failures.unseen = Some(failure);
+    }
+
+    /// The end of a turn. An error that answers our own cancelling is none.
+    pub(super) fn judge_turn(&mut self, stop_reason: &str, failed: bool, now: Time) {
+        let cancelled =
+            self.turns.cancelled_by.is_some() || ["cancelled", INTERRUPTED].contains(&stop_reason);
+        if cancelled {
+            self.failures.log_in = None;
+        } else if failed || self.failures.log_in.is_some() {
+            let said = stop_reason.strip_prefix("error:").unwrap_or(stop_reason).trim().trim_end_matches('.');
+            self.failures.awaits_log_in = self.failures.log_in.is_some();
+            // Without a handshake these are the agent's own words; of an ACP agent they are in quotes already.
+            let why = if self.spec.strict { said.to_owned() } else { quoted(&one_line(said, MAX_LINE)) };
+            self.fail(FailureKind::Turn, &why, now);
+            self.failures.last_turn = self.failed().map(|failed| failed.reason.clone());
+        } else {
+            (self.failures.unseen, self.failures.last_turn) = (None, None);
+            self.failures.awaits_log_in = false;
+        }
+    }
+
+    /// A turn is over. A prompt that the agent could not begin with for want of a log-in goes back to the front of the queue, once:
+    /// agents that ask for a log-in before they take a prompt keep theirs there, too.
+    pub(super) fn keep_unserved(&mut self, out: &mut EffectSink<'_, '_>) {
+        let unserved = self.failures.unserved.take();
+        let untouched = std::mem::take(&mut self.failures.untouched);
+        if !self.failures.awaits_log_in {
+            return;
+        }
+        let Some(prompt) = unserved.filter(|_| untouched) else {
+            if let Some(failure) = &mut self.failures.unseen {
+                failure.prompt_lost = true;
+            }
+            return;
+        };
+        // It was answered, so it has arrived, whether we were told or not. Later, that would take it out of the queue.
+        let carries = OutboundKind::Prompt(prompt.id);
+        if let Some(n) = self.outbox.in_flight.iter().find(|(_, known)| **known == carries).map(|(n, _)| *n) {
+            self.settle(n, None, out);
+        }
+        let (id, cause) = (prompt.id, "the agent needs a log-in".to_owned());
+        let place = self.turns.queue.iter().take_while(|queued| queued.ours).count();
+        self.turns.queue.insert(place, prompt);
+        let order = if self.turns.queue.len() > 1 { self.queue_order() } else { Vec::new() };
+        out.record(Event::PromptRequeued(PromptRequeued { prompt: id, cause, order }));
+    }
+
+    /// A person asks again: whatever waits for a log-in is tried. The same words are not said twice.
+    pub(super) fn try_again(&mut self, text: &str, by: &str, out: &mut EffectSink<'_, '_>) {
+        if !std::mem::take(&mut self.failures.awaits_log_in) {
+            return;
+        }
+        let same = self.turns.queue.iter().position(|queued| !queued.ours && queued.text == text);
+        if let Some(QueuedPrompt { id, .. }) = same.and_then(|at| self.turns.queue.remove(at)) {
+            out.record(Event::PromptWithdrawn(PromptWithdrawn { prompt: id, by: by.to_owned() }));
+        }
+    }
+
+    /// The agent did not become ready.
+    pub(super) fn fail_start(&mut self, why: &str, now: Time) {
+        self.fail(FailureKind::Start, why.trim_end_matches('.'), now);
+    }
+
+    /// The agent is not started again by us, whatever ended it: people have to.
+    pub(super) fn fail_for_good(&mut self, history: &str, reason: &str, now: Time) {
+        let exit = self.failures.exit.take();
+        let why = format!("{}; it {history}", exit.as_deref().unwrap_or(reason));
+        self.fail(FailureKind::Exit, &why, now);
+        self.failures.exit = Some(why);
+    }
+
+    /// The end of a process, in words, unless somebody ended it. A clean exit of an agent that has worked is no failure.
+    pub(super) fn judge_exit(&mut self, gone: &AgentExit, now: Time) -> Option<String> {
+        if matches!(self.life.stage, LifeStage::Stopping { .. }) {
+            return None;
+        }
+        let strict = self.spec.strict;
+        let starting = self.life.stage == LifeStage::Starting || (!strict && !self.turns.spoke);
+        let when = match gone.unanswered {
+            _ if !strict && !self.turns.spoke => " before it said anything".to_owned(),
+            Some(method) if self.life.stage == LifeStage::Starting => {
+                format!(" before it answered `{method}`")
+            }
+            None if self.life.stage == LifeStage::Starting => " before it was ready".to_owned(),
+            _ if self.turns.turn.is_some() => " during a turn".to_owned(),
+            _ => String::new(),
+        };
+        let line = last_line(&gone.stderr_tail).or_else(|| self.failures.rejected_line.clone());
+        let line = line.map(|line| format!(": {}", quoted(&line))).unwrap_or_default();
+        let why = match gone.exit {
+            // The signal that ended it was ours, and not the cause.
+            _ if gone.reason == STREAM_CLOSED && !gone.steps.is_empty() => {
+                format!("{STREAM_CLOSED}: it closed its stdout{when}, lived on, and was stopped{line}")
+            }
+            Exit { code: Some(code), .. } => format!("exited with code {code}{when}{line}"),
+            Exit { signal: Some(signal), .. } => format!("was ended by signal {signal}{when}{line}"),
+            Exit { .. } => gone.reason.clone(),
+        };
+        // Without a handshake, a command that was told nothing and says nothing may just be done.
+        let mute = !strict && self.agent.told.first_prompt.is_none() && line.is_empty();
+        let clean =
+            gone.exit.code == Some(0) && (!starting || mute) && !(strict && self.turns.turn.is_some());
+        if !clean {
+            self.fail(if starting { FailureKind::Start } else { FailureKind::Exit }, &why, now);
+        }
+        self.failures.exit = Some(why.clone());
+        Some(why)
+    }
+
+    /// The reason of an end as people want it: the exit in words, where nobody else ended it.
+    pub(super) fn end_in_words(&self, reason: &str) -> String {
+        match (&self.failures.exit, &self.life.exit) {
+            (Some(exit), _) => exit.clone(),
+            (None, Some(exit)) => format!("{reason} ({exit})"),
+            (None, None) => reason.to_owned(),
+        }
+    }
+
+    /// An operator has seen it. A newer failure than the one that was shown stays.
+    pub(super) fn seen(&mut self, at: Option<Time>, by: &str, out: &mut EffectSink<'_, '_>) {
+        let shown = |failure: &mut Failure| at.is_none_or(|at| at == failure.at);
+        if let Some(failure) = self.failures.unseen.take_if(shown) {
+            let event = SessionSeen { reason: failure.reason, failed_at: failure.at, by: by.to_owned() };
+            out.record(Event::SessionSeen(event));
+        }
+    }
+}
+
+/// The last line with words in it, as far as it is kept.
+fn last_line(text: &str) -> Option<String> {
+    text.lines().rev().map(|line| one_line(line, MAX_LINE)).find(|line| !line.is_empty())
+}
+
+/// Text of others on one line: without colours, cursor movements and other control characters.
+fn one_line(text: &str, most: usize) -> String {
+    let mut line = String::new();
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{1b}' if chars.as_str().starts_with('[') => {
+                chars.by_ref().skip(1).find(|c| ('@'..='~').contains(c));
+            }
+            '\n' | '\t' => line.push(' '),
+            c if c.is_control() => {}
+            c => line.push(c),
+        }
+    }
+    let line = line.trim();
+    match line.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", line[..end].trim_end()),
+        None => line.to_owned(),
+    }
+}

@@ -1,0 +1,484 @@
+//! Inputs from operators.
+
+use super::watch::BY;
+use super::{
+    DecisionWords, EffectSink, Input, LifeStage, MAX_IN_FLIGHT, OpenClearance, OutboundKind, QueuedPrompt,
+    Refused, RequestSubject, SessionState, StepEffect,
+};
+use intercom_types::event::{
+    ClearanceApproved, ClearanceClosed, ClearanceDecided, ClearanceDelivered, ClearanceUndelivered,
+    MessageUndelivered, Nudged, PromptAmended, PromptDelivered, PromptQueued, PromptSending,
+    PromptUndelivered, PromptWithdrawn, QuestionAnswered, QuestionDelivered, QuestionUndelivered,
+    SessionStopping,
+};
+use intercom_types::{
+    Answer, ClearanceId, ClearanceStatus, Event, Outbound, PromptId, QuestionId, RequestId, StopMode,
+    Verdict, Wording, agent,
+};
+
+impl SessionState {
+    /// Whatever a person does begins the ladder anew.
+    pub(super) fn operator(&mut self, input: Input, out: &mut EffectSink<'_, '_>) -> Result<(), Refused> {
+        let by = match input {
+            Input::Prompt { id, wording, by } => {
+                self.put_as(id, wording, by.clone(), false, out)?;
+                self.oversight.tracker.unlimited();
+                by
+            }
+            Input::TakeBack { prompt, by } => return self.take_back(prompt, &by, out),
+            Input::Amend { prompt, text, place, by } => return self.amend(prompt, text, place, &by, out),
+            Input::Decide { clearance, verdict, reason, option, by, via } => {
+                let words = DecisionWords { reason, option, by: by.clone(), via, ruling: None };
+                self.decide(clearance, verdict, words, out)?;
+                by
+            }
+            Input::Answer { question, answer, instruction, by } => {
+                self.answer(question, answer, instruction, by.clone(), out)?;
+                by
+            }
+            Input::Nudge { message, by } => {
+                self.nudge(message, &by, out)?;
+                by
+            }
+            Input::Interrupt { reason, by } => {
+                self.interrupt(reason, &by, out)?;
+                by
+            }
+            Input::List { by: _ } => return self.list(out),
+            Input::Set { set, by } => {
+                self.set(set, &by, out)?;
+                by
+            }
+            Input::Snooze { until, by } => return self.snooze(until, &by, out),
+            Input::Ladder { choice, by } => return self.choose_ladder(choice, &by, out),
+            Input::Preset { preset, widens, by } => return self.choose_preset(preset, widens, &by, out),
+            Input::Stop { how, by } => return self.stop(how, by, out),
+            Input::Seen { at, by } => {
+                self.seen(at, &by, out);
+                return Ok(());
+            }
+            // The others are not of operators.
+            _ => return Ok(()),
+        };
+        self.acted(&by, out);
+        Ok(())
+    }
+
+    pub(super) fn prompt(
+        &mut self,
+        wording: Wording,
+        by: String,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.put(wording, by, false, out)
+    }
+
+    /// `ours` is not of a person: it begins no clock anew.
+    pub(super) fn put(
+        &mut self,
+        wording: Wording,
+        by: String,
+        ours: bool,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.put_as(None, wording, by, ours, out)
+    }
+
+    /// Under an id that whoever asks has made; it is new.
+    fn put_as(
+        &mut self,
+        id: Option<PromptId>,
+        wording: Wording,
+        by: String,
+        ours: bool,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.steerable()?;
+        if self.turns.queue.len() >= self.spec.max_queued_prompts && by != BY {
+            return Err(Refused::QueueFull(self.turns.queue.len()));
+        }
+        let id = id.unwrap_or_else(|| PromptId::from_seed(out.seed()));
+        let Wording { text, content } = wording;
+        if !ours {
+            self.try_again(&text, &by, out);
+        }
+        if !ours && self.agent.told.first_prompt.is_none() {
+            self.agent.told.first_prompt = agent::first_line(&text);
+        }
+        out.record(Event::PromptQueued(PromptQueued {
+            prompt: id,
+            text: text.clone(),
+            content: content.clone(),
+            by,
+        }));
+        let queued = QueuedPrompt { id, text, content, ours };
+        if ours {
+            // Before what people ask next, and after what was said before.
+            let at = self.turns.queue.iter().take_while(|queued| queued.ours).count();
+            self.turns.queue.insert(at, queued);
+        } else {
+            self.turns.queue.push_back(queued);
+        }
+        if self.life.stage == LifeStage::Created {
+            self.begin(out);
+        }
+        self.flush_prompts(out);
+        Ok(())
+    }
+
+    /// Prompts leave at once and in order, as long as the agent takes what we send.
+    pub(super) fn flush_prompts(&mut self, out: &mut EffectSink<'_, '_>) {
+        while self.life.stage == LifeStage::Running
+            && !self.spec.prompts_on_heartbeat
+            && !self.holds_prompts()
+            && self.outbox.in_flight.len() < MAX_IN_FLIGHT
+            && !self.turns.queue.is_empty()
+            && self.may_spend(out)
+        {
+            self.send_queued_prompt(out);
+        }
+    }
+
+    pub(super) fn send_queued_prompt(&mut self, out: &mut EffectSink<'_, '_>) {
+        let Some(queued) = self.turns.queue.pop_front() else { return };
+        self.failures.sends(&queued);
+        let QueuedPrompt { id, text, content, ours } = queued;
+        if !ours {
+            self.oversight.tracker.heard(out.now());
+        }
+        // What we say in between is not what it was asked.
+        if !ours || self.turns.unfinished.is_none() {
+            self.turns.unfinished = Some(id);
+        }
+        self.begin_turn("prompt", out);
+        let turn = self.turns.turn.as_ref().map(|turn| turn.id);
+        out.record(Event::PromptSending(PromptSending { prompt: id, turn }));
+        let wording = Wording { text, content };
+        self.send(Outbound::Prompt { wording, turn }, OutboundKind::Prompt(id), out);
+    }
+
+    pub(super) fn take_back(
+        &mut self,
+        prompt: PromptId,
+        by: &str,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
+        let at = self.turns.queue.iter().position(|queued| queued.id == prompt).ok_or(Refused::NotQueued)?;
+        self.turns.queue.remove(at);
+        out.record(Event::PromptWithdrawn(PromptWithdrawn { prompt, by: by.to_owned() }));
+        Ok(())
+    }
+
+    /// Changes the text or the place of a queued prompt. Our own prompts stay in front of those of people.
+    fn amend(
+        &mut self,
+        prompt: PromptId,
+        text: Option<String>,
+        place: Option<usize>,
+        by: &str,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
+        let at = self.turns.queue.iter().position(|queued| queued.id == prompt && !queued.ours);
+        let at = at.ok_or(Refused::NotQueued)?;
+        let content =
+            text.as_ref().and_then(|text| Some(self.turns.queue.get(at)?.content.as_ref()?.reworded(text)));
+        if let (Some(text), Some(queued)) = (&text, self.turns.queue.get_mut(at)) {
+            queued.text.clone_from(text);
+            queued.content.clone_from(&content);
+        }
+        let mut order = Vec::new();
+        if let Some(queued) = place.and_then(|_| self.turns.queue.remove(at)) {
+            let first = self.turns.queue.iter().take_while(|queued| queued.ours).count();
+            let place = first.saturating_add(place.unwrap_or(0)).min(self.turns.queue.len());
+            self.turns.queue.insert(place, queued);
+            order = self.queue_order();
+        }
+        let amended = PromptAmended { prompt, text, content, place, by: by.to_owned(), order };
+        out.record(Event::PromptAmended(amended));
+        Ok(())
+    }
+
+    /// All that wait, in the order in which they leave.
+    pub(super) fn queue_order(&self) -> Vec<PromptId> {
+        self.turns.queue.iter().map(|queued| queued.id).collect()
+    }
+
+    pub(super) fn decide(
+        &mut self,
+        id: ClearanceId,
+        verdict: Verdict,
+        words: DecisionWords,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.steerable()?;
+        if !self.requests.clearances.contains_key(&id) {
+            return Err(Refused::NotOpen);
+        }
+        let option = self.chosen(id, verdict, words.option)?;
+        let words = DecisionWords { option, ..words };
+        if verdict == Verdict::Approve
+            && let Some(open) = self.requests.clearances.get_mut(&id)
+            && !open.approve(&words.by, words.option.as_ref())?
+        {
+            let (approvals, needed) = (open.terms.approvals.len(), open.terms.needed);
+            let DecisionWords { reason, option, by, via, .. } = words;
+            let RequestSubject { action, title } = open.subject.clone();
+            out.record(Event::ClearanceApproved(ClearanceApproved {
+                clearance: id,
+                action,
+                title,
+                by,
+                via,
+                reason,
+                option,
+                approvals,
+                needed,
+            }));
+            return Ok(());
+        }
+        let open = self.requests.clearances.remove(&id).ok_or(Refused::NotOpen)?;
+        let told = words
+            .reason
+            .clone()
+            .filter(|_| verdict == Verdict::Deny && self.spec.strict && out.vigil().reason_as_prompt);
+        let by = words.by.clone();
+        self.close_decided(id, open, verdict, words, out);
+        if let Some(reason) = told {
+            // Its protocol has no place for it. With a full queue, it has enough to do.
+            self.put(format!("What you asked for was denied: {reason}").into(), by, false, out).ok();
+        }
+        Ok(())
+    }
+
+    /// The agent's own option that a decision comes to: without a choice, the only one that fits.
+    pub(super) fn chosen(
+        &self,
+        id: ClearanceId,
+        verdict: Verdict,
+        asked: Option<String>,
+    ) -> Result<Option<String>, Refused> {
+        let open = self.requests.clearances.get(&id).ok_or(Refused::NotOpen)?;
+        if !open.choices.is_empty() {
+            return open.chosen(verdict, asked);
+        }
+        // Without an option there is no word for yes; what we do ourselves takes none.
+        let ours = self.errand_waits(&open.request);
+        let mute = self.spec.strict && verdict == Verdict::Approve && !ours;
+        if mute { Err(Refused::OptionRequired("none is offered".to_owned())) } else { Ok(asked) }
+    }
+
+    /// An open clearance has just been taken out of the table, and is decided.
+    pub(super) fn close_decided(
+        &mut self,
+        id: ClearanceId,
+        open: OpenClearance,
+        verdict: Verdict,
+        words: DecisionWords,
+        out: &mut EffectSink<'_, '_>,
+    ) {
+        let status = verdict.status();
+        let DecisionWords { reason, option, by, via, ruling } = words;
+        let OpenClearance { request, terms, subject: RequestSubject { action, title }, .. } = open;
+        out.record(Event::ClearanceDecided(ClearanceDecided {
+            clearance: id,
+            action,
+            title,
+            status,
+            by,
+            via,
+            reason: reason.clone(),
+            option: option.clone(),
+            approvals: terms.approvals,
+            ruling,
+        }));
+        self.tell_decision(id, request, verdict, reason, option, out);
+    }
+
+    fn tell_decision(
+        &mut self,
+        id: ClearanceId,
+        request: RequestId,
+        verdict: Verdict,
+        reason: Option<String>,
+        option: Option<String>,
+        out: &mut EffectSink<'_, '_>,
+    ) {
+        self.requests.remember_decided(request.clone(), id);
+        if self.errand_decided(id, &request, verdict, reason.as_deref(), out) {
+            return;
+        }
+        let approved = verdict == Verdict::Approve;
+        self.send(Outbound::Decision { request, approved, reason, option }, OutboundKind::Clearance(id), out);
+    }
+
+    /// Decides expired clearances as configured, and tells the agent that they expired.
+    pub(super) fn expire(&mut self, out: &mut EffectSink<'_, '_>) {
+        const REASON: &str = "expired";
+        let now = out.now();
+        if self.steerable().is_err() {
+            return; // its end withdraws them
+        }
+        for id in self.requests.due(now) {
+            let on_expiry =
+                self.requests.clearances.get(&id).map_or(Verdict::Deny, |open| open.terms.on_expiry);
+            // What cannot be approved without a choice is not approved by the clock.
+            let (verdict, option) = match self.chosen(id, on_expiry, None) {
+                Ok(option) => (on_expiry, option),
+                Err(_) => (Verdict::Deny, self.chosen(id, Verdict::Deny, None).unwrap_or_default()),
+            };
+            let Some(open) = self.requests.clearances.remove(&id) else { continue };
+            let OpenClearance { request, subject: RequestSubject { action, title }, .. } = open;
+            let status = ClearanceStatus::Expired;
+            out.record(Event::ClearanceClosed(ClearanceClosed {
+                clearance: id,
+                action,
+                title,
+                status,
+                decision: Some(verdict),
+                reason: REASON.to_owned(),
+                option: option.clone(),
+            }));
+            self.tell_decision(id, request, verdict, Some(REASON.to_owned()), option, out);
+            self.oversight.tracker.heard(now); // it was not its turn to speak until now
+        }
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        id: QuestionId,
+        decision: Answer,
+        instruction: Option<String>,
+        by: String,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.steerable()?;
+        let request = self.requests.questions.remove(&id).ok_or(Refused::NotOpen)?;
+        out.record(Event::QuestionAnswered(QuestionAnswered {
+            question: id,
+            decision,
+            instruction: instruction.clone(),
+            by,
+        }));
+        self.send(Outbound::Answer { request, decision, instruction }, OutboundKind::Question(id), out);
+        Ok(())
+    }
+
+    pub(super) fn nudge(
+        &mut self,
+        message: String,
+        by: &str,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.running()?;
+        out.record(Event::Nudged(Nudged { message: message.clone(), by: by.to_owned() }));
+        match (self.spec.strict, &self.turns.turn) {
+            (true, None) => {
+                self.failures.awaits_log_in &= by == BY; // a person tries again
+                self.put(message.into(), by.to_owned(), true, out)
+            }
+            (true, Some(_)) if !self.agent.steers => {
+                self.cancel_turn("a nudge".to_owned(), out);
+                self.put(message.into(), by.to_owned(), true, out)
+            }
+            _ => {
+                self.send(Outbound::Nudge { message }, OutboundKind::Nudge, out);
+                Ok(())
+            }
+        }
+    }
+
+    /// A nudge that could not be told in the turn is told instead of it, or after it.
+    pub(super) fn not_steered(&mut self, message: String, no_turn: bool, out: &mut EffectSink<'_, '_>) {
+        if self.life.stage != LifeStage::Running {
+            return; // its end has come first
+        }
+        if !no_turn && self.turns.turn.is_some() {
+            self.cancel_turn("a nudge".to_owned(), out);
+        }
+        self.put(message.into(), BY.to_owned(), true, out).ok(); // it runs, and nothing else refuses what is ours
+    }
+
+    pub(super) fn stop(
+        &mut self,
+        how: StopMode,
+        by: String,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
+        match &self.life.stage {
+            LifeStage::Ended { .. } => return Err(Refused::Ended),
+            // Once on its way, only a kill is news, and that it is not to come back.
+            LifeStage::Stopping { how: StopMode::Kill, again: false, .. } => return Ok(()),
+            LifeStage::Stopping { how: StopMode::Stop, again: false, .. } if how == StopMode::Stop => {
+                return Ok(());
+            }
+            _ => {}
+        }
+        out.record(Event::SessionStopping(SessionStopping { how, by: by.clone(), again: false, why: None }));
+        if matches!(
+            self.life.stage,
+            LifeStage::Created | LifeStage::Resting { .. } | LifeStage::Parked { .. }
+        ) {
+            let how = if how == StopMode::Kill { "killed" } else { "stopped" };
+            self.failures.exit = None; // it is their doing now
+            self.end(format!("{how} by {by}"), out); // there is no process
+            return Ok(());
+        }
+        out.effects.push(StepEffect::Stop { how });
+        self.life.stage = LifeStage::Stopping { how, by, again: false, why: None };
+        Ok(())
+    }
+
+    /// An outgoing message has arrived, or never will.
+    pub(super) fn settle(&mut self, n: u64, cause: Option<&str>, out: &mut EffectSink<'_, '_>) {
+        // An unknown number is one that was settled before: once is enough.
+        let Some(carries) = self.outbox.in_flight.remove(&n) else { return };
+        if cause.is_none() {
+            self.oversight.tracker.told(out.now());
+        }
+        match carries {
+            OutboundKind::Clearance(id) => {
+                out.record(match cause {
+                    None => Event::ClearanceDelivered(ClearanceDelivered { clearance: id }),
+                    Some(cause) => Event::ClearanceUndelivered(ClearanceUndelivered {
+                        clearance: id,
+                        cause: cause.to_owned(),
+                    }),
+                });
+            }
+            OutboundKind::Question(id) => {
+                out.record(match cause {
+                    None => Event::QuestionDelivered(QuestionDelivered { question: id }),
+                    Some(cause) => Event::QuestionUndelivered(QuestionUndelivered {
+                        question: id,
+                        cause: cause.to_owned(),
+                    }),
+                });
+            }
+            OutboundKind::Prompt(id) => {
+                out.record(match cause {
+                    None => Event::PromptDelivered(PromptDelivered { prompt: id }),
+                    Some(cause) => {
+                        Event::PromptUndelivered(PromptUndelivered { prompt: id, cause: cause.to_owned() })
+                    }
+                });
+            }
+            // That they arrive is what everybody expects.
+            OutboundKind::Nudge => {
+                if let Some(cause) = cause {
+                    out.record(Event::NudgeUndelivered(MessageUndelivered { cause: cause.to_owned() }));
+                }
+            }
+            OutboundKind::Interrupt => {
+                if let Some(cause) = cause {
+                    out.record(Event::InterruptUndelivered(MessageUndelivered { cause: cause.to_owned() }));
+                    // An agent may exit because of an interrupt before anybody hears that it has it.
+                    if !self.is_ended() {
+                        self.interrupt_undelivered();
+                    }
+                }
+            }
+            OutboundKind::Other => {}
+        }
+        self.flush_prompts(out);
+    }
+}

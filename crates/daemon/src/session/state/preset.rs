@@ -1,0 +1,42 @@
+//! The preset: the limit on what a session may do.
+
+use super::{DecisionWords, EffectSink, Refused, SessionState};
+use intercom_types::event::SessionPresetChanged;
+use intercom_types::{Event, Preset, Verdict};
+
+impl SessionState {
+    /// Holds from now on, also for what waits to be decided.
+    pub(super) fn choose_preset(
+        &mut self,
+        preset: Preset,
+        widens: bool,
+        by: &str,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
+        let from = self.spec.preset;
+        if from == preset {
+            return Ok(());
+        }
+        if from.widens_to(preset) && !widens {
+            return Err(Refused::Widens { from, to: preset });
+        }
+        self.spec.preset = preset;
+        out.record(Event::SessionPresetChanged(SessionPresetChanged { preset, by: by.to_owned() }));
+        if self.steerable().is_ok() {
+            self.deny_forbidden(preset, out); // otherwise its end withdraws them
+        }
+        Ok(())
+    }
+
+    fn deny_forbidden(&mut self, preset: Preset, out: &mut EffectSink<'_, '_>) {
+        for id in self.requests.forbidden_by(preset) {
+            let option = self.chosen(id, Verdict::Deny, None).unwrap_or_default();
+            let Some(open) = self.requests.clearances.remove(&id) else { continue };
+            let reason = Some(format!("{} denies it", preset.rule()));
+            let words =
+                DecisionWords { reason, option, by: preset.rule(), via: "policy".to_owned(), ruling: None };
+            self.close_decided(id, open, Verdict::Deny, words, out);
+            self.oversight.tracker.heard(out.now()); // it was not its turn to speak until now
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! The process comes and goes.
+
+use super::interrupt::{INTERRUPTED, PendingInterrupts};
+use super::watch::BY;
+use super::{
+    AgentExit, EffectSink, LifeStage, MAX_IN_FLIGHT, OpenClearance, OutboundKind, QueuedPrompt, Refused,
+    RequestSubject, SessionSpec, SessionState, StepEffect,
+};
+use crate::session::restart::{self, NextLife, ProcessEnding};
+use intercom_types::event::{
+    AgentExited, AgentReady, AgentRestarting, AgentSpawned, ClearanceClosed, OutputIncomplete,
+    PromptUndelivered, QuestionClosed, SessionAgentChanged, SessionCreated, SessionEnded, SessionParked,
+    SessionResumed, SessionStopping,
+};
+use intercom_types::{
+    ClearanceId, ClearanceStatus, Delivery, Event, Fault, FaultCode, Json, NOT_STARTED, Outbound, Preset,
+    QuestionId, QuestionStatus, RequestId, StopMode, Time, Wording, span,
+};
+
+impl SessionState {
+    /// A first prompt waits in the queue until the process runs.
+    pub(super) fn launch(
+        &mut self,
+        by: String,
+        command: &str,
+        prompt: Option<String>,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.record_creation(&by, command, out);
+        if self.life.deferred && prompt.is_none() {
+            return Ok(());
+        }
+        self.life.stage = LifeStage::Starting;
+        if let Some(text) = prompt {
+            self.prompt(text.into(), by, out)?;
+        }
+        out.effects.push(StepEffect::Spawn);
+        Ok(())
+    }
+
+    pub(super) fn record_creation(&self, by: &str, command: &str, out: &mut EffectSink<'_, '_>) {
+        let about = &self.spec;
+        out.record(Event::SessionCreated(SessionCreated {
+            name: about.name.clone(),
+            agent: about.agent.clone(),
+            protocol: about.protocol.clone(),
+            workspace: about.workspace.clone(),
+            command: command.to_owned(),
+            by: by.to_owned(),
+            deferred: self.life.deferred,
+            preset: Some(about.preset).filter(|preset| *preset != Preset::Full),
+            on_client_left: about.on_client_left,
+        }));
+    }
+
+    /// The first process of a session that was deferred.
+    pub(super) fn begin(&mut self, out: &mut EffectSink<'_, '_>) {
+        self.life.stage = LifeStage::Starting;
+        out.effects.push(StepEffect::Spawn);
+    }
+
+    /// Another agent, as long as there has been none.
+    pub(super) fn choose_agent(
+        &mut self,
+        about: SessionSpec,
+        command: &str,
+        by: &str,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
+        if self.life.stage != LifeStage::Created {
+            return Err(Refused::Started);
+        }
+        out.record(Event::SessionAgentChanged(SessionAgentChanged {
+            agent: about.agent.clone(),
+            protocol: about.protocol.clone(),
+            command: command.to_owned(),
+            by: by.to_owned(),
+        }));
+        let (id, preset, on_client_left) = (self.spec.id, self.spec.preset, self.spec.on_client_left);
+        *self.spec = SessionSpec { id, preset, on_client_left, ..about };
+        Ok(())
+    }
+
+    /// The next generation: new numbers, new turn, what waits in the queue stays there. The first, if there was none yet.
+    pub(super) fn resume(&mut self, by: &str, out: &mut EffectSink<'_, '_>) -> Result<(), Refused> {
+        if self.life.stage == LifeStage::Created {
+            out.record(Event::SessionResumed(SessionResumed {
+                generation: self.life.generation,
+                by: by.to_owned(),
+            }));
+            self.begin(out);
+            return Ok(());
+        }
+        if !self.is_ended() {
+            return Err(Refused::Running);
+        }
+        if by != BY {
+            self.failures.forget(); // whoever starts it again knows of it
+        }
+        self.life.restarts.clear();
+        self.oversight.tracker.reset(out.now());
+        self.next_generation();
+        out.record(Event::SessionResumed(SessionResumed {
+            generation: self.life.generation,
+            by: by.to_owned(),
+        }));
+        out.effects.push(StepEffect::Spawn);
+        Ok(())
+    }
+
+    pub(super) fn next_generation(&mut self) {
+        self.life.generation += 1;
+        self.life.orphan = false;
+        self.turns.spoke = false;
+        self.outbox.next_n = 1;
+        self.life.exit = None;
+        self.requests.decided.clear(); // request ids begin anew
+        self.turns.interrupts = PendingInterrupts::default();
+        self.life.stderr_tail.clear();
+        self.failures.next_process();
+        self.oversight.condition = None;
+        self.life.stage = LifeStage::Starting;
+    }
+
+    /// The same, by ourselves, after a rest, or if the first process was never seen: it may be about to come yet, in its own
+    /// generation. Its first prompt is what it was asked last, if that is to be repeated.
+    pub(super) fn restart(&mut self, prompt: Option<Wording>, out: &mut EffectSink<'_, '_>) {
+        if !matches!(self.life.stage, LifeStage::Resting { .. }) && !self.is_waking() {
+            return;
+        }
+        self.next_generation();
+        // A queue that is full is told of by what is in it.
+        prompt.map(|wording| self.put(wording, BY.to_owned(), true, out)).transpose().ok();
+        out.effects.push(StepEffect::Spawn);
+    }
+
+    pub(super) fn spawned(&mut self, pid: i32, out: &mut EffectSink<'_, '_>) {
+        if self.is_ended() {
+            return;
+        }
+        self.life.pid = Some(pid);
+        self.life.started_at = Some(out.now());
+        out.record(Event::AgentSpawned(AgentSpawned { pid, generation: self.life.generation }));
+        if self.life.stage != LifeStage::Starting {
+            return;
+        }
+        if self.spec.strict {
+            self.life.ready_by = Some(out.ready_by());
+            self.send(Outbound::Hello, OutboundKind::Other, out);
+        } else {
+            // Our own protocol has no handshake: an agent is ready as soon as it runs.
+            self.ready(false, None, false, out);
+        }
+    }
+
+    /// It can be told what to do.
+    ///
+    /// A `new` agent session tells all that the agent can do; a resumed one tells less, and is not remembered for its profile.
+    pub(super) fn ready(
+        &mut self,
+        steers: bool,
+        agent: Option<Json>,
+        new: bool,
+        out: &mut EffectSink<'_, '_>,
+    ) {
+        if self.life.stage != LifeStage::Starting {
+            return;
+        }
+        self.life.stage = LifeStage::Running;
+        (self.agent.steers, self.life.ready_by, self.life.deferred) = (steers, None, false);
+        let command_fingerprint =
+            self.spec.agent.as_ref().filter(|_| new).map(|_| out.cx.command_fingerprint.to_owned());
+        let ready = AgentReady { generation: self.life.generation, agent, command_fingerprint };
+        out.record(Event::AgentReady(ready));
+        self.oversight.tracker.anew(out.now());
+        self.flush_prompts(out);
+        self.started_again(out);
+    }
+
+    /// It runs, but cannot be worked with: it is ended, and people are told why.
+    pub(super) fn unusable(&mut self, why: String, out: &mut EffectSink<'_, '_>) {
+        if self.life.stage != LifeStage::Starting {
+            return; // it is being ended already
+        }
+        let how = StopMode::Stop;
+        self.fail_start(&why, out.now());
+        let event = SessionStopping { how, by: BY.to_owned(), again: false, why: Some(why.clone()) };
+        out.record(Event::SessionStopping(event));
+        out.effects.push(StepEffect::Stop { how });
+        self.life.stage = LifeStage::Stopping { how, by: BY.to_owned(), again: false, why: Some(why) };
+    }
+
+    pub(super) fn spawn_failed(&mut self, cause: &str, out: &mut EffectSink<'_, '_>) {
+        let reason = format!("spawn failed: {cause}");
+        let again = self.is_restart(out.now());
+        self.fail_start(&format!("{NOT_STARTED}{cause}"), out.now());
+        self.fail_in_flight(&reason, out);
+        if again {
+            self.go_on(reason, ProcessEnding::ToRestart, out);
+        } else {
+            self.end(reason, out);
+        }
+    }
+
+    /// Is true if the process that is starting is a restart of ours.
+    fn is_restart(&self, now: Time) -> bool {
+        self.life.generation > 1 && self.life.restarts.back().is_some_and(|at| *at <= now)
+    }
+
+    pub(super) fn exited(&mut self, gone: AgentExit, out: &mut EffectSink<'_, '_>) {
+        if self.is_ended() || matches!(self.life.stage, LifeStage::Resting { .. }) {
+            return;
+        }
+        let (reason, ended) = match &self.life.stage {
+            LifeStage::Stopping { why: Some(why), .. } => (why.clone(), None),
+            LifeStage::Stopping { again: true, .. } => {
+                ("it was stuck".to_owned(), Some(ProcessEnding::ToRestart))
+            }
+            LifeStage::Stopping { how: StopMode::Stop, by, .. } => (format!("stopped by {by}"), None),
+            LifeStage::Stopping { how: StopMode::Kill, by, .. } => (format!("killed by {by}"), None),
+            // The daemon died between the two.
+            LifeStage::Starting if self.is_restart(out.now()) => {
+                (gone.reason.clone(), Some(ProcessEnding::ToRestart))
+            }
+            // Only people start an agent again whose last life nobody knows.
+            _ if self.life.orphan => (gone.reason.clone(), None),
+            _ => (gone.reason.clone(), Some(ProcessEnding::Itself(&gone.exit))),
+        };
+        let why = self.judge_exit(&gone, out.now());
+        self.fail_in_flight(&reason, out);
+        if let Some(rescued_bytes) = gone.rescued {
+            let why = "daemon and shim had gone: what the agent wrote then may be missing".to_owned();
+            out.record(Event::OutputIncomplete(OutputIncomplete { rescued_bytes, why }));
+        }
+        out.record(Event::AgentExited(AgentExited {
+            code: gone.exit.code,
+            signal: gone.exit.signal,
+            steps: gone.steps,
+            killed: gone.killed,
+            stderr_tail: gone.stderr_tail.clone(),
+            generation: self.life.generation,
+            why,
+        }));
+        self.life.exit = Some(gone.exit.clone());
+        self.life.stderr_tail = gone.stderr_tail;
+        match ended {
+            None => self.end(reason, out),
+            Some(ended) => self.go_on(reason, ended, out),
+        }
+    }
+
+    /// It has ended by itself, or was ended to be started again: the end, the next life, or neither.
+    fn go_on(&mut self, reason: String, ended: ProcessEnding<'_>, out: &mut EffectSink<'_, '_>) {
+        let (now, terms) = (out.now(), &out.vigil().restart);
+        let jitter = out.seed()[0];
+        match restart::next(terms, &self.life.restarts, ended, now, jitter) {
+            NextLife::End => self.end(reason, out),
+            NextLife::Again(at, attempt) => {
+                self.let_go(out);
+                out.record(Event::AgentRestarting(AgentRestarting {
+                    at,
+                    wait_ms: u64::try_from(at.since(now).as_millis()).unwrap_or(u64::MAX),
+                    attempt,
+                    of: terms.budget,
+                    reason: reason.clone(),
+                    why: self.failures.exit.clone(),
+                    generation: self.life.generation + 1,
+                }));
+                self.life.restarts.retain(|before| now.since(*before) < terms.window);
+                self.life.restarts.push_back(at);
+                self.life.stage = LifeStage::Resting { reason, at, attempt };
+            }
+            NextLife::Park => {
+                self.let_go(out);
+                let history = match terms.budget {
+                    0 => "may not be started again".to_owned(),
+                    times => format!("was started again {times} times within {} before", span(terms.window)),
+                };
+                self.fail_for_good(&history, &reason, now);
+                let reason = format!("{reason}, and {history}");
+                out.record(Event::SessionParked(SessionParked {
+                    reason: reason.clone(),
+                    why: self.failures.exit.clone(),
+                    stderr_tail: self.life.stderr_tail.clone(),
+                }));
+                self.life.stage = LifeStage::Parked { reason, at: now };
+            }
+        }
+    }
+
+    /// Nothing may be sent from here on, not even what a settled message made room for.
+    pub(super) fn fail_in_flight(&mut self, reason: &str, out: &mut EffectSink<'_, '_>) {
+        self.life.stage = LifeStage::Ended { reason: reason.to_owned(), at: out.now() };
+        let in_flight: Vec<u64> = self.outbox.in_flight.keys().copied().collect();
+        for n in in_flight {
+            self.settle(n, Some(Delivery::STREAM_CLOSED), out);
+        }
+    }
+
+    /// Clears the state that went with the process.
+    pub(super) fn let_go(&mut self, out: &mut EffectSink<'_, '_>) {
+        let unfinished = self.turns.unfinished;
+        self.withdraw_open(out);
+        self.drop_errands(out);
+        self.end_turn(if self.turns.cancelled_by.is_some() { INTERRUPTED } else { "exited" }, out);
+        self.turns.unfinished = unfinished;
+        (self.life.pid, self.oversight.condition) = (None, None);
+        (self.life.ready_by, self.turns.cancelled_by) = (None, None);
+    }
+
+    pub(super) fn end(&mut self, reason: String, out: &mut EffectSink<'_, '_>) {
+        self.let_go(out);
+        if std::mem::take(&mut self.life.deferred) {
+            let cause = self.failures.exit.clone().unwrap_or_else(|| reason.clone());
+            self.fail_queue(&cause, out);
+        }
+        // Programs know the short reason; people read the end in words.
+        let why = self.failures.exit.clone();
+        out.record(Event::SessionEnded(SessionEnded { reason: reason.clone(), why }));
+        self.life.orphan = false; // the next process is told everything by us
+        self.life.stage = LifeStage::Ended { reason, at: out.now() };
+    }
+
+    /// Fails the queued prompts that were to start the process.
+    pub(super) fn fail_queue(&mut self, cause: &str, out: &mut EffectSink<'_, '_>) {
+        for QueuedPrompt { id, .. } in std::mem::take(&mut self.turns.queue) {
+            out.record(Event::PromptUndelivered(PromptUndelivered { prompt: id, cause: cause.to_owned() }));
+        }
+    }
+
+    fn withdraw_open(&mut self, out: &mut EffectSink<'_, '_>) {
+        const WHY: &str = "the agent ended before it was decided";
+        self.close_open(WHY, out);
+    }
+
+    fn close_open(&mut self, why: &str, out: &mut EffectSink<'_, '_>) {
+        let clearances: Vec<ClearanceId> = self.requests.clearances.keys().copied().collect();
+        for id in clearances {
+            self.close_clearance(id, why, out);
+        }
+        let questions: Vec<QuestionId> = self.requests.questions.keys().copied().collect();
+        for id in questions {
+            self.close_question(id, why, out);
+        }
+    }
+
+    /// The same, and the agent is told.
+    pub(super) fn cancel_open(&mut self, why: &str, out: &mut EffectSink<'_, '_>) {
+        let open = self.requests.open();
+        let open: Vec<(RequestId, bool)> =
+            open.map(|request| (request.clone(), self.errand_waits(request))).collect();
+        self.close_open(why, out);
+        for (request, errand) in open {
+            let message = if errand {
+                let (code, message) = (FaultCode::Cancelled, why.to_owned());
+                Outbound::Fault(Fault { request, code, message })
+            } else {
+                Outbound::Cancel { request }
+            };
+            self.send(message, OutboundKind::Other, out);
+        }
+    }
+
+    pub(super) fn close_clearance(&mut self, id: ClearanceId, why: &str, out: &mut EffectSink<'_, '_>) {
+        if let Some(open) = self.requests.clearances.remove(&id) {
+            let OpenClearance { request, subject: RequestSubject { action, title }, .. } = open;
+            self.forget_errand(&request);
+            out.record(Event::ClearanceClosed(ClearanceClosed {
+                clearance: id,
+                action,
+                title,
+                status: ClearanceStatus::Withdrawn,
+                decision: None,
+                reason: why.to_owned(),
+                option: None,
+            }));
+        }
+    }
+
+    pub(super) fn close_question(&mut self, id: QuestionId, why: &str, out: &mut EffectSink<'_, '_>) {
+        if self.requests.questions.remove(&id).is_some() {
+            out.record(Event::QuestionClosed(QuestionClosed {
+                question: id,
+                status: QuestionStatus::Withdrawn,
+                reason: why.to_owned(),
+            }));
+        }
+    }
+
+    /// Only a process that runs can be told something at once.
+    pub(super) fn running(&self) -> Result<(), Refused> {
+        self.steerable()?;
+        match self.outbox.in_flight.len() {
+            _ if self.life.stage == LifeStage::Created => Err(Refused::NotStarted),
+            _ if self.life.stage != LifeStage::Running => Err(Refused::Starting),
+            n if n >= MAX_IN_FLIGHT => Err(Refused::Unread(n)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the session has not ended, and is not about to.
+    pub(super) fn steerable(&self) -> Result<(), Refused> {
+        match self.life.stage {
+            LifeStage::Ended { .. } => Err(Refused::Ended),
+            LifeStage::Parked { .. } => Err(Refused::Parked),
+            LifeStage::Stopping { .. } => Err(Refused::Stopping),
+            LifeStage::Created | LifeStage::Starting | LifeStage::Running | LifeStage::Resting { .. } => {
+                Ok(())
+            }
+        }
+    }
+}

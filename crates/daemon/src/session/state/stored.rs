@@ -1,0 +1,195 @@
+//! Snapshots as they are stored: those of this release in parts, those of earlier ones flat.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Deserialize;
+
+use super::errands::HostCalls;
+use super::facts::AgentFacts;
+use super::failure::FailureState;
+use super::interrupt::PendingInterrupts;
+use super::life::{LifeStage, SessionLife};
+use super::outbox::{MessageOutbox, OutboundKind};
+use super::requests::{DecisionTerms, OpenClearance, RequestSubject, RequestTable};
+use super::tracked::Tracked;
+use super::turn::{QueuedPrompt, TurnState};
+use super::watch::AgentOversight;
+use super::{SessionSpec, SessionState};
+use crate::session::stall::ActivityTracker;
+use intercom_types::{
+    Choice, ClearanceId, Exit, Json, PromptId, QuestionId, RequestId, Standing, Time, Told, Turn,
+};
+
+/// Either layout. Which one it is, its first field tells: `spec`, or `about`.
+#[derive(Debug, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "the flat layout has them")]
+pub(super) struct StoredState {
+    spec: Option<Tracked<SessionSpec>>,
+    life: Option<Tracked<SessionLife>>,
+    turns: Option<Tracked<TurnState>>,
+    requests: Option<Tracked<RequestTable>>,
+    outbox: Option<Tracked<MessageOutbox>>,
+    agent: Option<Tracked<AgentFacts>>,
+    oversight: Option<Tracked<AgentOversight>>,
+    #[serde(default)]
+    errands: Tracked<HostCalls>,
+    #[serde(default)]
+    failures: Tracked<FailureState>,
+    // The flat layout. Later releases of it added fields, hence the defaults.
+    about: Option<SessionSpec>,
+    stage: Option<LifeStage>,
+    generation: Option<u32>,
+    pid: Option<i32>,
+    turn: Option<Turn>,
+    #[serde(default)]
+    spoke: bool,
+    #[serde(default)]
+    clearances: BTreeMap<ClearanceId, RequestId>,
+    #[serde(default)]
+    terms: BTreeMap<ClearanceId, DecisionTerms>,
+    #[serde(default)]
+    choices: BTreeMap<ClearanceId, Vec<Choice>>,
+    #[serde(default)]
+    subjects: BTreeMap<ClearanceId, RequestSubject>,
+    #[serde(default)]
+    questions: BTreeMap<QuestionId, RequestId>,
+    #[serde(default)]
+    queue: VecDeque<QueuedPrompt>,
+    next_n: Option<u64>,
+    #[serde(default)]
+    in_flight: BTreeMap<u64, OutboundKind>,
+    started_at: Option<Time>,
+    #[serde(default)]
+    stderr_tail: String,
+    exit: Option<Exit>,
+    #[serde(default)]
+    decided: VecDeque<(RequestId, ClearanceId)>,
+    #[serde(default)]
+    asked: bool,
+    unenforced: Option<String>,
+    #[serde(default)]
+    steers: bool,
+    #[serde(default)]
+    lists: bool,
+    #[serde(default)]
+    sets: u64,
+    ready_by: Option<Time>,
+    cancelled_by: Option<Time>,
+    #[serde(default)]
+    interrupts: PendingInterrupts,
+    #[serde(default)]
+    told: Told,
+    driver: Option<Json>,
+    #[serde(default)]
+    watch: ActivityTracker,
+    standing: Option<Standing>,
+    #[serde(default)]
+    restarts: VecDeque<Time>,
+    unfinished: Option<PromptId>,
+    phase_since: Option<Time>,
+    left_at: Option<Time>,
+    #[serde(default)]
+    deferred: bool,
+    #[serde(default)]
+    orphan: bool,
+}
+
+/// A part that every snapshot of its layout has.
+#[derive(Debug, thiserror::Error)]
+#[error("the snapshot has no `{0}`")]
+pub(super) struct MissingPart(&'static str);
+
+fn part<T>(part: Option<T>, name: &'static str) -> Result<T, MissingPart> {
+    part.ok_or(MissingPart(name))
+}
+
+impl TryFrom<StoredState> for SessionState {
+    type Error = MissingPart;
+
+    fn try_from(mut stored: StoredState) -> Result<Self, MissingPart> {
+        match stored.about.take() {
+            Some(about) => stored.into_parts(about),
+            None => Ok(Self {
+                spec: part(stored.spec, "spec")?,
+                life: part(stored.life, "life")?,
+                turns: part(stored.turns, "turns")?,
+                requests: part(stored.requests, "requests")?,
+                outbox: part(stored.outbox, "outbox")?,
+                agent: part(stored.agent, "agent")?,
+                oversight: part(stored.oversight, "oversight")?,
+                errands: stored.errands,
+                failures: stored.failures,
+            }),
+        }
+    }
+}
+
+impl StoredState {
+    /// Takes the open clearances, each joined with the data stored beside it under the same id.
+    fn open_clearances(&mut self) -> BTreeMap<ClearanceId, OpenClearance> {
+        let clearances = std::mem::take(&mut self.clearances);
+        let open = |(id, request)| {
+            let open = OpenClearance {
+                request,
+                terms: self.terms.remove(&id).unwrap_or_default(),
+                choices: self.choices.remove(&id).unwrap_or_default(),
+                subject: self.subjects.remove(&id).unwrap_or_default(),
+            };
+            (id, open)
+        };
+        clearances.into_iter().map(open).collect()
+    }
+
+    fn into_parts(mut self, about: SessionSpec) -> Result<SessionState, MissingPart> {
+        let clearances = self.open_clearances();
+        let requests = RequestTable {
+            clearances,
+            questions: self.questions,
+            decided: self.decided,
+            asked: self.asked,
+            unenforced: self.unenforced,
+        };
+        let life = SessionLife {
+            stage: part(self.stage, "stage")?,
+            generation: part(self.generation, "generation")?,
+            pid: self.pid,
+            started_at: self.started_at,
+            stderr_tail: self.stderr_tail,
+            exit: self.exit,
+            ready_by: self.ready_by,
+            restarts: self.restarts,
+            deferred: self.deferred,
+            orphan: self.orphan,
+            phase_since: self.phase_since,
+            left_at: self.left_at,
+        };
+        let turns = TurnState {
+            turn: self.turn,
+            cancelled_by: self.cancelled_by,
+            interrupts: self.interrupts,
+            spoke: self.spoke,
+            queue: self.queue,
+            unfinished: self.unfinished,
+        };
+        let outbox = MessageOutbox { next_n: part(self.next_n, "next_n")?, in_flight: self.in_flight };
+        let agent = AgentFacts {
+            told: self.told,
+            driver: self.driver,
+            steers: self.steers,
+            lists: self.lists,
+            sets: self.sets,
+        };
+        let oversight = AgentOversight { tracker: self.watch, condition: self.standing };
+        Ok(SessionState {
+            spec: Tracked::new(about),
+            life: Tracked::new(life),
+            turns: Tracked::new(turns),
+            requests: Tracked::new(requests),
+            outbox: Tracked::new(outbox),
+            agent: Tracked::new(agent),
+            oversight: Tracked::new(oversight),
+            errands: self.errands,
+            failures: self.failures,
+        })
+    }
+}

@@ -1,0 +1,362 @@
+//! The watch over an agent: what it gives as signs of life, and what is done when there are none.
+
+use intercom_types::event::{
+    LadderChanged, LimitOver, LimitReached, SessionStopping, StallRecovered, StallReminder, StallReset,
+    StallSnoozed, StallStepFailed, StallStepTaken,
+};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{EffectSink, LifeStage, Refused, SessionState, StepEffect};
+use crate::session::stall::{ActivityTracker, BUSY, LadderMove, PerformedStep, WatchPolicy, WatchSetting};
+use intercom_host::ProcessActivity;
+use intercom_types::{
+    Event, Json, LadderChoice, Resets, Rung, Situation, Standing, StopMode, Time, Watched, span,
+};
+
+/// The actor of steps that nobody has asked for.
+pub(super) const BY: &str = "intercom";
+/// The reason of a stall whose turn is over without a word.
+const STRANDED: &str = "its turn is over, and nobody tells it to go on";
+/// By so much the snapshot may lag behind the signs of life of an agent that talks…
+const TALK_LAG: Duration = Duration::from_secs(1);
+/// … and of one that is only busy.
+const STIR_LAG: Duration = Duration::from_mins(1);
+/// Processes are as old as they were, give or take the system's ticks.
+const SAME_START: Duration = Duration::from_secs(5);
+
+/// The watch over an agent, and what people are shown of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct AgentOversight {
+    pub(super) tracker: ActivityTracker,
+    /// Where the agent stands, if that says more than the phase.
+    pub(super) condition: Option<Standing>,
+}
+
+impl SessionState {
+    /// The agent gives a sign of life.
+    pub(super) fn alive(&mut self, by: &str, out: &mut EffectSink<'_, '_>) {
+        self.oversight.quietly().tracker.heard(out.now());
+        self.back_to_life(by, out);
+    }
+
+    /// Heartbeats are signs of life too, but without progress not for ever.
+    pub(super) fn beats(&mut self, mark: u64, out: &mut EffectSink<'_, '_>) {
+        let now = out.now();
+        self.oversight.quietly().tracker.beat(mark, now);
+        if self.oversight.tracker.talk(out.vigil()) == Some(now) {
+            self.back_to_life("heartbeat", out);
+        }
+    }
+
+    fn back_to_life(&mut self, by: &str, out: &mut EffectSink<'_, '_>) {
+        let now = out.now();
+        if self.life.stage != LifeStage::Running {
+            return; // its last words are not its recovery
+        }
+        if let Some(recovered) = self.oversight.quietly().tracker.recover(now) {
+            self.oversight.touch_if(true);
+            let after = recovered.after;
+            let took = span(now.since(after.at));
+            out.record(Event::StallRecovered(StallRecovered {
+                after: after.name(),
+                seconds: now.since(after.at).as_secs(),
+                by: by.to_owned(),
+                quiet_since: recovered.since,
+                summary: format!("recovered after {}, {took} after, by {by}", after.name()),
+            }));
+        }
+        if self.oversight.tracker.limit.is_none() && self.oversight.condition.is_some() {
+            self.oversight.condition = None;
+        }
+        let is_stale = self.oversight.quietly().tracker.is_stale(now, TALK_LAG);
+        self.oversight.touch_if(is_stale);
+    }
+
+    /// A person did something.
+    pub(super) fn acted(&mut self, by: &str, out: &mut EffectSink<'_, '_>) {
+        if self.oversight.tracker.reset(out.now()) {
+            out.record(Event::StallReset(StallReset { by: by.to_owned() }));
+        }
+        if self.oversight.tracker.limit.is_none() {
+            self.oversight.condition = None;
+        }
+    }
+
+    pub(super) fn turn_over(&mut self) {
+        self.oversight.tracker.turn_over(self.turns.cancelled_by.take().is_some());
+        self.turns.interrupts.turn_over();
+        // What we say next, or when it is started again, is still about what it was asked.
+        let again = matches!(self.life.stage, LifeStage::Stopping { again: true, .. });
+        if !again && !self.turns.queue.front().is_some_and(|next| next.ours) {
+            self.turns.unfinished = None;
+        }
+    }
+
+    pub(super) fn limited(
+        &mut self,
+        kind: String,
+        resets: Resets,
+        params: Json,
+        out: &mut EffectSink<'_, '_>,
+    ) {
+        let (now, vigil) = (out.now(), out.vigil());
+        let until = match resets {
+            Resets::At(at) => Some(at),
+            Resets::After(wait) => Some(now.plus(wait)),
+            Resets::Unknown => None,
+        };
+        self.oversight.tracker.limited(&kind, until, now);
+        if let Some(limit) = &self.oversight.tracker.limit {
+            let (until, resumes) = (limit.until, self.oversight.tracker.resumes(limit, vigil));
+            out.record(Event::LimitReached(LimitReached { limit: kind, until, resumes, params }));
+        }
+        self.oversight.condition = Some(self.oversight.tracker.standing(&self.setting(now), vigil));
+    }
+
+    fn setting(&self, now: Time) -> WatchSetting {
+        // Prompts that wait for people are no work of the agent's.
+        let waits = self.agent.told.capped.is_some() || self.failures.awaits_log_in;
+        WatchSetting {
+            now,
+            started: self.life.started_at.unwrap_or(self.spec.created_at),
+            // What waits in the queue of a running agent is work, too.
+            turn: self
+                .turns
+                .turn
+                .as_ref()
+                .map(|turn| turn.started_at)
+                .or(self.life.started_at.filter(|_| !self.turns.queue.is_empty() && !waits)),
+            open: self.has_open(),
+        }
+    }
+
+    /// When something is due by the clock: a look at the agent, a reminder, a step, an expiry.
+    pub fn next_due(&self, now: Time, vigil: &WatchPolicy) -> Option<Time> {
+        match self.life.stage {
+            LifeStage::Running if self.life.orphan => None,
+            LifeStage::Running => {
+                let watch = self.oversight.tracker.next(&self.setting(now), vigil);
+                watch.into_iter().chain(self.turns.cancelled_by).min()
+            }
+            LifeStage::Starting => self.life.ready_by,
+            LifeStage::Resting { at, .. } => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Whoever was not listened to has not been late.
+    pub(super) fn deadlines_anew(&mut self, out: &EffectSink<'_, '_>) {
+        self.life.ready_by = self.life.ready_by.map(|_| out.ready_by());
+        if self.turns.cancelled_by.is_some() {
+            self.await_end(out);
+        }
+    }
+
+    /// A look at what its processes do, and what follows.
+    pub(super) fn watched(&mut self, activity: Option<ProcessActivity>, out: &mut EffectSink<'_, '_>) {
+        let (now, vigil) = (out.now(), out.vigil());
+        if self.life.ready_by.is_some_and(|by| by <= now) && self.life.stage == LifeStage::Starting {
+            let why = format!("it was not ready within {}", span(out.cx.startup));
+            return self.unusable(why, out);
+        }
+        if self.life.stage != LifeStage::Running {
+            return;
+        }
+        self.end_if_quiet(out);
+        self.look_at_purse(out);
+        if let Some(since) = self.oversight.quietly().tracker.reminder(now, vigil) {
+            self.oversight.touch_if(true);
+            let waiting_for = self.open_in_words();
+            out.record(Event::StallReminder(StallReminder { waiting_for, since }));
+        }
+        if !self.has_open()
+            && let Some((limit, resume)) = self.oversight.quietly().tracker.limit_over(now, vigil)
+        {
+            self.oversight.touch_if(true);
+            out.record(Event::LimitOver(LimitOver { limit: limit.kind, resumed: resume }));
+            if resume {
+                self.tell_to_go_on(&vigil.resume_text, out);
+            }
+        }
+        self.oversight.quietly().tracker.look(activity, now, vigil);
+        self.oversight.quietly().tracker.looked(now);
+        let setting = self.setting(now);
+        let standing = self.oversight.tracker.standing(&setting, vigil);
+        if standing.state.is_stall() {
+            for taken in self.oversight.quietly().tracker.climb(&standing, now, vigil) {
+                self.oversight.touch_if(true);
+                self.take_step(taken, &standing, out);
+            }
+        } else if standing.state == Situation::Idle {
+            self.leave_to_people(STRANDED, out);
+        } else if self.oversight.tracker.has_stirred() {
+            self.back_to_life("activity", out);
+        }
+        if self.life.stage == LifeStage::Running {
+            self.publish(self.oversight.tracker.standing(&self.setting(now), vigil));
+        }
+        // Of an agent that does nothing there is nothing new to be kept.
+        let tracker = &mut self.oversight.quietly().tracker;
+        let is_stale = tracker.stirs(now) && tracker.is_stale(now, STIR_LAG);
+        self.oversight.touch_if(is_stale);
+    }
+
+    /// Publishes the condition that people see, but only if there is something new in it.
+    fn publish(&mut self, mut standing: Standing) {
+        let says_more = match standing.state {
+            Situation::Quiet | Situation::Stuck | Situation::Gone | Situation::WaitingForService => true,
+            Situation::Working => standing.why == BUSY,
+            Situation::WaitingForYou | Situation::Idle | Situation::Orphan => false,
+        };
+        let before = self.oversight.condition.as_ref().and_then(|before| before.running.as_ref());
+        if let (Some(before), Some(running)) = (before, &mut standing.running) {
+            let apart = running.since.since(before.since).max(before.since.since(running.since));
+            if before.name == running.name && apart < SAME_START {
+                running.since = before.since;
+            }
+        }
+        let standing = says_more.then_some(standing);
+        if standing != self.oversight.condition {
+            self.oversight.condition = standing;
+        }
+    }
+
+    fn take_step(&mut self, step: LadderMove, standing: &Standing, out: &mut EffectSink<'_, '_>) {
+        let now = out.now();
+        match step {
+            LadderMove::Failed(last) => {
+                out.record(Event::StallStepFailed(StallStepFailed {
+                    step: last.rung,
+                    name: last.name(),
+                    seconds: now.since(last.at).as_secs(),
+                    why: standing.sentence(now),
+                }));
+            }
+            LadderMove::Take(step, number, of) => {
+                record_step(&step, (number, of), standing, out);
+                self.perform(step, standing, out);
+            }
+        }
+    }
+
+    /// Performs a step of the ladder. A step that cannot be sent counts as failed, which is reported when the
+    /// next is due.
+    fn perform(&mut self, step: PerformedStep, standing: &Standing, out: &mut EffectSink<'_, '_>) {
+        let vigil = out.vigil();
+        match step.rung {
+            Rung::Alert | Rung::Escalate => {}
+            Rung::Nudge => {
+                let message = match step.attempt {
+                    1 => vigil.nudge_text.clone(),
+                    _ => format!("{} ({})", vigil.nudge_text, standing.sentence(out.now())),
+                };
+                self.nudge(message, BY, out).ok(); // as above
+            }
+            Rung::Interrupt => {
+                if self.interrupt(standing.sentence(out.now()), BY, out).is_ok() {
+                    self.put(vigil.reprompt_text.as_str().into(), BY.to_owned(), true, out).ok(); // as above
+                }
+            }
+            Rung::Restart => {
+                let (how, by) = (StopMode::Stop, BY.to_owned());
+                out.record(Event::SessionStopping(SessionStopping { how, by, again: true, why: None }));
+                out.effects.push(StepEffect::Stop { how: StopMode::Stop });
+                self.life.stage =
+                    LifeStage::Stopping { how: StopMode::Stop, by: BY.to_owned(), again: true, why: None };
+            }
+        }
+    }
+
+    /// In a turn it is nudged, otherwise prompted.
+    fn tell_to_go_on(&mut self, text: &str, out: &mut EffectSink<'_, '_>) {
+        if self.turns.turn.is_none() {
+            self.put(text.into(), BY.to_owned(), true, out).ok(); // with a full queue it has enough to do
+        } else {
+            self.nudge(text.to_owned(), BY, out).ok(); // one that reads nothing is found out
+        }
+    }
+
+    /// After a restart because of a stall: it works on, or people have to tell it what to do.
+    pub(super) fn started_again(&mut self, out: &mut EffectSink<'_, '_>) {
+        if self.turns.turn.is_some() || !self.turns.queue.is_empty() {
+            return self.oversight.tracker.postpone(out.now(), out.vigil());
+        }
+        self.leave_to_people("started again, and waits to be told what to do", out);
+    }
+
+    /// A stall that has ended without a sign of life, and nobody works on: people have to.
+    fn leave_to_people(&mut self, why: &str, out: &mut EffectSink<'_, '_>) {
+        let (now, vigil) = (out.now(), out.vigil());
+        let Some(since) = self.oversight.tracker.episode().map(|episode| episode.since) else { return };
+        if let Some((step, of)) = self.oversight.quietly().tracker.give_up(now, vigil) {
+            self.oversight.touch_if(true);
+            let standing = Standing { why: why.to_owned(), ..Standing::new(Situation::Idle, since) };
+            record_step(&step, (of, of), &standing, out);
+        }
+    }
+
+    pub(super) fn snooze(
+        &mut self,
+        until: Option<Time>,
+        by: &str,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.steerable()?;
+        out.record(Event::StallSnoozed(StallSnoozed { until, by: by.to_owned() }));
+        self.oversight.tracker.snooze(until);
+        self.restand(out);
+        Ok(())
+    }
+
+    pub(super) fn choose_ladder(
+        &mut self,
+        choice: LadderChoice,
+        by: &str,
+        out: &mut EffectSink<'_, '_>,
+    ) -> Result<(), Refused> {
+        self.steerable()?;
+        out.record(Event::LadderChanged(LadderChanged { ladder: choice.to_string(), by: by.to_owned() }));
+        self.oversight.tracker.choose(choice);
+        self.restand(out);
+        Ok(())
+    }
+
+    /// Brings the condition that people see up to date at once.
+    fn restand(&mut self, out: &EffectSink<'_, '_>) {
+        if self.oversight.condition.is_some() {
+            self.publish(self.oversight.tracker.standing(&self.setting(out.now()), out.vigil()));
+        }
+    }
+
+    pub(super) fn watched_over(&self) -> Watched {
+        Watched {
+            standing: self.oversight.condition.clone(),
+            ladder: self.oversight.tracker.choice.clone(),
+            snoozed_until: self.oversight.tracker.snoozed_until,
+            phase_since: self.life.phase_since,
+            on_client_left: self.spec.on_client_left,
+            left_at: self.life.left_at,
+        }
+    }
+}
+
+fn record_step(
+    step: &PerformedStep,
+    (number, of): (usize, usize),
+    standing: &Standing,
+    out: &mut EffectSink<'_, '_>,
+) {
+    let now = out.now();
+    out.record(Event::StallStepTaken(StallStepTaken {
+        step: step.rung,
+        name: step.name(),
+        number,
+        of,
+        state: standing.state,
+        quiet_since: standing.since,
+        quiet_seconds: now.since(standing.since).as_secs(),
+        why: standing.sentence(now),
+    }));
+}

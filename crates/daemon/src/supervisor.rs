@@ -1,0 +1,323 @@
+//! The registry of sessions: starts them, finds them, passes commands on, stops them all.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+mod adopt;
+mod callers;
+mod housekeeping;
+pub mod judge;
+mod launch;
+pub mod policy;
+mod profiles;
+mod recover;
+mod vigil;
+
+pub use callers::Belongs;
+pub use launch::{DEMO_MODE, StartRefused, StartRequest};
+pub use profiles::{Agent, ProgramAvailability, agents};
+pub use recover::RecoveryReport;
+
+use self::callers::DaemonSurroundings;
+use self::judge::PolicyEngine;
+use crate::config::{AgentLimits, Config};
+use crate::session::actor::{ProcessPlan, SessionActor, StartError, TaskBeginning, TaskExit};
+use crate::session::recover::{amend, bury};
+use crate::session::{CommandError, Done, Input, Refused, SessionHandle, SessionState, StopOutcome};
+use intercom_host::{Cgroups, Observer};
+use intercom_store::{Found, Store, StoreError, StoredSession};
+use intercom_types::{OnClientLeft, Phase, Preset, PromptId, SessionId, SessionRecord, StopMode, Time};
+
+/// All sessions are gone this long after they were told to stop, the hard way if need be.
+const PATIENCE: Duration = Duration::from_millis(3800);
+
+/// How long a kill may take before it is done past the session.
+const LAST_RESORT: Duration = Duration::from_millis(500);
+
+/// Cloneable; clones share the registry.
+#[derive(Debug, Clone)]
+pub struct Supervisor(Arc<SupervisorInner>);
+
+#[derive(Debug)]
+struct SupervisorInner {
+    /// The configuration and what is decided by it; a reload exchanges it.
+    bench: PolicyEngine,
+    /// Held while a grant is made or revoked, and during a reload: what is in force follows the store in order.
+    granting: tokio::sync::Mutex<()>,
+    store: Store,
+    /// Live sessions, and places taken for those that are about to be. Held for look-ups only.
+    sessions: Mutex<HashMap<SessionId, Slot>>,
+    /// Held while a session without a process is changed, and while a place is taken for its next process or its removal: neither is
+    /// refused because of a change that is over in a moment.
+    amending: tokio::sync::Mutex<()>,
+    tasks: TaskTracker,
+    closing: CancellationToken,
+    /// The daemon goes and its agents stay.
+    leaving: CancellationToken,
+    /// True while there is too little free disk to take more from agents.
+    paused: watch::Sender<bool>,
+    /// Where agents can have cgroups of their own, if anywhere.
+    cgroups: Option<Cgroups>,
+    /// Set once they were looked at.
+    surroundings: OnceLock<DaemonSurroundings>,
+}
+
+/// A live session, or the place of one that is about to be: its name is taken from the start.
+#[derive(Debug, Default)]
+struct Slot {
+    name: Option<String>,
+    handle: Option<SessionHandle>,
+}
+
+impl Supervisor {
+    pub fn new(config: Config, store: Store) -> Self {
+        let cgroups = config.daemon.cgroups.then(Cgroups::find).flatten();
+        let limited = config.agents.values().any(|profile| profile.limits != AgentLimits::default());
+        if let Some(Err(error)) = cgroups.as_ref().filter(|_| limited).map(Cgroups::enable_limits) {
+            tracing::warn!(%error, "limits of agents are the system's per process, not a cgroup's");
+        }
+        Self(Arc::new(SupervisorInner {
+            cgroups,
+            bench: PolicyEngine::new(Arc::new(config)),
+            granting: tokio::sync::Mutex::default(),
+            store,
+            sessions: Mutex::default(),
+            amending: tokio::sync::Mutex::default(),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            leaving: CancellationToken::new(),
+            paused: watch::Sender::new(false),
+            surroundings: OnceLock::new(),
+        }))
+    }
+
+    /// As it is now: a reload exchanges it.
+    pub fn config(&self) -> Arc<Config> {
+        self.0.bench.config()
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Slot>> {
+        self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, id: SessionId) -> Option<SessionHandle> {
+        self.sessions().get(&id)?.handle.clone()
+    }
+
+    /// Passes a command on; answers when it is committed.
+    pub async fn command(&self, id: SessionId, input: Input) -> Result<Done, CommandError> {
+        match self.find(id) {
+            Some(handle) => handle.command(input).await,
+            None if self.is_parked(id).await => Err(CommandError::Refused(Refused::Parked)),
+            None => Err(CommandError::Refused(Refused::Ended)),
+        }
+    }
+
+    /// Takes a prompt out of the queue, also of a session that has ended.
+    pub async fn take_back(&self, id: SessionId, prompt: PromptId, by: String) -> Result<(), CommandError> {
+        self.command_or_amend(id, Input::TakeBack { prompt, by }).await
+    }
+
+    /// What a session may do at most, also in its next life.
+    pub async fn set_preset(
+        &self,
+        id: SessionId,
+        preset: Preset,
+        widens: bool,
+        by: String,
+    ) -> Result<(), CommandError> {
+        self.command_or_amend(id, Input::Preset { preset, widens, by }).await
+    }
+
+    /// An operator has seen that a session failed, also of one that has ended.
+    pub async fn mark_seen(&self, id: SessionId, at: Option<Time>, by: String) -> Result<(), CommandError> {
+        self.command_or_amend(id, Input::Seen { at, by }).await
+    }
+
+    /// Somebody else than the ACP client that started it uses a session: it stays when that client leaves, also in its next life.
+    /// Most do anyway.
+    pub async fn keep_session(&self, id: SessionId, by: String) {
+        let found = self.store().session(id.to_string()).await;
+        let closes = |record: &SessionRecord| record.watched.on_client_left == Some(OnClientLeft::Close);
+        if matches!(&found, Ok(Found::One(record)) if closes(record)) {
+            // A use does not fail because of this; the next one tries again.
+            self.command_or_amend(id, Input::Keep { by }).await.ok();
+        }
+    }
+
+    /// ACP clients are attached to a session, or none is any more; also to one that has ended, for its next life.
+    pub async fn record_clients(&self, id: SessionId, attached: bool) -> Result<(), CommandError> {
+        self.command_or_amend(id, Input::Clients { attached }).await
+    }
+
+    /// A command that makes sense without a process too.
+    async fn command_or_amend(&self, id: SessionId, input: Input) -> Result<(), CommandError> {
+        loop {
+            match self.command(id, input.clone()).await {
+                Err(CommandError::Refused(Refused::Ended | Refused::Parked)) => {}
+                result => return result.map(drop),
+            }
+            // Nobody may resume it between the look at it and the change.
+            let amending = self.0.amending.lock().await;
+            if !self.sessions().contains_key(&id) {
+                let (_, state) = self.stored(id).await?;
+                return amend(self.store(), state, input).await;
+            }
+            drop(amending);
+            tokio::task::yield_now().await; // its task is about to end, or to begin
+        }
+    }
+
+    /// What the store has of a session, and its state.
+    async fn stored(&self, id: SessionId) -> Result<(StoredSession, SessionState), StoreError> {
+        let corrupt = StoreError::Corrupt { what: "a session's snapshot" };
+        let stored = self.store().stored(id).await?.ok_or(corrupt.clone())?;
+        let state = serde_json::from_str(&stored.state).map_err(|_| corrupt)?;
+        Ok((stored, state))
+    }
+
+    /// Answers when the process tree is gone, also if it was before.
+    pub async fn stop(&self, id: SessionId, how: StopMode, by: String) -> Result<StopOutcome, CommandError> {
+        let Some(handle) = self.find(id) else { return self.stop_parked(id, how, by).await };
+        match handle.stop(how, by).await {
+            Err(CommandError::Refused(Refused::Ended)) => {
+                handle.closed().await;
+                Ok(StopOutcome::default())
+            }
+            result => result,
+        }
+    }
+
+    /// A parked session has no process, and does not wait to be resumed any more.
+    async fn stop_parked(
+        &self,
+        id: SessionId,
+        how: StopMode,
+        by: String,
+    ) -> Result<StopOutcome, CommandError> {
+        if self.is_parked(id).await {
+            match self.command_or_amend(id, Input::Stop { how, by }).await {
+                Ok(()) | Err(CommandError::Refused(Refused::Ended)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(StopOutcome::default())
+    }
+
+    async fn is_parked(&self, id: SessionId) -> bool {
+        self.stored(id).await.is_ok_and(|(_, state)| state.phase() == Phase::Parked)
+    }
+
+    /// A look at the live process.
+    pub fn observer(&self, id: SessionId) -> Option<Observer> {
+        self.find(id)?.observer()
+    }
+
+    /// Runs a session's task until its end. Answers once the process runs, or why it does not.
+    async fn host(
+        &self,
+        state: SessionState,
+        plan: ProcessPlan,
+        beginning: TaskBeginning,
+    ) -> Result<(), StartError> {
+        let id = state.id();
+        let (store, paused, leave) =
+            (self.0.store.clone(), self.0.paused.subscribe(), self.0.leaving.child_token());
+        let resumed = matches!(beginning, TaskBeginning::New(Input::Resume { .. }));
+        let generation = state.generation() + u32::from(resumed);
+        let (actor, handle, started) = SessionActor::new(state, plan, store, paused, leave, generation);
+        {
+            let mut sessions = self.sessions();
+            // Whoever stops all sessions has looked, or will look, after this.
+            if self.0.closing.is_cancelled() && matches!(beginning, TaskBeginning::New(_)) {
+                sessions.remove(&id);
+                return Err(StartError::Closing);
+            }
+            sessions.insert(id, Slot { name: handle.name.clone(), handle: Some(handle.clone()) });
+        }
+        let supervisor = self.clone();
+        self.0.tasks.spawn(async move {
+            let farewell = AssertUnwindSafe(actor.run(beginning)).catch_unwind().await;
+            if farewell.is_err() {
+                supervisor.salvage(id, handle.observer()).await;
+            }
+            supervisor.sessions().remove(&id);
+            farewell.into_iter().for_each(TaskExit::tell);
+        });
+        started.await.unwrap_or(Err(StartError::Command(CommandError::Refused(Refused::Ended))))
+    }
+
+    /// A session's task panicked: a bug of ours. Its agent is not left without anybody to answer it.
+    async fn salvage(&self, id: SessionId, observer: Option<Observer>) {
+        tracing::error!(session.id = %id, "the task of a session failed; its agent is ended");
+        observer.iter().for_each(Observer::end);
+        let ended = match self.stored(id).await {
+            Ok((_, state)) => bury(self.store(), state, "intercom failed; its log says how").await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = ended {
+            tracing::error!(session.id = %id, %error, "its end is recorded at the next start");
+        }
+    }
+
+    /// Stops every session, all at the same time, and waits until they are gone; the hard way once `impatience` is over.
+    pub async fn shut_down(&self, impatience: impl Future<Output = ()>) {
+        self.0.closing.cancel();
+        let handles: Vec<SessionHandle> =
+            self.sessions().values().filter_map(|seat| seat.handle.clone()).collect();
+        let by = || "the daemon's stop".to_owned();
+        let gently = join_all(handles.iter().map(|handle| handle.drain(by())));
+        let gently = tokio::time::timeout(PATIENCE, gently);
+        let gone = tokio::select! {
+            result = gently => result.is_ok(),
+            () = impatience => false,
+        };
+        if !gone {
+            let hard = join_all(handles.iter().map(|handle| handle.stop(StopMode::Kill, by())));
+            tokio::time::timeout(LAST_RESORT, hard).await.ok(); // what is left is ended below
+        }
+        // A session that cannot record its end, because the store does not work, still has its process.
+        for handle in self.sessions().values().filter_map(|seat| seat.handle.as_ref()) {
+            tracing::error!(session.id = %handle.id, "it ends without a word in the log, until the next start");
+            handle.observer().iter().for_each(Observer::end);
+        }
+        self.finish().await;
+    }
+
+    /// Lets go of every session and leaves its agent running: the next daemon finds it.
+    pub async fn leave(&self) {
+        self.0.closing.cancel();
+        self.finish().await;
+    }
+
+    async fn finish(&self) {
+        self.0.leaving.cancel();
+        self.0.tasks.close();
+        // What is left could not be recorded: the store does not work.
+        tokio::time::timeout(Duration::from_secs(1), self.0.tasks.wait()).await.ok();
+    }
+}
+
+/// A place in the registry, given back also if the caller hangs up.
+struct SlotGuard<'a> {
+    supervisor: &'a Supervisor,
+    id: SessionId,
+}
+
+impl Drop for SlotGuard<'_> {
+    fn drop(&mut self) {
+        self.supervisor.sessions().remove(&self.id);
+    }
+}

@@ -1,0 +1,239 @@
+//! Agents that run, and that the database does not know: it was restored from a backup that is older than they are.
+//!
+//! Every directory below the state directory is a process that was started from here. Those that the database does not know
+//! become sessions, as orphans: seen, logged and stoppable. Those that it knows to have ended are ended. None is forgotten, and no directory is
+//! removed while something runs for it.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::Supervisor;
+use super::launch::{SessionMemo, is_launch};
+use crate::config::Protocol;
+use crate::session::recover::{adopt, bury};
+use crate::session::{AdoptedProcess, OpenRequests, SessionSpec, SessionState};
+use intercom_host::{self as host, AgentProcess, ClearedDirectory, KeptProcess};
+use intercom_store::{ClearanceFilter, Found, QuestionFilter, StoreError, StoredSession};
+use intercom_types::{
+    Audited, ClearanceStatus, Json, Preset, PromptState, QuestionStatus, SessionId, SessionRecord, Time,
+};
+
+/// Open requests of one kind that are closed with a session that cannot be read; a session is not let have more.
+const MAX_OPEN: usize = 1000;
+
+/// The gaps in the database, in words.
+const UNKNOWN: &str = "the database does not know this session";
+const OLDER: &str = "the database knows only an earlier process of this session";
+const UNREADABLE: &str = "the database holds a record of this session that cannot be read";
+const BEHIND: &str = "the database does not know all that this process has heard and said";
+
+/// The state of a session, if that and how to start it again can be read.
+fn readable(stored: &StoredSession) -> Option<SessionState> {
+    serde_json::from_str(&stored.state).ok().filter(|_| is_launch(&stored.launch))
+}
+
+impl Supervisor {
+    /// Records a session for each process on disk that the database does not know, cannot read, or is older than. Returns how
+    /// many. `live` are the sessions that the database has as live.
+    pub(super) async fn adopt_kept(&self, live: &[SessionId]) -> Result<usize, StoreError> {
+        let (mut seen, mut adopted) = (HashSet::new(), 0);
+        // The newest generation of each session; earlier ones have ended, or are ended.
+        for kept in host::kept_processes(&self.agents_dir()) {
+            let Ok(id) = kept.session.parse::<SessionId>() else { continue };
+            if !seen.insert(id) || !kept.was_started() {
+                continue;
+            }
+            match self.adopt_if_unknown(id, kept, live.contains(&id)).await {
+                Ok(is_adopted) => adopted += usize::from(is_adopted),
+                // One session that cannot be read must not keep the others from their people.
+                Err(error @ (StoreError::Corrupt { .. } | StoreError::Conflict(_))) => {
+                    tracing::error!(session.id = %id, %error, "a process cannot be adopted");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(adopted)
+    }
+
+    async fn adopt_if_unknown(
+        &self,
+        id: SessionId,
+        kept: KeptProcess,
+        is_live: bool,
+    ) -> Result<bool, StoreError> {
+        let known = self.store().stored(id).await?.map(|stored| readable(&stored));
+        let mut open = OpenRequests::default();
+        let (mut state, created, launch, why) = match known {
+            Some(Some(state)) if kept.generation > state.generation() || state.is_deferred() => {
+                (state, None, None, OLDER)
+            }
+            Some(Some(_)) => return Ok(false),
+            // What runs for a session that has ended is ended, whatever else is known of it.
+            Some(None) if !is_live => return Ok(false),
+            Some(None) => {
+                open = self.open_requests(id).await?;
+                let memo = self.memo_of(id, &kept).await?;
+                (SessionState::new(memo.about.clone()), None, Some(memo.launch()), UNREADABLE)
+            }
+            None => {
+                let memo = self.memo_of(id, &kept).await?;
+                (SessionState::new(memo.about.clone()), Some(memo.program()), Some(memo.launch()), UNKNOWN)
+            }
+        };
+        // What ran for it beside it answers nobody any more.
+        host::end_parts(kept.clone()).await;
+        let (generation, pid, why) = (kept.generation, kept.agent_pid(), why.to_owned());
+        tracing::error!(session.id = %id, generation, pid, why, "a process is adopted as an orphan");
+        let consumed = host::output_start(&self.keep(id, generation, 0));
+        let adoption = AdoptedProcess { generation, pid, created, why, open };
+        adopt(self.store(), &mut state, adoption, launch, consumed).await?;
+        Ok(true)
+    }
+
+    /// Records the end of a live session that cannot be read, unless there may be a process of it. Tells whether it did.
+    pub(super) async fn end_unreadable(&self, id: SessionId) -> bool {
+        let mut kept = host::kept_processes(&self.agents_dir()).into_iter();
+        if kept.any(|kept| kept.session == id.to_string() && kept.was_started()) {
+            return false;
+        }
+        let ended = self.record_unreadable(id).await;
+        if let Err(error) = &ended {
+            tracing::error!(session.id = %id, %error, "the end of a session cannot be recorded");
+        }
+        ended.is_ok()
+    }
+
+    async fn record_unreadable(&self, id: SessionId) -> Result<(), StoreError> {
+        let Found::One(record) = self.store().session(id.to_string()).await? else { return Ok(()) };
+        let memo = SessionMemo::of_nothing(SessionSpec {
+            name: record.name.clone(),
+            agent: record.agent.clone(),
+            protocol: record.protocol.clone(),
+            workspace: record.workspace.clone(),
+            created_at: record.created_at,
+            ..self.about_of_nothing(id)
+        });
+        let mut state = SessionState::new(memo.about.clone());
+        let (generation, open) = (record.generation, self.open_requests(id).await?);
+        let adoption =
+            AdoptedProcess { generation, pid: None, created: None, why: UNREADABLE.to_owned(), open };
+        tracing::error!(session.id = %id, generation, "a session is ended: {UNREADABLE}");
+        adopt(self.store(), &mut state, adoption, Some(memo.launch()), 0).await?;
+        bury(self.store(), state, UNREADABLE).await
+    }
+
+    /// Returns the open requests of a session in the ledger.
+    async fn open_requests(&self, id: SessionId) -> Result<OpenRequests, StoreError> {
+        let filter = ClearanceFilter { status: Some(ClearanceStatus::Pending), session: Some(id) };
+        let clearances = self.store().clearances(filter, None, MAX_OPEN).await?.items;
+        let filter = QuestionFilter { status: Some(QuestionStatus::Pending), session: Some(id) };
+        let questions = self.store().questions(filter, None, MAX_OPEN).await?.items;
+        let prompts = self.store().prompts(id, None, MAX_OPEN).await?.items;
+        let queued = prompts.iter().filter(|prompt| prompt.state == PromptState::Queued);
+        Ok(OpenRequests {
+            clearances: clearances.iter().map(|clearance| clearance.id).collect(),
+            questions: questions.iter().map(|question| question.id).collect(),
+            prompts: queued.map(|prompt| prompt.id).collect(),
+        })
+    }
+
+    /// The same for a process that the database knows, but not all of.
+    pub(super) async fn adopt_known(
+        &self,
+        state: &mut SessionState,
+        process: &AgentProcess,
+        consumed: u64,
+    ) -> Result<(), StoreError> {
+        let (generation, pid) = (state.generation(), Some(process.identity.pid));
+        let dir = self.keep(state.id(), generation, 0).dir;
+        host::end_parts(KeptProcess { session: state.id().to_string(), generation, dir }).await;
+        tracing::error!(session.id = %state.id(), generation, pid, why = BEHIND, "a process is adopted as an orphan");
+        let open = OpenRequests::default(); // the state knows what is open
+        let adoption = AdoptedProcess { generation, pid, created: None, why: BEHIND.to_owned(), open };
+        adopt(self.store(), state, adoption, None, consumed).await
+    }
+
+    /// Returns the memo written beside the process, or what can be seen of the process. A name that a live
+    /// session has stays with that.
+    async fn memo_of(&self, id: SessionId, kept: &KeptProcess) -> Result<SessionMemo, StoreError> {
+        let memo = kept.memo().and_then(|memo| serde_json::from_str::<SessionMemo>(&memo).ok());
+        let mut memo = memo.filter(|memo| memo.about.id == id).unwrap_or_else(|| {
+            let workspace = kept.workspace().unwrap_or_else(|| PathBuf::from("/"));
+            SessionMemo::of_nothing(SessionSpec { workspace, ..self.about_of_nothing(id) })
+        });
+        if let Some(name) = memo.about.name.clone() {
+            let taken = |record: &SessionRecord| record.id != id && record.phase.is_live();
+            let found = self.store().session(name).await?;
+            if !matches!(&found, Found::None) && !matches!(&found, Found::One(record) if !taken(record)) {
+                memo.about.name = None;
+            }
+        }
+        Ok(memo)
+    }
+
+    /// A session of which nothing is known but its id.
+    fn about_of_nothing(&self, id: SessionId) -> SessionSpec {
+        SessionSpec {
+            id,
+            name: None,
+            agent: None,
+            protocol: Protocol::Intercom.as_str().to_owned(),
+            workspace: PathBuf::from("/"),
+            created_at: Time::now(),
+            prompts_on_heartbeat: false,
+            strict: false,
+            max_queued_prompts: self.config().limits.max_queued_prompts,
+            preset: Preset::default(),
+            on_client_left: None,
+        }
+    }
+
+    /// Ends what runs for directories that no live session needs, and removes them: left by a daemon that was killed right after
+    /// the end of a process, or before it.
+    pub(super) async fn clear_out(&self, live: &[SessionId]) {
+        for kept in host::kept_processes(&self.agents_dir()) {
+            let Ok(id) = kept.session.parse::<SessionId>() else { continue };
+            let is_over = match self.find(id) {
+                // A session that is taken up may have begun its next generation by now.
+                Some(handle) => kept.generation < handle.generation,
+                // One that is live and cannot be taken up, because it cannot be read, keeps what it has.
+                None => !live.contains(&id),
+            };
+            if is_over {
+                self.clear_away(id, kept).await;
+            }
+        }
+        self.end_removed().await;
+    }
+
+    async fn clear_away(&self, id: SessionId, kept: KeptProcess) {
+        let generation = kept.generation;
+        match host::clear_away(kept).await {
+            ClearedDirectory::Removed => {}
+            ClearedDirectory::Ended => self.record_end(id, json!({ "generation": generation })).await,
+            ClearedDirectory::Alive => {
+                tracing::error!(session.id = %id, generation, "processes of a session that has ended cannot be killed");
+            }
+        }
+    }
+
+    /// Agents of ours whose directories somebody has removed: nobody can talk to them any more.
+    async fn end_removed(&self) {
+        let database = self.store().path();
+        let Some(state_dir) = database.parent().and_then(|dir| dir.canonicalize().ok()) else { return };
+        for session in host::end_removed(state_dir).await {
+            if let Ok(id) = session.parse() {
+                self.record_end(id, json!({ "why": "its directory was removed" })).await;
+            }
+        }
+    }
+
+    async fn record_end(&self, id: SessionId, data: serde_json::Value) {
+        tracing::error!(session.id = %id, %data, "processes that no session owns were ended");
+        let (at, action, by) = (Time::now(), "leftovers.ended".to_owned(), "intercom".to_owned());
+        let row = Audited { at, action, by, session: Some(id), data: Json::of(&data) };
+        self.store().audit(row).await.ok(); // it has happened, and is in the daemon's log
+    }
+}

@@ -1,0 +1,157 @@
+//! Whose process a caller is: an agent's, of this daemon or another one, or no agent's.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::Supervisor;
+use crate::session::SessionHandle;
+use intercom_host::{self as host, AgentTraces, OtherEnd, PeerProcess};
+use intercom_store::Found;
+use intercom_types::SessionId;
+
+/// Whose process somebody is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Belongs {
+    /// No agent's.
+    Nobody,
+    To(SessionId),
+    /// An agent's that is not a live session of ours: of another daemon, or left over.
+    Elsewhere,
+    /// It has gone, or hides: nobody to be trusted.
+    Unknown,
+}
+
+impl Belongs {
+    /// Returns the less trusted owner, where two processes hold the same connection.
+    fn or_worse(self, other: Self) -> Self {
+        let rank = |belongs: Self| match belongs {
+            Self::To(_) => 3,
+            Self::Elsewhere => 2,
+            Self::Unknown => 1,
+            Self::Nobody => 0,
+        };
+        if rank(other) > rank(self) { other } else { self }
+    }
+}
+
+/// The traces of an agent of another daemon on this daemon itself, which was started inside of that agent's session. The
+/// processes of that session are its equals: it is theirs.
+#[derive(Debug, Default)]
+pub(super) struct DaemonSurroundings {
+    sessions: Vec<String>,
+    shims: Vec<i32>,
+}
+
+impl DaemonSurroundings {
+    /// Something on this process says that it is an agent's, and not only what is on the daemon itself.
+    fn is_foreign(&self, traces: &AgentTraces) -> bool {
+        traces.sessions.iter().any(|name| !self.sessions.contains(name))
+            || traces.shims.iter().any(|pid| !self.shims.contains(pid))
+    }
+}
+
+impl Supervisor {
+    /// Looks at where the daemon itself was started; until then, every trace of an agent counts. Sessions of our own always
+    /// count: an agent that starts its own daemon again must not become its admin.
+    pub async fn look_around(&self) {
+        let Some(traces) = host::traces(std::process::id().cast_signed()) else { return };
+        let mut surroundings = DaemonSurroundings::default();
+        for name in traces.sessions {
+            if matches!(self.store().session(name.clone()).await, Ok(Found::None)) {
+                surroundings.sessions.push(name);
+            }
+        }
+        let own = self.agents_dir();
+        let is_foreign = |pid: &i32| host::shim_directory(*pid).is_some_and(|dir| !is_below(&dir, &own));
+        surroundings.shims.extend(traces.shims.into_iter().filter(is_foreign));
+        if !surroundings.sessions.is_empty() || !surroundings.shims.is_empty() {
+            let sessions = surroundings.sessions.join(", ");
+            tracing::warn!(
+                sessions,
+                "this daemon runs inside of another one's session, whose processes are let in"
+            );
+        }
+        self.0.surroundings.set(surroundings).ok(); // looked at once
+    }
+
+    /// The session whose agent this process belongs to: below its shim, in its cgroup, or with its mark.
+    pub fn session_of(&self, process: &PeerProcess) -> Belongs {
+        let Some(traces) = process.traces() else { return Belongs::Unknown };
+        let sessions = self.sessions();
+        let named = traces.sessions.iter().filter_map(|name| name.parse::<SessionId>().ok());
+        let is_above = |handle: &SessionHandle| {
+            handle.observer().is_some_and(|observer| traces.ancestors.contains(&observer.shim_pid()))
+        };
+        let below = || sessions.iter().find(|(_, seat)| seat.handle.as_ref().is_some_and(is_above));
+        if let Some(id) = named.clone().find(|id| sessions.contains_key(id)) {
+            return Belongs::To(id);
+        }
+        if let Some((id, _)) = below() {
+            return Belongs::To(*id);
+        }
+        drop(sessions);
+        let strict = DaemonSurroundings::default();
+        let surroundings = self.0.surroundings.get().unwrap_or(&strict);
+        if surroundings.is_foreign(&traces) { Belongs::Elsewhere } else { Belongs::Nobody }
+    }
+
+    /// The same for the processes at the other ends of connections on this machine, in one pass over all processes: one of
+    /// those that hold an end is enough.
+    pub fn sessions_of_tcp(&self, connections: &[(SocketAddr, SocketAddr)]) -> Vec<Belongs> {
+        let ends: Vec<_> = connections.iter().map(|(from, to)| host::other_end(*from, *to)).collect();
+        let known: Vec<OtherEnd> = ends.iter().copied().flatten().filter(|end| end.is_visible()).collect();
+        let holders: Vec<_> = host::holders(&known)
+            .into_iter()
+            .map(|holder| (self.session_of(&holder.process), holder.ends))
+            .collect();
+        let owner = |end: &Option<OtherEnd>| match end {
+            None => Belongs::Unknown,
+            // Of a user whose processes are not ours to see, and who runs none of our agents.
+            Some(end) if !end.is_visible() => Belongs::Nobody,
+            Some(end) => {
+                let of_holders =
+                    holders.iter().filter(|(_, ends)| ends.contains(end)).map(|(owner, _)| *owner);
+                // It may be on its way between processes, and then nobody's.
+                of_holders.reduce(Belongs::or_worse).unwrap_or(Belongs::Unknown)
+            }
+        };
+        ends.iter().map(owner).collect()
+    }
+}
+
+fn is_below(dir: &Path, above: &Path) -> bool {
+    let above = above.canonicalize().unwrap_or_else(|_| above.to_owned());
+    dir.starts_with(above)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traces(sessions: &[&str], shims: &[i32]) -> AgentTraces {
+        let sessions = sessions.iter().map(|name| (*name).to_owned()).collect();
+        AgentTraces { ancestors: vec![7], sessions, shims: shims.to_vec() }
+    }
+
+    #[test]
+    fn a_daemon_inside_of_a_session_takes_its_processes_for_equals_and_all_others_for_agents() {
+        let outside = DaemonSurroundings::default();
+        assert!(!outside.is_foreign(&traces(&[], &[])));
+        assert!(outside.is_foreign(&traces(&["ses_1"], &[])) && outside.is_foreign(&traces(&[], &[3])));
+        let inside = DaemonSurroundings { sessions: vec!["ses_1".to_owned()], shims: vec![3] };
+        assert!(!inside.is_foreign(&traces(&["ses_1"], &[3])) && !inside.is_foreign(&traces(&[], &[])));
+        assert!(inside.is_foreign(&traces(&["ses_1", "ses_2"], &[3])), "an agent within");
+        assert!(inside.is_foreign(&traces(&["ses_1"], &[3, 4])));
+    }
+
+    #[test]
+    fn the_holder_that_is_trusted_least_speaks_for_a_connection() {
+        let session = Belongs::To(SessionId::mint());
+        for other in [Belongs::Nobody, Belongs::Unknown, Belongs::Elsewhere] {
+            assert_eq!((session.or_worse(other), other.or_worse(session)), (session, session));
+        }
+        assert_eq!(Belongs::Nobody.or_worse(Belongs::Unknown), Belongs::Unknown);
+        assert_eq!(Belongs::Elsewhere.or_worse(Belongs::Unknown), Belongs::Elsewhere);
+        assert_eq!(Belongs::Nobody.or_worse(Belongs::Nobody), Belongs::Nobody);
+    }
+}

@@ -1,0 +1,187 @@
+//! Policy for people: reload it, explain it, try another one on what was asked before, allow something always.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::Supervisor;
+use super::judge::{self, ActivePolicy};
+use crate::config::Config;
+use intercom_policy::{self as policy, Explained, Rule, Rules};
+use intercom_store::StoreError;
+use intercom_types::{Audited, Clearance, ClearanceStatus, Grant, Outcome, Preset, Risk, Ruling, Time};
+
+/// The number of requests read in one go when rules are tried.
+const PAGE: usize = 500;
+/// Differences that are told one by one.
+const MAX_DIFFERENCES: usize = 1000;
+
+/// The explanation of a request's ruling under the rules in force.
+#[derive(Debug)]
+pub struct Explanation {
+    pub ruling: Ruling,
+    pub rules: Vec<Explained>,
+    /// The rule that "always allow" would add, or why there is none.
+    pub proposal: Result<Rule, String>,
+}
+
+/// The results of trying other rules on past requests.
+#[derive(Debug, Default)]
+pub struct Tried {
+    pub requests: usize,
+    pub allowed: usize,
+    pub denied: usize,
+    pub asked: usize,
+    /// The number of requests that would have gone another way, and which, riskiest first.
+    pub different: usize,
+    pub differences: Vec<Difference>,
+}
+
+/// One request that would have gone another way.
+#[derive(Debug)]
+pub struct Difference {
+    pub clearance: Clearance,
+    pub risk: Risk,
+    /// The actual outcome: decided by a rule, or left to people.
+    pub was: Outcome,
+    pub would: Ruling,
+}
+
+impl Supervisor {
+    pub fn in_force(&self) -> Arc<ActivePolicy> {
+        self.0.bench.in_force()
+    }
+
+    /// Puts the rules and grants in force that are to be. Called once at the start, before any session is there.
+    pub async fn load_policy(&self) -> Result<(), StoreError> {
+        if let Err(error) = self.put_in_force(self.config()).await {
+            let StoreError::Unavailable(_) = error else { return Err(error) };
+            // A daemon on a full disk must start. Rules that last for a time and are not noted yet are over until a reload: begun
+            // now, they would begin again with the next daemon.
+            tracing::warn!(%error, "new rules that last for a time are not in force; `intercom reload` tries again");
+            let config = self.config();
+            let noted = self.store().noted_rules().await?;
+            let lasting = config.rules.iter().filter(|rule| rule.lasts.is_some()).map(Rule::content);
+            let begin = |content: &String| noted.get(content).copied().unwrap_or(Time::from_millis(0));
+            let seen = lasting.map(|content| (content.clone(), begin(&content))).collect();
+            self.0.bench.reload(config, &seen);
+        }
+        self.load_grants().await
+    }
+
+    /// Puts a new configuration in force, also for running agents and the port. On an error nothing has
+    /// changed.
+    pub async fn reload(&self, config: Config) -> Result<(), StoreError> {
+        let _turn = self.0.granting.lock().await;
+        self.put_in_force(Arc::new(config)).await
+    }
+
+    /// The store is told first: a rule that lasts for a time must not begin anew with the next daemon.
+    async fn put_in_force(&self, config: Arc<Config>) -> Result<(), StoreError> {
+        let lasting = config.rules.iter().filter(|rule| rule.lasts.is_some()).map(Rule::content).collect();
+        let seen = self.store().see_rules(lasting, Time::now()).await?;
+        self.0.bench.reload(config, &seen);
+        Ok(())
+    }
+
+    async fn load_grants(&self) -> Result<(), StoreError> {
+        let grants = self.store().grants().await?;
+        let valid = grants.into_iter().filter(|grant| grant.revoked_at.is_none()).collect();
+        self.0.bench.grant(valid);
+        Ok(())
+    }
+
+    pub async fn add_grant(&self, grant: Grant, entry: Audited) -> Result<(), StoreError> {
+        let _turn = self.0.granting.lock().await;
+        self.store().add_grant(grant, entry).await?;
+        self.load_grants().await
+    }
+
+    /// Revokes a grant; returns true if it was valid until now.
+    pub async fn revoke_grant(&self, grant: &Grant, entry: Audited) -> Result<bool, StoreError> {
+        let _turn = self.0.granting.lock().await;
+        // First in memory: from here on it allows nothing, also if the store takes its time.
+        self.0.bench.revoke(grant.id);
+        self.store().revoke_grant(grant.id.to_string(), Time::now(), entry).await
+    }
+
+    /// Explains what each rule in force makes of a request of the ledger.
+    pub async fn explain(
+        &self,
+        agent: Option<String>,
+        workspace: PathBuf,
+        preset: Preset,
+        clearance: Clearance,
+    ) -> Result<Explanation, StoreError> {
+        let force = self.in_force();
+        let explaining = tokio::task::spawn_blocking(move || {
+            let request = policy::resolve(judge::of_clearance(agent, workspace, &clearance));
+            let (assessment, now) = (policy::assess(&request), Time::now());
+            Explanation {
+                ruling: force.rule_under(preset, &request, &assessment, now),
+                rules: policy::explain(force.rules(), &request, &assessment, now),
+                proposal: policy::proposal(&request, &assessment),
+            }
+        });
+        explaining.await.map_err(|_| StoreError::Closed)
+    }
+
+    /// Tries these rules on everything that was asked since then. Changes nothing.
+    pub async fn try_rules(&self, rules: Rules, since: Time) -> Result<Tried, StoreError> {
+        let (mut tried, mut after) = (Tried::default(), 0);
+        let proposed = Arc::new(self.in_force().with_rules(rules));
+        loop {
+            let page = self.store().requests(since, after, PAGE).await?;
+            let Some(last) = page.last().map(|request| request.key) else { break };
+            after = last;
+            let proposed = Arc::clone(&proposed);
+            let judging = tokio::task::spawn_blocking(move || {
+                let now = Time::now();
+                let judge = |request: intercom_store::StoredRequest| {
+                    let intercom_store::StoredRequest { clearance, agent, workspace, .. } = request;
+                    let resolved = policy::resolve(judge::of_clearance(agent, workspace, &clearance));
+                    let assessment = policy::assess(&resolved);
+                    let would = judge::ruled_by_preset(&clearance)
+                        .unwrap_or_else(|| proposed.rule(&resolved, &assessment, now));
+                    let was = was(&clearance);
+                    Difference { clearance, risk: assessment.risk, was, would }
+                };
+                page.into_iter().map(judge).collect::<Vec<_>>()
+            });
+            for judged in judging.await.map_err(|_| StoreError::Closed)? {
+                tried.count(judged);
+            }
+        }
+        tried.differences.sort_by_key(|difference| std::cmp::Reverse(difference.risk));
+        tried.differences.truncate(MAX_DIFFERENCES);
+        Ok(tried)
+    }
+}
+
+impl Tried {
+    fn count(&mut self, judged: Difference) {
+        self.requests += 1;
+        match judged.would.outcome {
+            Outcome::Allow => self.allowed += 1,
+            Outcome::Deny => self.denied += 1,
+            Outcome::Ask => self.asked += 1,
+        }
+        if judged.would.outcome != judged.was {
+            self.different += 1;
+            self.differences.push(judged);
+            // Bounded: the least risky of too many are only counted.
+            if self.differences.len() >= 2 * MAX_DIFFERENCES {
+                self.differences.sort_by_key(|difference| std::cmp::Reverse(difference.risk));
+                self.differences.truncate(MAX_DIFFERENCES);
+            }
+        }
+    }
+}
+
+/// By what policy said at the time; before there was any, people decided everything.
+fn was(clearance: &Clearance) -> Outcome {
+    match clearance.ruling.as_ref().map(|ruling| ruling.outcome) {
+        Some(Outcome::Allow) if clearance.status == ClearanceStatus::Approved => Outcome::Allow,
+        Some(Outcome::Deny) if clearance.status == ClearanceStatus::Denied => Outcome::Deny,
+        _ => Outcome::Ask,
+    }
+}

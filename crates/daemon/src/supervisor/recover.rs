@@ -1,0 +1,157 @@
+//! After a start: what an earlier daemon left behind.
+
+use futures_util::stream::{self, StreamExt};
+
+use super::Supervisor;
+use crate::session::actor::{FoundProcess, TaskBeginning};
+use crate::session::{CommandError, ProcessPlan, RequestAssessor as _, SessionState, StartError};
+use intercom_host::{self as host, AgentProcess};
+use intercom_store::{Found, StoreError};
+use intercom_types::{SessionId, Time, agent};
+
+/// The number of sessions that are looked for at the same time.
+const AT_ONCE: usize = 64;
+
+/// The result of recovery.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Sessions whose agents run on.
+    pub attached: usize,
+    /// Sessions whose agents have ended meanwhile.
+    pub ended: usize,
+    /// Sessions whose agents the database did not know.
+    pub adopted: usize,
+}
+
+impl std::fmt::Display for RecoveryReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sessions = if self.attached == 1 { "session" } else { "sessions" };
+        write!(f, "{} {sessions} re-attached, {} ended while away", self.attached, self.ended)?;
+        match self.adopted {
+            0 => Ok(()),
+            adopted => write!(f, ", {adopted} adopted as orphans"),
+        }
+    }
+}
+
+/// The fate of a session that was live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RecoveredFate {
+    Attached,
+    Ended,
+    /// Its agent runs, or ran, and nobody knows what it was told. `known` if the session was.
+    Orphan {
+        known: bool,
+    },
+}
+
+impl Supervisor {
+    /// Takes up every session that was live: reads on from where the log ends, and sends what was decided meanwhile.
+    pub async fn recover(&self) -> Result<RecoveryReport, StoreError> {
+        let today = agent::day(Time::now());
+        for (id, micros) in self.store().spent_on(today).await? {
+            self.0.bench.spends(id, today, micros);
+        }
+        let adopted = self.adopt_kept(&self.store().live().await?).await?;
+        let mut live = self.store().live().await?;
+        let recover = |id| async move { (id, self.recover_one(id).await) };
+        let found = stream::iter(live.clone().into_iter().map(recover)).buffer_unordered(AT_ONCE);
+        let found: Vec<(SessionId, Result<RecoveredFate, StoreError>)> = found.collect().await;
+        let mut recovered = RecoveryReport { adopted, ..RecoveryReport::default() };
+        for (id, fate) in found {
+            match fate {
+                Ok(RecoveredFate::Attached) => recovered.attached += 1,
+                Ok(RecoveredFate::Ended) => recovered.ended += 1,
+                Ok(RecoveredFate::Orphan { known }) => recovered.adopted += usize::from(known),
+                // One session that cannot be read must not keep the others from their people.
+                Err(error @ (StoreError::Corrupt { .. } | StoreError::Conflict(_))) => {
+                    tracing::error!(session.id = %id, %error, "a session cannot be taken up");
+                    if matches!(error, StoreError::Corrupt { .. }) && self.end_unreadable(id).await {
+                        live.retain(|other| *other != id);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.clear_out(&live).await;
+        Ok(recovered)
+    }
+
+    async fn recover_one(&self, id: SessionId) -> Result<RecoveredFate, StoreError> {
+        let (stored, mut state) = self.stored(id).await?;
+        let plan = self.plan_again(&stored, &state)?;
+        if state.resting().is_some() || state.is_deferred() {
+            return self.take_up(state, plan, TaskBeginning::Resting).await.map(|()| RecoveredFate::Attached);
+        }
+        // What a newer database has consumed may be gone from the journal.
+        let consumed = stored.consumed.max(host::output_start(&plan.keep));
+        let process = match AgentProcess::find(&id.to_string(), &plan.keep, consumed).await {
+            Ok(process) => process,
+            // It was to be started, and was not: nobody has been told anything yet.
+            Err(_) if state.is_waking() => {
+                return self
+                    .take_up(state, plan, TaskBeginning::Resting)
+                    .await
+                    .map(|()| RecoveredFate::Attached);
+            }
+            Err(lost) => {
+                tracing::warn!(session.id = %id, %lost, "a session was lost");
+                let lost = TaskBeginning::Lost(format!("lost: {lost}"));
+                return self.take_up(state, plan, lost).await.map(|()| RecoveredFate::Ended);
+            }
+        };
+        let (alive, was_orphan) = (process.is_alive(), state.is_orphan());
+        let (mut outbox, is_ahead) = (stored.outbox, is_ahead(&process, &state, stored.consumed, consumed));
+        if is_ahead && !was_orphan {
+            self.adopt_known(&mut state, &process, consumed).await?;
+            outbox.clear();
+        }
+        let fate = match (state.is_orphan(), alive) {
+            (true, _) => RecoveredFate::Orphan { known: !was_orphan },
+            (false, true) => RecoveredFate::Attached,
+            (false, false) => RecoveredFate::Ended,
+        };
+        let again = fate == RecoveredFate::Ended && plan.resume_after_reboot;
+        let found = FoundProcess { process, consumed, outbox };
+        self.take_up(state, plan, TaskBeginning::Found(Box::new(found))).await?;
+        if again {
+            self.resume_after_reboot(id);
+        }
+        Ok(fate)
+    }
+
+    async fn take_up(
+        &self,
+        state: SessionState,
+        plan: ProcessPlan,
+        beginning: TaskBeginning,
+    ) -> Result<(), StoreError> {
+        match self.host(state, plan, beginning).await {
+            Err(StartError::Command(CommandError::Store(error))) => Err(error),
+            // It is in the registry, or its end is in the log.
+            _ => Ok(()),
+        }
+    }
+
+    /// Once the end of its process is in the log: the next generation, if it was the machine that was restarted.
+    fn resume_after_reboot(&self, id: SessionId) {
+        let supervisor = self.clone();
+        self.0.tasks.spawn(async move {
+            if let Some(handle) = supervisor.find(id) {
+                handle.closed().await;
+            }
+            let Ok(Found::One(record)) = supervisor.store().session(id.to_string()).await else { return };
+            if record.end_reason.as_deref() == Some(host::REBOOTED)
+                && let Err(error) = supervisor.resume(&record, "the restart of the machine".to_owned()).await
+            {
+                tracing::warn!(session.id = %id, %error, "it could not be resumed after the restart");
+            }
+        });
+    }
+}
+
+/// Tells whether a process has heard or said more than the database knows of: that is older than the process. Every message is recorded
+/// before it is sent, and output is given up only once it is in the log, so without a restored backup neither can be.
+fn is_ahead(process: &AgentProcess, state: &SessionState, stored: u64, kept: u64) -> bool {
+    process.accepted().is_some_and(|accepted| accepted >= state.next_message()) || kept > stored
+}

@@ -1,0 +1,62 @@
+//! Requests whose facts do not fit together: an agent that calls it reading and brings a command that writes, or calls
+//! it deleting and brings `ls`. One of the facts is wrong, and nobody can tell which: people are told, and the risk is
+//! high.
+
+use super::Resolved;
+use super::shell::effects::{Effect, effects};
+
+/// The beginning of each sentence, by which bridges know it among the reasons for the risk.
+pub const CONTRADICTION: &str = "contradiction: ";
+
+/// One sentence each, short enough for a card.
+pub(super) fn contradictions(request: &Resolved) -> Vec<String> {
+    let subject = &request.subject;
+    let Some(tool) = subject.tool.as_deref() else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut add = |why: String| found.push(format!("{CONTRADICTION}it is called {tool}, but {why}"));
+    // These words fit every command.
+    let script = request.script.as_ref().filter(|_| !matches!(tool, "execute" | "other"));
+    if let Some(script) = script {
+        let effects = effects(script);
+        let other = |allowed: &[Effect]| effects.iter().find(|(effect, _)| !allowed.contains(effect));
+        let none_is = |wanted: &[Effect]| !effects.iter().any(|(effect, _)| wanted.contains(effect));
+        match tool {
+            "read" | "search" | "think" => {
+                if let Some((_, what)) = other(&[Effect::Reads]) {
+                    add(format!("the command does more: {what}"));
+                }
+            }
+            "fetch" => {
+                if let Some((_, what)) = other(&[Effect::Reads, Effect::Fetches]) {
+                    add(format!("the command does more: {what}"));
+                }
+            }
+            "delete" if none_is(&[Effect::Deletes, Effect::Unknown]) => {
+                add("the command deletes nothing".to_owned());
+            }
+            "move" if none_is(&[Effect::Moves, Effect::Deletes, Effect::Unknown]) => {
+                add("the command moves nothing".to_owned());
+            }
+            "edit" if none_is(&[Effect::Changes, Effect::Moves, Effect::Deletes, Effect::Unknown]) => {
+                add("the command changes nothing".to_owned());
+            }
+            "switch_mode" => add("it brings a command".to_owned()),
+            _ => {}
+        }
+        if matches!(tool, "edit" | "delete" | "move")
+            && let Some(place) = request.unnamed_places().next()
+        {
+            add(format!("the command does not name {}", place.written));
+        }
+    }
+    if let Some(diff) = &subject.diff {
+        match tool {
+            "read" | "search" | "think" | "fetch" | "switch_mode" => add("it changes files".to_owned()),
+            "delete" if diff.lines().any(|line| line.starts_with('+') && !line.starts_with("+++ ")) => {
+                add("its diff adds lines".to_owned());
+            }
+            _ => {}
+        }
+    }
+    found
+}

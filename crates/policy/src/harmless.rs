@@ -1,0 +1,213 @@
+//! The words that may follow those of an allow rule: operands that stay inside of the workspace, and options that are
+//! known to run nothing and to write nowhere else. What is in no table is not known, and is not allowed.
+
+mod options;
+
+use self::options::{PLAIN, ROWS, Row};
+use super::git::is_plain_git;
+use super::programs::{Runs, base, file_name, runs};
+use super::risk::places;
+use super::shell::effects::written_among;
+use intercom_types::Risk;
+
+/// Tools that write long options with one dash and have no clusters.
+const ONE_DASH: &[&str] = &["find", "go", "tsc"];
+
+/// Their operands are what they run: nothing may be added to those of the rule.
+const TARGETS: &[&str] = &[
+    "make",
+    "gmake",
+    "ninja",
+    "just",
+    "task",
+    "gradle",
+    "gradlew",
+    "./gradlew",
+    "ant",
+    "rake",
+    "nox",
+    "tox",
+    "invoke",
+    "gulp",
+    "grunt",
+    "mage",
+];
+
+/// Their operands can name any program, so that even a rule for the program alone covers none of them.
+const ANY_PROGRAM: &[&str] = &["sbt", "lein", "bazel", "bazelisk", "cmake", "dotnet", "meson", "composer"];
+
+/// Phases of Maven that run the build of the project and write below it. Goals of plugins run anything.
+const MAVEN_PHASES: &[&str] = &["clean", "validate", "compile", "test-compile", "test", "package", "verify"];
+
+/// Words of jq's own language that read more than its input.
+const JQ_READS: &[&str] =
+    &["import", "include", "env", "ENV", "modulemeta", "get_search_list", "input_filename"];
+
+const TARS: &[&str] = &["tar", "bsdtar", "gtar"];
+
+/// Checks whether the program is known, and known to run no other but as [`runs`] says.
+pub(super) fn is_plain(program: &str) -> bool {
+    PLAIN.contains(&program)
+        || ROWS.iter().flat_map(|row| row.of).any(|of| of.split(' ').next() == Some(program))
+}
+
+/// Checks that the words from `spelled` on add nothing to the words before, which the rule spells. The
+/// command begins with its program.
+pub(super) fn check(command: &[String], spelled: usize) -> Result<(), String> {
+    let (name, skipped) = (program(&command[0]), global(command));
+    let mut words = vec![name.as_str()];
+    words.extend(command[skipped + 1..].iter().map(String::as_str));
+    let spelled = spelled.saturating_sub(skipped).max(1);
+    let rows: Vec<&Row> = ROWS.iter().filter(|row| row.of.iter().any(|of| leads(of, &words))).collect();
+    let mut after = words[..spelled.min(words.len())].contains(&"--");
+    let mut before = Value::None;
+    for (at, word) in words.iter().enumerate().skip(spelled) {
+        let previous = std::mem::replace(&mut before, Value::None);
+        if previous == Value::Text && !word.starts_with('-') {
+            continue;
+        }
+        // `host:file` is fetched by a program, also behind an option.
+        if TARS.contains(&words[0]) && word.contains(':') {
+            return Err(format!("`{word}` goes beyond the rule"));
+        }
+        if *word == "--" && !after {
+            after = true;
+        } else if word.starts_with('-') {
+            before = option(&rows, word, after, ONE_DASH.contains(&words[0]))
+                .ok_or_else(|| format!("`{word}` is not known to be harmless; write it into the rule"))?;
+            // In `grep -e -e FILE` and `grep --exclude -e FILE` the last `-e` is a value, and the file is a file.
+            if before == Value::Text && previous != Value::None {
+                before = Value::Unknown;
+            }
+        } else {
+            stays(word)?;
+            operand(&rows, &words, at, spelled)?;
+        }
+    }
+    runs_later(command, &words[..spelled.min(words.len())])
+}
+
+/// Files that other programs run later are not written unless the rule names them.
+fn runs_later(command: &[String], spelled: &[&str]) -> Result<(), String> {
+    let arguments: Vec<&str> = command.iter().skip(1).map(String::as_str).collect();
+    let files = written_among(&file_name(&command[0]), &arguments);
+    let later = |file: &&str| places::runs_later(file) == Some(Risk::High) && !spelled.contains(file);
+    files.into_iter().find(later).map_or(Ok(()), |file| {
+        Err(format!("`{file}` is run later by other programs; write it into the rule"))
+    })
+}
+
+/// The name to look up: only interpreters are the same in all versions.
+fn program(written: &str) -> String {
+    if !written.contains('/') && base(written) == "python" { "python".to_owned() } else { written.to_owned() }
+}
+
+/// Returns the number of words that git's own options take; whether they are harmless is checked elsewhere.
+fn global(command: &[String]) -> usize {
+    if command[0] == "git" { super::launch::subcommand(command) - 1 } else { 0 }
+}
+
+fn leads(of: &str, words: &[&str]) -> bool {
+    let mut words = words.iter();
+    of.split(' ').all(|word| words.next() == Some(&word))
+}
+
+/// The meaning of the word behind an option.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Value {
+    /// A word of its own.
+    None,
+    /// The value of the option, a text.
+    Text,
+    /// Perhaps the value of the option.
+    Unknown,
+}
+
+/// Returns the meaning of the next word, or `None` if the option is not known to be harmless.
+fn option(rows: &[&Row], word: &str, after: bool, one_dash: bool) -> Option<Value> {
+    let holds = |list: fn(&Row) -> &'static str, name: &str| {
+        rows.iter().any(|row| list(row).split_ascii_whitespace().any(|known| known == name))
+    };
+    let is_text = |name: &str| holds(|row| row.text, name);
+    let long = word.strip_prefix("--").or_else(|| word.strip_prefix('-').filter(|_| one_dash && !after));
+    if let Some(long) = long {
+        let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+        if !holds(if after { |row| row.after } else { |row| row.long }, name) {
+            return None;
+        }
+        return match value {
+            None if !after && is_text(name) => Some(Value::Text),
+            // The table does not say which of the others take a value.
+            None => Some(Value::Unknown),
+            Some(value) if is_text(name) || stays(value).is_ok() => Some(Value::None),
+            Some(_) => None,
+        };
+    }
+    let letters = word.strip_prefix('-').filter(|letters| !letters.is_empty() && !after)?;
+    for (at, letter) in letters.char_indices() {
+        if rows.iter().any(|row| row.valued.contains(letter)) {
+            let value = &letters[at + letter.len_utf8()..];
+            let text = is_text(letter.encode_utf8(&mut [0; 4]));
+            let harmless = text || stays(value.trim_start_matches('=')).is_ok();
+            return harmless.then_some(match (value.is_empty(), text) {
+                (false, _) => Value::None,
+                (true, true) => Value::Text,
+                (true, false) => Value::Unknown,
+            });
+        }
+        if !rows.iter().any(|row| row.flags.contains(letter)) {
+            return None;
+        }
+    }
+    Some(Value::None)
+}
+
+/// Checks that a word that could be a path, or hold one, stays inside of the workspace.
+fn stays(word: &str) -> Result<(), String> {
+    let leaves = |part: &str| part.starts_with(['/', '~', '@']) || part.split('/').any(|name| name == "..");
+    if word.contains("://") || leaves(word) || word.split(['=', ':', ',']).any(leaves) {
+        return Err(format!("`{word}` may lead out of the workspace; write it into the rule"));
+    }
+    Ok(())
+}
+
+/// Operands that are more than names of files.
+fn operand(rows: &[&Row], words: &[&str], at: usize, spelled: usize) -> Result<(), String> {
+    let word = words[at];
+    let beyond = || Err(format!("`{word}` goes beyond the rule"));
+    match words {
+        // `make` alone is for every target; with one, for that.
+        [make, ..] if TARGETS.contains(make) && spelled > 1 => beyond(),
+        // The first is a program; of those only printing some lines is known.
+        ["sed", ..] => {
+            let is_first = words[spelled..at].iter().all(|word| word.starts_with('-'));
+            let lines = word.strip_suffix('p').unwrap_or_default();
+            let prints =
+                !lines.is_empty() && lines.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | '$'));
+            if is_first && !prints { beyond() } else { Ok(()) }
+        }
+        // `tar cIf` is `tar -c -I -f`.
+        ["tar" | "bsdtar" | "gtar", ..] if at == 1 && !word.chars().all(|c| "tvczjJf".contains(c)) => {
+            beyond()
+        }
+        [program, ..] if ANY_PROGRAM.contains(program) => beyond(),
+        ["mvn" | "mvnw" | "./mvnw", ..] if !MAVEN_PHASES.contains(&word) => beyond(),
+        // The second is written.
+        ["uniq" | "xxd", ..] if words[1..at].iter().any(|word| !word.starts_with('-')) => beyond(),
+        // The program may import files and show the environment.
+        ["jq", ..] if JQ_READS.iter().any(|read| word.contains(read)) => beyond(),
+        ["git", subcommand, ..] if at > 1 && !is_plain_git(subcommand) => beyond(),
+        // Addresses, and what is pushed where.
+        ["git", "clone" | "fetch" | "pull" | "push" | "ls-remote" | "remote" | "submodule", ..]
+            if word.contains(':') || word.starts_with('+') =>
+        {
+            beyond()
+        }
+        // A setting may name a program.
+        ["git", "config", ..] if at > 2 && spelled < 3 => beyond(),
+        ["go", "run" | "tool" | "generate", ..] if spelled < 3 => beyond(),
+        // An unknown program with a shell among its operands may well run it.
+        _ if rows.is_empty() && matches!(runs(&base(word)), Some(Runs::Shell | Runs::Code(_))) => beyond(),
+        _ => Ok(()),
+    }
+}

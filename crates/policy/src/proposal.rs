@@ -1,0 +1,107 @@
+//! The rule that "always allow" would add: as narrow as can be, or none.
+
+use super::glob::literal;
+use super::rule::{CommandEntry, Commands, Names, Options, RiskLimit, Rule, Rules, Then};
+use super::{Assessment, Outcome, Resolved, decide, launch};
+use intercom_types::{Risk, Time};
+
+/// Programs whose first argument says what they do, so that the rest may vary.
+const WITH_SUBCOMMANDS: &[(&str, &[&str])] = &[
+    ("cargo", &["build", "check", "test", "clippy", "fmt", "bench", "doc", "tree", "metadata", "nextest"]),
+    ("git", &["status", "diff", "log", "show", "blame", "ls-files", "rev-parse", "add"]),
+    ("go", &["build", "test", "vet", "fmt", "list"]),
+    ("npm", &["test", "run", "ls"]),
+    ("pnpm", &["test", "run", "ls"]),
+    ("yarn", &["test", "run"]),
+];
+
+/// For the same agent, workspace, tool and no higher risk; the very paths, and the command's program with its
+/// subcommand, or the very command if its arguments could mean anything.
+pub fn proposal(request: &Resolved, assessment: &Assessment) -> Result<Rule, String> {
+    let subject = &request.subject;
+    let workspace = request.workspace.to_str().filter(|path| path.starts_with('/'));
+    let workspace = workspace.ok_or("the workspace has no name that a rule can hold")?;
+    let agent =
+        subject.agent.clone().ok_or("its agent has no profile, so the rule would be for any agent")?;
+    if assessment.risk == Risk::Critical {
+        return Err("the risk is critical".to_owned());
+    }
+    let path = exact_paths(request)?;
+    let mut rule = Rule {
+        agent: Some(Names::One(agent)),
+        workspace: Some(literal(workspace)),
+        tool: subject.tool.clone().map(Names::One),
+        path: path.clone(),
+        risk: Some(RiskLimit::UpTo(assessment.risk)),
+        ..Rule::new(Then::Allow)
+    };
+    if let Some(words) = &request.words {
+        let (words, exact) = leading_words(words.as_ref().map_err(Clone::clone)?, assessment.risk)?;
+        rule.name = Some(format!("always {}", words.join(" ")));
+        rule.command = Some(Commands::Any(vec![CommandEntry::Words(words)]));
+        rule.exact = exact;
+    } else {
+        let tool = subject.tool.as_deref().ok_or("it is not known what the agent wants to do")?;
+        let path = path.ok_or("there is nothing to match on")?;
+        let path = match &path {
+            Names::One(path) => path.clone(),
+            Names::Any(paths) => paths.join(", "),
+        };
+        rule.name = Some(format!("always {tool} {path}"));
+    }
+    holds(&rule, request, assessment)?;
+    Ok(rule)
+}
+
+fn exact_paths(request: &Resolved) -> Result<Option<Names>, String> {
+    let mut globs = Vec::new();
+    for place in request.unnamed_places() {
+        if let Some(doubt) = place.doubt() {
+            return Err(doubt);
+        }
+        let inside = place.real.as_deref().and_then(|real| real.strip_prefix(&request.workspace).ok());
+        let inside = inside.ok_or_else(|| format!("{:?} is outside of the workspace", place.written))?;
+        let text = inside.to_str().filter(|text| !text.is_empty());
+        globs.push(literal(text.ok_or_else(|| format!("{:?} cannot be written as a glob", place.written))?));
+    }
+    globs.dedup();
+    Ok(match globs.len() {
+        0 => None,
+        1 => globs.pop().map(Names::One),
+        _ => Some(Names::Any(globs)),
+    })
+}
+
+/// The words for the rule, and whether they must be all.
+fn leading_words(argv: &[String], risk: Risk) -> Result<(Vec<String>, bool), String> {
+    let chain = launch::chain(argv)?;
+    let words = launch::innermost(&chain, argv)?;
+    let subcommands =
+        WITH_SUBCOMMANDS.iter().find(|(program, _)| *program == words[0]).map(|(_, names)| *names);
+    let known = |word: &String| subcommands.is_some_and(|names| names.contains(&word.as_str()));
+    let length = match words {
+        _ if risk >= Risk::High => None,
+        // What `npm run` and `cargo nextest` do is in the word after.
+        [_, group, name, ..] if known(group) && matches!(group.as_str(), "run" | "nextest") => {
+            (!name.starts_with('-')).then_some(3)
+        }
+        [_, name, ..] if known(name) => Some(2),
+        _ => None,
+    };
+    // Words that such a rule would not let through make the rule one for this very command.
+    let length =
+        length.filter(|length| launch::allows(&words[..*length], false, Options::Known, words).is_ok());
+    Ok((words[..length.unwrap_or(words.len())].to_vec(), length.is_none()))
+}
+
+/// A rule that would not have allowed this very request is none to propose.
+fn holds(rule: &Rule, request: &Resolved, assessment: &Assessment) -> Result<(), String> {
+    let now = Time::from_millis(0);
+    let rules = Rules::compile(vec![rule.clone()], |_| now).map_err(|bad| bad.message)?;
+    let ruling = decide(&rules, request, assessment, now);
+    if ruling.outcome == Outcome::Allow {
+        Ok(())
+    } else {
+        Err("no rule can be made that allows just this".to_owned())
+    }
+}

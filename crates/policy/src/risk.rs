@@ -1,0 +1,155 @@
+//! The risk of a request, as far as it shows. The agent's claim can raise the risk, never lower it.
+
+use super::contradiction::contradictions;
+use super::shell::effects::{self, Effect};
+use super::{Place, Resolved, words};
+use intercom_types::Risk;
+
+mod commands;
+mod downloads;
+pub(super) mod places;
+
+use places::{is_system, looks_secret, runs_later};
+
+/// More reasons than this nobody reads.
+const MAX_REASONS: usize = 8;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assessment {
+    /// The higher of what we see and what the agent claims.
+    pub risk: Risk,
+    pub computed: Risk,
+    /// Short, for people, contradictions first and then the gravest: `outside of the workspace: /etc/hosts`.
+    pub why: Vec<String>,
+}
+
+/// The reasons so far.
+#[derive(Default)]
+struct Found(Vec<(Risk, String)>);
+
+impl Found {
+    fn add(&mut self, risk: Risk, why: impl Into<String>) {
+        self.0.push((risk, why.into()));
+    }
+}
+
+pub fn assess(request: &Resolved) -> Assessment {
+    let subject = &request.subject;
+    let mut found = Found::default();
+    let contradictions = contradictions(request);
+    for contradiction in &contradictions {
+        found.add(Risk::High, contradiction.clone());
+    }
+    tool(request, &mut found);
+    let reads = !request.places.is_empty() && only_reads(request);
+    for place in &request.places {
+        location(request, place, reads, &mut found);
+    }
+    if let (Some(text), Some(script)) = (&subject.command, &request.script) {
+        // By either name of the workspace.
+        let names = [&request.workspace, &subject.workspace];
+        let names = names.into_iter().filter_map(|name| name.to_str()).filter(|name| name.len() > 1);
+        let script = names.fold(script.clone(), |script, name| script.relative_to(name));
+        commands::judge(text, &script, &mut found);
+    }
+    for later in request.operands.iter().flat_map(|operands| &operands.written) {
+        found.add(later.risk, format!("is run later by other programs: {}", later.file));
+    }
+    if subject.diff.as_deref().is_some_and(deletes_all) {
+        found.add(Risk::High, "deletes the whole file");
+    }
+    if request.diff.as_ref().is_some_and(|diff| diff.unreadable) {
+        found.add(Risk::High, "which files the diff changes cannot be read from it");
+    }
+    let known = subject.tool.is_some() || subject.command.is_some() || !request.places.is_empty();
+    let computed = found.0.iter().map(|(risk, _)| *risk).max().unwrap_or(Risk::Low);
+    // With nothing to go by only the claim speaks, and a missing claim counts as high.
+    let claimed = subject.claimed.unwrap_or(if known { Risk::Low } else { Risk::of_claim(None) });
+    // People have to see contradictions, however much else there is.
+    found.0.sort_by_key(|(risk, why)| (!contradictions.contains(why), std::cmp::Reverse(*risk)));
+    let mut why: Vec<String> = Vec::new();
+    for (risk, reason) in found.0 {
+        if risk > Risk::Low && why.len() < MAX_REASONS && !why.contains(&reason) {
+            why.push(reason);
+        }
+    }
+    Assessment { risk: computed.max(claimed), computed, why }
+}
+
+fn tool(request: &Resolved, found: &mut Found) {
+    match request.subject.tool.as_deref() {
+        Some("delete") => found.add(Risk::High, "deletes"),
+        Some("execute") if request.subject.command.is_none() => {
+            found.add(Risk::High, "runs an unknown command");
+        }
+        Some("fetch") => found.add(Risk::Medium, "uses the network"),
+        Some("move") => found.add(Risk::Medium, "moves files"),
+        // Editing what it was given to edit is what an agent is for.
+        Some("edit" | "read" | "search" | "think" | "execute") | None => {}
+        Some(_) => found.add(Risk::Medium, "does something of its own kind"),
+    }
+}
+
+/// Nothing in the request does more than reading.
+fn only_reads(request: &Resolved) -> bool {
+    let subject = &request.subject;
+    let called_reading = matches!(subject.tool.as_deref(), Some("read" | "search" | "think"));
+    let reads = match &request.script {
+        None => called_reading,
+        Some(script) => {
+            let may_read = called_reading || matches!(subject.tool.as_deref(), Some("execute") | None);
+            may_read && effects::effects(script).iter().all(|(effect, _)| *effect == Effect::Reads)
+        }
+    };
+    reads && subject.diff.is_none()
+}
+
+fn location(request: &Resolved, place: &Place, reads: bool, found: &mut Found) {
+    let name = &place.written;
+    if place.is_hidden() {
+        found.add(Risk::High, format!("characters that cannot be seen: {name:?}"));
+    }
+    let Some(real) = &place.real else {
+        return found.add(Risk::High, format!("cannot tell where it is: {name:?}"));
+    };
+    // The workspace itself may stand below a directory of dots; only what is below it counts.
+    let below = real.strip_prefix(&request.workspace).unwrap_or(real);
+    let secret = below.to_str().is_none_or(looks_secret) || looks_secret(name);
+    if secret {
+        let risk = if place.inside || reads { Risk::High } else { Risk::Critical };
+        found.add(risk, format!("looks like a secret: {name}"));
+    }
+    if !place.inside {
+        let risk = match (reads, is_system(real)) {
+            (true, _) => Risk::Medium,
+            (false, false) => Risk::High,
+            (false, true) => Risk::Critical,
+        };
+        found.add(risk, format!("outside of the workspace: {}", real.display()));
+    }
+    if place.linked {
+        found.add(Risk::Medium, format!("is a link: {name}"));
+    }
+    if place.climbs() {
+        found.add(Risk::Medium, format!("holds `..`: {name}"));
+    }
+    let later = below.to_str().and_then(runs_later).filter(|_| !reads);
+    if let Some(risk) = later {
+        found.add(risk, format!("is run later by other programs: {name}"));
+    }
+    if later != Some(Risk::High)
+        && !reads
+        && below.iter().any(|part| part.as_encoded_bytes().starts_with(b"."))
+    {
+        found.add(Risk::Medium, format!("a dot file: {name}"));
+    }
+}
+
+/// A unified diff whose new side is nothing.
+fn deletes_all(diff: &str) -> bool {
+    diff.lines().any(|line| line.starts_with("deleted file mode") || line.trim_end() == "+++ /dev/null")
+}
+
+fn is_hidden(text: &str) -> bool {
+    words::hidden(&text.replace('\n', " ")).is_some()
+}

@@ -1,0 +1,344 @@
+//! The risk of a command, by the words of every command inside its text. Unknown programs are medium; only
+//! programs that are known to change nothing are low.
+
+use std::path::Path;
+
+use super::{Found, downloads, is_hidden, is_system, looks_secret, runs_later};
+use crate::programs::{base, file_name, runs, widening};
+use crate::shell::effects::{is_file, only_reads, written};
+use crate::shell::{Script, Simple, Word, is_assignment};
+use crate::words::MAX_BYTES;
+use intercom_types::Risk;
+
+const HARMLESS_GIT: &[&str] = &[
+    "status",
+    "diff",
+    "log",
+    "show",
+    "rev-parse",
+    "ls-files",
+    "blame",
+    "describe",
+    "shortlog",
+    "grep",
+    "ls-tree",
+];
+
+const INSTALLERS: &[&str] = &[
+    "npm", "pnpm", "yarn", "bun", "pip", "pipx", "uv", "poetry", "gem", "bundle", "cargo", "go", "apt",
+    "apt-get", "aptitude", "dnf", "yum", "pacman", "apk", "brew", "zypper", "snap", "flatpak", "port",
+    "nix-env", "conda", "composer", "dpkg", "rpm",
+];
+
+const INSTALLS: &[&str] = &[
+    "install",
+    "i",
+    "add",
+    "ci",
+    "get",
+    "update",
+    "upgrade",
+    "remove",
+    "uninstall",
+    "-S",
+    "-i",
+    "-U",
+    "sync",
+    "require",
+];
+
+const PUBLISHERS: &[&str] =
+    &["npm", "pnpm", "yarn", "cargo", "gem", "twine", "poetry", "uv", "docker", "podman", "helm"];
+
+pub(super) fn judge(text: &str, script: &Script, found: &mut Found) {
+    if is_hidden(text) {
+        found.add(Risk::High, "characters that cannot be seen in the command");
+    }
+    if text.len() > MAX_BYTES {
+        found.add(Risk::High, "the command is too long to read");
+    } else if script.opaque {
+        found.add(Risk::High, "what the command runs cannot be read from it");
+    }
+    if text.split_whitespace().collect::<String>().contains(":(){") {
+        found.add(Risk::Critical, "a fork bomb");
+    }
+    let mut left = false;
+    for simple in &script.commands {
+        for file in &simple.writes {
+            writes(file, left, found);
+        }
+        for file in &simple.reads {
+            opens(file, found);
+        }
+        settings(simple, found);
+        let views = simple.views();
+        for (n, view) in views.iter().enumerate() {
+            one(view, n == 0, left, found);
+        }
+        if views.len() > 1 {
+            found.add(Risk::Medium, format!("runs something else: {}", file_name(&views[0][0].text)));
+        }
+        left |= views.first().is_some_and(|own| leaves_for_good(own));
+    }
+    downloads::judge(script, found);
+}
+
+/// Tells whether a command takes those after it out of the workspace: `cd` goes home.
+fn leaves_for_good(own: &[Word]) -> bool {
+    let folder = own[1..].iter().find(|word| !word.text.starts_with('-') || word.text == "-");
+    matches!(own[0].text.as_str(), "cd" | "pushd" | "chdir")
+        && folder.is_none_or(|folder| folder.expanded || folder.text == "-" || leaves(&folder.text))
+}
+
+/// Judges a file that the shell opens to be read.
+fn opens(file: &str, found: &mut Found) {
+    if file.starts_with("/dev/tcp/") || file.starts_with("/dev/udp/") {
+        found.add(Risk::High, format!("talks to other machines: {file}"));
+    } else if looks_secret(file) {
+        found.add(Risk::High, format!("looks like a secret: {file}"));
+    } else if leaves(file) && is_file(file) {
+        found.add(Risk::Medium, format!("reads outside of the workspace: {file}"));
+    }
+}
+
+/// Judges a file that is written. `left`: the command runs somewhere outside of the workspace.
+fn writes(file: &str, left: bool, found: &mut Found) {
+    // `2>&1` writes to no file.
+    if !is_file(file) {
+        return;
+    }
+    let risk = if is_system(Path::new(file)) {
+        Risk::Critical
+    } else if left || looks_secret(file) || leaves(file) {
+        Risk::High
+    } else {
+        Risk::Medium
+    };
+    found.add(risk, format!("writes to {file}"));
+    if let Some(risk) = runs_later(file) {
+        found.add(risk, format!("is run later by other programs: {file}"));
+    }
+}
+
+/// Leads out of the directory that the command runs in, by its looks.
+fn leaves(path: &str) -> bool {
+    path.starts_with(['/', '~']) || path.split('/').any(|part| part == "..")
+}
+
+/// Variables that change what is run or how.
+fn settings(simple: &Simple, found: &mut Found) {
+    const NAMES: &[&str] = &[
+        "PATH",
+        "IFS",
+        "ENV",
+        "EDITOR",
+        "VISUAL",
+        "PAGER",
+        "SHELL",
+        "BASH_ENV",
+        "NODE_OPTIONS",
+        "HOME",
+        "CC",
+        "CXX",
+    ];
+    const BEGINNINGS: &[&str] =
+        &["LD_", "DYLD_", "GIT_", "PYTHON", "PERL", "RUBY", "RUSTC", "CARGO_", "NPM_", "BASH_FUNC"];
+    for word in simple.words.iter().filter(|word| is_assignment(&word.text)) {
+        let name = word.text.split(['=', '+']).next().unwrap_or_default();
+        let begins = BEGINNINGS.iter().any(|beginning| name.starts_with(beginning));
+        if begins || NAMES.contains(&name) || name.ends_with("_COMMAND") || name.ends_with("_WRAPPER") {
+            found.add(Risk::High, format!("sets {name}"));
+        }
+    }
+    if simple.words.first().is_some_and(|word| is_assignment(&word.text)) {
+        found.add(Risk::Medium, "sets variables");
+    }
+}
+
+/// `whole`: the command itself, and not a tail of it that it may run. `left`: it runs outside of the workspace.
+fn one(view: &[Word], whole: bool, left: bool, found: &mut Found) {
+    let Some((program, words)) = view.split_first() else { return };
+    let name = file_name(&program.text);
+    let arguments: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    let (risk, why) = by_program(&name, &arguments);
+    // That a tail begins with an unknown program means nothing: it may be a file name.
+    if risk > Risk::Medium || whole {
+        found.add(risk, why);
+    }
+    for file in written(&name, view) {
+        writes(file, left, found);
+    }
+    // Everything else in a tail is in the whole too.
+    if !whole {
+        return;
+    }
+    let names_files = arguments.iter().any(|word| !word.starts_with('-'));
+    if left && names_files && !only_reads(&name) {
+        found.add(Risk::High, format!("works outside of the workspace: {name}"));
+    } else if left && name != "cd" && name != "echo" {
+        found.add(Risk::Medium, format!("works outside of the workspace: {name}"));
+    }
+    if program.wild {
+        found.add(Risk::High, format!("what is run depends on files: {}", program.text));
+    }
+    if let Some(secret) = arguments.iter().find(|word| looks_secret(word)) {
+        found.add(Risk::High, format!("looks like a secret: {secret}"));
+    }
+    if only_reads(&name) {
+        reads(words, found);
+    } else if let Some(system) =
+        arguments.iter().find(|word| is_system(Path::new(word)) && **word != "/dev/null")
+    {
+        found.add(Risk::High, format!("outside of the workspace: {system}"));
+    }
+}
+
+/// Records the risk of the files that a harmless program reads.
+fn reads(words: &[Word], found: &mut Found) {
+    if let Some(word) = words.iter().find(|word| leaves(&word.text)) {
+        found.add(Risk::Medium, format!("reads outside of the workspace: {}", word.text));
+    }
+    // `.e*` may be `.env`.
+    let vague =
+        |word: &&Word| word.wild && word.text.split('/').any(|part| part == "*" || part.starts_with('.'));
+    if let Some(word) = words.iter().find(vague) {
+        found.add(Risk::Medium, format!("cannot tell what it reads: {}", word.text));
+    }
+}
+
+fn by_program(name: &str, arguments: &[&str]) -> (Risk, String) {
+    let has = |word: &str| arguments.contains(&word);
+    let short = |letters: &[char]| {
+        arguments
+            .iter()
+            .any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(letters))
+    };
+    let first = arguments.iter().copied().find(|word| !word.starts_with('-')).unwrap_or_default();
+    let (risk, why) = match name {
+        "rm" | "rmdir" | "unlink" | "shred" | "srm" | "trash" => return deletes(name, arguments),
+        "truncate" => (Risk::High, "empties files"),
+        "mv" | "cp" | "ln" | "install" | "tee" | "touch" | "mkdir" | "sed" | "patch" => {
+            (Risk::Medium, "changes files")
+        }
+        "dd" if !arguments.iter().any(|word| word.starts_with("of=/dev/") && is_file(&word[3..])) => {
+            (Risk::Medium, "copies data")
+        }
+        "dd" | "fdisk" | "sfdisk" | "parted" | "wipefs" | "mkswap" | "blkdiscard" | "diskutil" => {
+            (Risk::Critical, "writes to disks")
+        }
+        name if name.starts_with("mkfs") => (Risk::Critical, "writes to disks"),
+        "shutdown" | "reboot" | "halt" | "poweroff" | "telinit" => (Risk::Critical, "stops the machine"),
+        "systemctl" | "service" | "launchctl" | "mount" | "umount" | "iptables" | "nft" | "useradd"
+        | "userdel" | "usermod" | "passwd" | "visudo" | "sysctl" | "modprobe" | "insmod" | "crontab"
+        | "at" => (Risk::High, "changes the system"),
+        "kill" | "pkill" | "killall" => (Risk::High, "ends processes"),
+        "sudo" | "doas" | "su" | "pkexec" => (Risk::High, "runs as another user"),
+        "chmod" | "chown" | "chgrp" | "setfacl" | "chattr" => {
+            let wide =
+                short(&['R']) || has("--recursive") || arguments.iter().any(|word| word.ends_with("777"));
+            (if wide { Risk::High } else { Risk::Medium }, "changes permissions")
+        }
+        "ssh" | "scp" | "sftp" | "rsync" | "nc" | "ncat" | "netcat" | "telnet" | "ftp" | "socat" => {
+            (Risk::High, "talks to other machines")
+        }
+        "curl" | "wget" | "aria2c" | "http" | "https" | "xh" => return fetches(arguments),
+        "git" => return git(first, arguments),
+        "find" if has("-delete") => (Risk::High, "deletes"),
+        "terraform" | "kubectl" | "helm" | "aws" | "gcloud" | "az" | "oc" | "doctl" | "heroku" | "flyctl"
+        | "vercel" | "gh" | "glab" => (Risk::High, "changes things elsewhere"),
+        "psql" | "mysql" | "mongosh" | "redis-cli" | "sqlite3" | "dropdb" => {
+            (Risk::High, "changes a database")
+        }
+        _ if PUBLISHERS.contains(&name) && (has("publish") || has("push") || has("upload")) => {
+            (Risk::High, "publishes")
+        }
+        _ if INSTALLERS.contains(&base(name).as_str())
+            && arguments.iter().any(|word| INSTALLS.contains(word)) =>
+        {
+            (Risk::High, "installs or removes packages")
+        }
+        "npm" | "pnpm" | "yarn" | "bun" | "cargo" | "go" | "make" => {
+            (Risk::Medium, "runs code of the workspace")
+        }
+        name if only_reads(name) => return harmless(name, arguments),
+        name => return unknown(name),
+    };
+    (risk, format!("{why}: {name}"))
+}
+
+fn harmless(name: &str, arguments: &[&str]) -> (Risk, String) {
+    let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
+    match widening(name, &arguments) {
+        Some(option) => (Risk::Medium, format!("more than reading: {name} {option}")),
+        None => (Risk::Low, format!("changes nothing: {name}")),
+    }
+}
+
+fn unknown(name: &str) -> (Risk, String) {
+    match runs(&base(name)) {
+        Some(_) => (Risk::Medium, format!("runs something else: {name}")),
+        None => (Risk::Medium, format!("runs {name}")),
+    }
+}
+
+fn deletes(name: &str, arguments: &[&str]) -> (Risk, String) {
+    let recursive = arguments.iter().any(|word| {
+        *word == "--recursive"
+            || (word.starts_with('-') && !word.starts_with("--") && word.contains(['r', 'R']))
+    });
+    let wide = |word: &&str| {
+        let path = word.trim_end_matches(['/', '*', '.']);
+        path.is_empty() || path == "~" || leaves(word) || word.starts_with('*')
+    };
+    let targets = || arguments.iter().filter(|word| !word.starts_with('-'));
+    if recursive && targets().any(wide) {
+        return (Risk::Critical, format!("deletes far and wide: {name} {}", arguments.join(" ")));
+    }
+    (Risk::High, format!("deletes: {name}"))
+}
+
+fn fetches(arguments: &[&str]) -> (Risk, String) {
+    let sends = |word: &&str| {
+        let long = ["--data", "--form", "--upload-file", "--post", "--body", "--json"];
+        let method = matches!(*word, "POST" | "PUT" | "DELETE" | "PATCH");
+        let short = ["-d", "-F", "-T"].iter().any(|option| word.starts_with(option));
+        method || short || long.iter().any(|option| word.starts_with(option))
+    };
+    if arguments.iter().any(sends) {
+        return (Risk::High, "sends data over the network".to_owned());
+    }
+    (Risk::Medium, "uses the network".to_owned())
+}
+
+fn git(subcommand: &str, arguments: &[&str]) -> (Risk, String) {
+    let has = |words: &[&str]| arguments.iter().any(|word| words.contains(word));
+    let forced = || {
+        has(&["-f", "--force", "--mirror", "--delete", "-d", "--prune"])
+            || arguments
+                .iter()
+                .any(|word| word.starts_with("--force") || word.starts_with('+') || word.starts_with(':'))
+    };
+    // With options before the subcommand the first name may be the value of one.
+    let is = |name: &str| {
+        subcommand == name || (arguments.first().is_some_and(|a| a.starts_with('-')) && has(&[name]))
+    };
+    let own_options = arguments.first().is_some_and(|a| a.starts_with('-') && *a != "--no-pager");
+    let (risk, why) = match () {
+        () if is("push") && forced() => (Risk::Critical, "overwrites what others have"),
+        () if is("push") => (Risk::High, "publishes"),
+        () if is("reset") && has(&["--hard"]) => (Risk::High, "discards work"),
+        () if is("clean") || is("filter-branch") || is("filter-repo") || is("rm") => (Risk::High, "deletes"),
+        () if (is("checkout") || is("restore") || is("switch")) && has(&["--", ".", "-f", "--force"]) => {
+            (Risk::High, "discards work")
+        }
+        () if is("stash") && has(&["drop", "clear"]) => (Risk::High, "discards work"),
+        () if is("branch") && has(&["-D", "-d", "--delete"]) => (Risk::High, "discards work"),
+        () if is("config") || own_options => (Risk::High, "changes how git works"),
+        () if is("clone") || is("fetch") || is("pull") || is("submodule") => {
+            (Risk::Medium, "uses the network")
+        }
+        () if HARMLESS_GIT.contains(&subcommand) => return harmless("git", arguments),
+        () => (Risk::Medium, "changes the repository"),
+    };
+    (risk, format!("{why}: git {subcommand}"))
+}

@@ -1,0 +1,160 @@
+//! Files that a text writes, and files that it runs. A text that runs what it wrote, copied, linked or moved itself
+//! says in no word what that is.
+
+use std::collections::{HashMap, HashSet};
+
+use super::context::Value;
+use super::word::Word;
+use crate::glob::name_fits;
+use crate::programs::file_name;
+
+/// The placeholder for everything that is expanded.
+const ANYTHING: &str = "*";
+
+#[derive(Debug, Default)]
+pub(super) struct FileUses {
+    written: Vec<WrittenName>,
+    /// Files with names that are no words of the text are written, with what the text gives.
+    unpacks: bool,
+    /// Scripts, and programs with a path.
+    run: HashSet<String>,
+    /// Programs that are looked up.
+    looked_up: HashSet<String>,
+    /// Files from which programs that the text runs take what they run.
+    taken_from: HashSet<&'static str>,
+    /// Words of the values that the text gives to variables.
+    values: HashMap<String, HashSet<String>>,
+}
+
+/// A file that is written, as the text names it.
+#[derive(Debug)]
+struct WrittenName {
+    /// The name, with `*` for each expansion.
+    pattern: String,
+    variables: Vec<String>,
+    /// The output of a command is part of it.
+    is_computed: bool,
+}
+
+impl FileUses {
+    /// Records that a file is written that the end of a word names.
+    pub(super) fn write(&mut self, word: &Word, file: &str) {
+        let name = file.trim_end_matches('/');
+        self.written.push(WrittenName {
+            pattern: if word.braces { without_braces(name) } else { name.to_ascii_lowercase() },
+            variables: word.variables.clone(),
+            is_computed: word.output > Value::Number,
+        });
+    }
+
+    /// Records that files are written whose names are decided when the text runs.
+    pub(super) fn write_any(&mut self) {
+        let name = WrittenName { pattern: ANYTHING.to_owned(), variables: Vec::new(), is_computed: true };
+        self.written.push(name);
+    }
+
+    pub(super) fn unpack(&mut self) {
+        self.unpacks = true;
+    }
+
+    /// Tells whether the text has written a file of this name so far.
+    pub(super) fn has_written(&self, file: &str) -> bool {
+        let file = last_part(file).to_ascii_lowercase();
+        self.names().any(|name| last_part(&name) == file)
+    }
+
+    pub(super) fn run(&mut self, file: &str) {
+        self.run.insert(file_name(file));
+    }
+
+    pub(super) fn look_up(&mut self, program: &str) {
+        self.looked_up.insert(file_name(program));
+    }
+
+    pub(super) fn take_from(&mut self, files: &'static [String]) {
+        self.taken_from.extend(files.iter().map(String::as_str));
+    }
+
+    pub(super) fn assign(&mut self, name: &str, text: &str) {
+        let values = self.values.entry(name.to_owned()).or_default();
+        values.extend(text.split_whitespace().map(str::to_ascii_lowercase));
+    }
+
+    /// Tells whether a file is run that the text may have written.
+    pub(super) fn runs_own(&self) -> bool {
+        if self.unpacks && !self.run.is_empty() {
+            return true;
+        }
+        let sets_path = self.values.contains_key("PATH");
+        self.names().any(|name| {
+            let last = last_part(&name);
+            let fits = |program: &String| name_fits(last, program);
+            let is_in_path = sets_path || (last != ANYTHING && may_be_in_path(&name));
+            self.run.iter().any(fits) || (is_in_path && self.looked_up.iter().any(fits))
+        })
+    }
+
+    /// Tells whether a file is written from which a program that is run takes what it runs.
+    pub(super) fn writes_commands(&self) -> bool {
+        let is_taken = |name: &str| {
+            let parts: Vec<&str> = name.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+            self.taken_from.iter().any(|file| {
+                let file: Vec<&str> = file.split('/').collect();
+                let fits = |(part, file): (&&str, &&str)| {
+                    *part != ANYTHING && (part == file || name_fits(part, file))
+                };
+                parts.windows(file.len()).any(|window| window.iter().zip(&file).all(fits))
+            })
+        };
+        !self.taken_from.is_empty() && self.names().any(|name| is_taken(&name))
+    }
+
+    /// The names of all written files, as far as the text tells.
+    fn names(&self) -> impl Iterator<Item = String> {
+        self.written.iter().flat_map(|name| self.candidates(name))
+    }
+
+    fn candidates(&self, name: &WrittenName) -> Vec<String> {
+        let is_wild = last_part(&name.pattern).contains('*');
+        let is_own = |variable: &String| {
+            self.values.contains_key(variable) || variable.starts_with(|c: char| !is_letter(c))
+        };
+        if !is_wild || name.is_computed || name.variables.is_empty() {
+            return vec![name.pattern.clone()];
+        }
+        // What comes from the environment is not chosen by the text.
+        if !name.variables.iter().any(is_own) {
+            return Vec::new();
+        }
+        match name.variables.as_slice() {
+            [variable] if name.pattern == ANYTHING => {
+                self.values.get(variable).into_iter().flatten().cloned().collect()
+            }
+            _ => vec![name.pattern.clone()],
+        }
+    }
+}
+
+fn is_letter(c: char) -> bool {
+    c.is_ascii_alphabetic() || c == '_'
+}
+
+fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Tells whether a path could be that of a directory in which programs are looked up.
+fn may_be_in_path(path: &str) -> bool {
+    path.contains('/')
+        && (path.starts_with(['/', '~', '*']) || path.split('/').any(|part| part.ends_with("bin")))
+}
+
+/// A pattern for all names that braces make.
+fn without_braces(name: &str) -> String {
+    match (name.find('{'), name.rfind('}')) {
+        (Some(from), Some(to)) if from < to && !name[from..to].contains('/') => {
+            format!("{}{ANYTHING}{}", &name[..from], &name[to + 1..]).to_ascii_lowercase()
+        }
+        _ => ANYTHING.to_owned(),
+    }
+}

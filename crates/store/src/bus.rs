@@ -1,0 +1,103 @@
+//! The bell: tells readers that there is something new in the log. It carries a number, never the news itself.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use intercom_types::SessionId;
+
+/// Rung after each commit with the newest seq.
+#[derive(Debug, Clone)]
+pub struct Bell {
+    all: watch::Sender<u64>,
+    /// The sessions that somebody listens to; locked for the moment of a look.
+    each: Arc<Mutex<HashMap<SessionId, watch::Sender<u64>>>>,
+}
+
+impl Bell {
+    pub fn new() -> Self {
+        Self { all: watch::Sender::new(0), each: Arc::default() }
+    }
+
+    pub fn ring(&self, seq: u64) {
+        ring(&self.all, seq);
+    }
+
+    /// For those who listen to this session only.
+    pub fn ring_for(&self, session: SessionId, seq: u64) {
+        let mut each = self.each();
+        let Some(one) = each.get(&session) else { return };
+        if one.receiver_count() == 0 {
+            each.remove(&session);
+        } else {
+            ring(one, seq);
+        }
+    }
+
+    /// A slow listener misses rings, not news: it reads the store from where it stopped.
+    pub fn listen(&self) -> Ear {
+        Ear(self.all.subscribe())
+    }
+
+    /// Hears of one session only, so that many listeners are not all woken by each of many sessions.
+    pub fn listen_to(&self, session: SessionId) -> Ear {
+        let mut each = self.each();
+        each.retain(|_, one| one.receiver_count() > 0);
+        let newest = *self.all.borrow();
+        Ear(each.entry(session).or_insert_with(|| watch::Sender::new(newest)).subscribe())
+    }
+
+    fn each(&self) -> MutexGuard<'_, HashMap<SessionId, watch::Sender<u64>>> {
+        self.each.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn ring(bell: &watch::Sender<u64>, seq: u64) {
+    bell.send_if_modified(|newest| {
+        let news = seq > *newest;
+        *newest = seq.max(*newest);
+        news
+    });
+}
+
+impl Default for Bell {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[derive(Debug)]
+pub struct Ear(watch::Receiver<u64>);
+
+impl Ear {
+    /// The newest seq that was rung; what follows counts as news.
+    pub fn newest(&mut self) -> u64 {
+        *self.0.borrow_and_update()
+    }
+
+    /// Waits for a ring since the last look. `false` when there will be none any more.
+    pub async fn hear(&mut self) -> bool {
+        self.0.changed().await.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_listens_to_one_session_is_not_woken_by_another() {
+        let (bell, one, other) = (Bell::new(), SessionId::mint(), SessionId::mint());
+        let mut ear = bell.listen_to(one);
+        bell.ring(1);
+        bell.ring_for(other, 1);
+        assert!(!ear.0.has_changed().unwrap());
+        bell.ring_for(one, 2);
+        assert!(ear.hear().await);
+        assert_eq!(ear.newest(), 2);
+        drop(ear);
+        bell.ring_for(one, 3);
+        assert!(bell.each().is_empty(), "nobody listens any more");
+    }
+}

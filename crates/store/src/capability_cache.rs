@@ -1,0 +1,43 @@
+//! The capabilities that agents last reported when ready, by profile: shown before the next agent runs.
+
+use rusqlite::{Connection, params};
+
+use super::read::rows;
+use super::{Store, StoreError};
+use intercom_types::Json;
+
+/// The last words of an agent of a profile about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownAgent {
+    /// The profile's.
+    pub name: String,
+    /// A hash of the command line that it was started with.
+    pub command_fingerprint: String,
+    pub told: Json,
+}
+
+impl Store {
+    pub async fn known_agents(&self) -> Result<Vec<KnownAgent>, StoreError> {
+        self.read(|connection| {
+            rows(connection, "SELECT name, command, told FROM known_agents", [], |row| {
+                let told = Json::trusted(row.get::<_, String>(2)?);
+                Ok(KnownAgent { name: row.get(0)?, command_fingerprint: row.get(1)?, told })
+            })
+        })
+        .await
+    }
+}
+
+/// Remembers what the agent of this session said, under the name of its profile.
+pub(super) fn learn(
+    connection: &Connection,
+    session: i64,
+    command_fingerprint: &str,
+    told: &Json,
+) -> Result<(), StoreError> {
+    let sql =
+        "INSERT INTO known_agents SELECT agent, ?2, ?3 FROM sessions WHERE key = ?1 AND agent IS NOT NULL
+        ON CONFLICT (name) DO UPDATE SET command = ?2, told = ?3";
+    connection.prepare_cached(sql)?.execute(params![session, command_fingerprint, told.as_str()])?;
+    Ok(())
+}

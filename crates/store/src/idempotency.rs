@@ -1,0 +1,49 @@
+//! Answers that are given again when a request is repeated with the same `Idempotency-Key`.
+
+use rusqlite::{OptionalExtension, params};
+
+use super::{Store, StoreError};
+use intercom_types::Time;
+
+/// For how long a key is honoured.
+const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
+
+/// An answer as it was given the first time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remembered {
+    /// The fingerprint of the request: the same key with another request is the caller's mistake.
+    pub fingerprint: String,
+    pub status: u16,
+    pub body: String,
+}
+
+impl Store {
+    pub async fn recall(&self, key: String, now: Time) -> Result<Option<Remembered>, StoreError> {
+        let since = now.minus_millis(DAY_MILLIS).millis();
+        self.read(move |connection| {
+            let row = connection
+                .prepare_cached(
+                    "SELECT fingerprint, status, body FROM idempotency WHERE key = ?1 AND at > ?2",
+                )?
+                .query_row(params![key, since], |row| {
+                    Ok(Remembered { fingerprint: row.get(0)?, status: row.get(1)?, body: row.get(2)? })
+                })
+                .optional()?;
+            Ok(row)
+        })
+        .await
+    }
+
+    pub async fn remember(&self, key: String, answer: Remembered, now: Time) -> Result<(), StoreError> {
+        self.transact(move |connection| {
+            connection
+                .prepare_cached("DELETE FROM idempotency WHERE at <= ?1")?
+                .execute([now.minus_millis(DAY_MILLIS).millis()])?;
+            connection
+                .prepare_cached("INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5)")?
+                .execute(params![key, answer.fingerprint, answer.status, answer.body, now.millis()])?;
+            Ok(())
+        })
+        .await
+    }
+}

@@ -1,0 +1,150 @@
+//! The database (`SQLite`): the log, the ledger, snapshots. One writer thread commits in groups; readers have their own connections.
+//!
+//! A write is one session's share of a transaction: its events, ledger changes, outgoing messages, snapshot and
+//! journal offset are committed together or not at all. The answer comes after the commit.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+mod access;
+mod audit;
+mod backup;
+pub mod bus;
+mod capability_cache;
+mod checkpoint;
+mod cursor;
+mod figures;
+mod idempotency;
+mod ledger;
+mod maintain;
+mod pool;
+mod projection;
+mod read;
+mod rebuild;
+mod rules;
+mod schema;
+mod slack;
+#[cfg(test)]
+mod tests;
+mod web;
+mod write;
+mod writer;
+
+pub use access::KnownToken;
+pub use audit::{AuditFilter, AuditHead, AuditVerification, inspect_audit};
+pub use backup::{BackedUp, BackupJob};
+pub use capability_cache::KnownAgent;
+pub use figures::{COUNTED_STRETCH_MILLIS, Wait};
+pub use idempotency::Remembered;
+pub use ledger::{ClearanceFilter, QuestionFilter, StoredRequest};
+pub use maintain::SweepResult;
+pub use read::{Cut, Found, Page, Scope, StoredSession};
+pub use rebuild::rebuild_ledger;
+pub use schema::VERSION as SCHEMA_VERSION;
+pub use slack::{SKEW_MILLIS as SLACK_SKEW_MILLIS, SlackMessage, SlackSent, SlackWant, SlackWish};
+pub use web::KnownWebSession;
+pub use write::{OutgoingChange, SessionSnapshot, SessionWrite};
+
+use tokio::sync::watch;
+
+use crate::bus::Bell;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing was changed; the same call may succeed later.
+    #[error("the database does not work at the moment: {0}")]
+    Unavailable(String),
+    /// A compare-and-set found something else than expected; nothing was changed.
+    #[error("{0} is not pending any more")]
+    Conflict(String),
+    /// Retention was faster.
+    #[error("the session was removed: it had ended long ago")]
+    Removed,
+    #[error("{what} in the database is not readable")]
+    Corrupt { what: &'static str },
+    #[error("the database {path} has schema version {found}; this intercom knows versions up to {known}")]
+    Newer { path: PathBuf, found: i64, known: i64 },
+    #[error("this file is {0}")]
+    Unusable(&'static str),
+    /// The copy, not the database.
+    #[error("{0}")]
+    Copy(String),
+    #[error("the audit's anchor file {0}")]
+    Anchor(String),
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
+/// A handle to the database; clones share it.
+#[derive(Debug, Clone)]
+pub struct Store {
+    path: Arc<PathBuf>,
+    writer: Arc<writer::StoreWriter>,
+    readers: pool::ReaderPool,
+    /// The name by which connections open the database.
+    name: Arc<PathBuf>,
+    /// The error of the last transaction, if it was not committed.
+    write_failure: watch::Receiver<Option<String>>,
+    audit_head: watch::Receiver<Option<AuditHead>>,
+    anchor: Option<Arc<audit::AuditAnchor>>,
+}
+
+impl Store {
+    /// Opens or creates the database, brings its schema up to date and starts the writer.
+    pub fn open(path: &Path, bell: Bell) -> Result<Self, StoreError> {
+        Self::open_anchored(path, bell, None)
+    }
+
+    /// The same, with a file outside of the database that keeps the heads of the audit chain.
+    pub fn open_anchored(path: &Path, bell: Bell, anchor: Option<&Path>) -> Result<Self, StoreError> {
+        let (connection, name) = schema::open(path)?;
+        let checkpoints = checkpoint::Checkpoints::start(&name)?;
+        let anchored = audit::AnchoredHead::read(anchor)?;
+        let anchor = anchor.map(|file| Arc::new(audit::AuditAnchor::start(file)));
+        let (head, audit_head) = watch::channel(None);
+        let check = audit::HeadCheck::new(anchored);
+        let witnesses = writer::AuditWitnesses { check, anchor: anchor.clone(), head };
+        let (failure, write_failure) = watch::channel(None);
+        Ok(Self {
+            path: Arc::new(path.to_owned()),
+            writer: Arc::new(writer::StoreWriter::start(connection, checkpoints, bell, witnesses, failure)?),
+            readers: pool::ReaderPool::new(&name),
+            name: Arc::new(name),
+            audit_head,
+            write_failure,
+            anchor,
+        })
+    }
+
+    /// The reason why nothing can be written at the moment.
+    pub fn write_failure(&self) -> Option<String> {
+        self.write_failure.borrow().clone()
+    }
+
+    /// Tries again if the last transaction failed, so that the end of a failure is noticed also when nobody writes.
+    pub async fn probe_failure(&self) -> Option<String> {
+        self.write_failure()?;
+        self.transact(|_| Ok(())).await.ok(); // the failure stays known
+        self.write_failure()
+    }
+
+    /// The head of the audit chain, each time that it has moved.
+    pub fn audit_heads(&self) -> watch::Receiver<Option<AuditHead>> {
+        self.audit_head.clone()
+    }
+
+    /// Commits one session's share. On `Err` nothing of it is there, and the same write may be tried again.
+    pub async fn write(&self, write: Arc<SessionWrite>) -> Result<(), StoreError> {
+        self.writer.write(write).await
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}

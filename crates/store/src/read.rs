@@ -1,0 +1,411 @@
+//! Reading: sessions, events, and the pages and look-ups that all tables share.
+
+use std::str::FromStr;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::de::DeserializeOwned;
+
+use super::{Store, StoreError};
+use intercom_types::{
+    EventKind, Exit, Json, LoggedEvent, Phase, Preset, SessionId, SessionRecord, Time, Told, Turn,
+};
+
+/// A page of events holds at most this much data, so that a thousand huge lines do not fill the memory.
+const MAX_PAGE_BYTES: usize = 4 << 20;
+
+const SESSION: &str = "s.id, s.name, s.agent, s.protocol, s.workspace, s.phase, s.why, s.pid, s.generation, s.turn,
+    s.turn_started_at, s.pending_clearances, s.pending_questions, s.queue, s.stderr_tail, s.created_at, s.started_at,
+    s.ended_at, s.exit_code, s.exit_signal, s.end_reason, s.unenforced, s.watched, s.told,
+    (SELECT e.at FROM events e WHERE e.session = s.key ORDER BY e.seq DESC LIMIT 1), s.preset, s.failed, s.key FROM sessions s";
+
+/// A look-up by what a person typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found<T> {
+    One(T),
+    None,
+    /// Several begin like this.
+    Ambiguous(Vec<String>),
+}
+
+/// A session as the store has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredSession {
+    /// The state machine's own form.
+    pub state: String,
+    /// The launch specification for a restart, in the supervisor's own form.
+    pub launch: String,
+    /// The position in its process's output up to which the log has it.
+    pub consumed: u64,
+    /// Messages that were recorded and not known to have arrived: number and bytes.
+    pub outbox: Vec<(u64, Vec<u8>)>,
+}
+
+/// The sessions of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    All,
+    NotEnded,
+    /// Those that have not ended, or that have failed while nobody has seen that yet.
+    Noticed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<i64>,
+}
+
+/// Everything below is gone: the oldest seq that is still there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    pub oldest: u64,
+}
+
+impl Store {
+    /// By id, by name (a live session's first, then the newest), or by a unique prefix of an id.
+    pub async fn session(&self, typed: String) -> Result<Found<SessionRecord>, StoreError> {
+        self.read(move |connection| {
+            for scope in ["s.phase NOT IN ('ended', 'parked')", "1"] {
+                let sql =
+                    format!("SELECT {SESSION} WHERE s.name = ?1 AND {scope} ORDER BY s.key DESC LIMIT 1");
+                if let Some((newest, _)) = rows(connection, &sql, params![typed], session)?.pop() {
+                    return Ok(Found::One(newest));
+                }
+            }
+            find(connection, SESSION, "s", SessionId::PREFIX, &typed, session, |record| record.id.to_string())
+        })
+        .await
+    }
+
+    /// Newest first; of one workspace, or of all.
+    pub async fn sessions(
+        &self,
+        scope: Scope,
+        workspace: Option<String>,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Page<SessionRecord>, StoreError> {
+        self.read(move |connection| {
+            let scope = match scope {
+                Scope::All => "1",
+                Scope::NotEnded => "s.phase <> 'ended'",
+                Scope::Noticed => "(s.phase <> 'ended' OR s.failed IS NOT NULL)",
+            };
+            let (before, most) = (before.unwrap_or(i64::MAX), signed(limit + 1));
+            let within = if workspace.is_some() { "AND s.workspace = ?3" } else { "" };
+            let sql = format!(
+                "SELECT {SESSION} WHERE {scope} AND s.key < ?1 {within} ORDER BY s.key DESC LIMIT ?2"
+            );
+            let found = match workspace {
+                Some(workspace) => rows(connection, &sql, params![before, most, workspace], session)?,
+                None => rows(connection, &sql, params![before, most], session)?,
+            };
+            Ok(cut(found, limit))
+        })
+        .await
+    }
+
+    /// Counts the sessions: live, and all.
+    pub async fn count_sessions(&self) -> Result<(i64, i64), StoreError> {
+        self.read(|connection| {
+            let live = "SELECT count(*) FROM sessions s WHERE s.phase NOT IN ('ended', 'parked')";
+            let live = connection.prepare_cached(live)?.query_row([], |row| row.get(0))?;
+            let all = connection
+                .prepare_cached("SELECT count(*) FROM sessions")?
+                .query_row([], |row| row.get(0))?;
+            Ok((live, all))
+        })
+        .await
+    }
+
+    /// Returns the data that resuming a session needs.
+    pub async fn stored(&self, id: SessionId) -> Result<Option<StoredSession>, StoreError> {
+        self.read(move |connection| {
+            let row = connection
+                .prepare_cached("SELECT key, state, launch, consumed FROM sessions WHERE id = ?1")?
+                .query_row([id.to_string()], |row| {
+                    Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(3)?))
+                })
+                .optional()?;
+            let Some((key, state, launch, consumed)) = row else { return Ok(None) };
+            let sql = "SELECT n, message FROM outbox WHERE session = ?1 ORDER BY generation, n";
+            let outbox = rows(connection, sql, [key], |row| {
+                Ok((u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0), row.get(1)?))
+            })?;
+            let consumed = u64::try_from(consumed).unwrap_or(0);
+            Ok(Some(StoredSession { state, launch, consumed, outbox }))
+        })
+        .await
+    }
+
+    /// Returns the spending of each session on a day, in millionths.
+    pub async fn spent_on(&self, day: i64) -> Result<Vec<(SessionId, u64)>, StoreError> {
+        self.read(move |connection| {
+            let sql = "SELECT s.id, s.told FROM sessions s WHERE s.told IS NOT NULL";
+            let told: Vec<(SessionId, Told)> =
+                rows(connection, sql, [], |row| Ok((text_id(row, 0)?, json_or_default(row, 1)?)))?;
+            let spent = told.into_iter().map(|(id, told)| (id, told.spent.on(day)));
+            Ok(spent.filter(|(_, micros)| *micros > 0).collect())
+        })
+        .await
+    }
+
+    /// Sessions that were live when the store was last written.
+    pub async fn live(&self) -> Result<Vec<SessionId>, StoreError> {
+        self.read(|connection| {
+            let sql = "SELECT s.id FROM sessions s WHERE s.phase NOT IN ('ended', 'parked')";
+            rows(connection, sql, [], |row| text_id(row, 0))
+        })
+        .await
+    }
+
+    /// Events after `after`, oldest first; `Err(Cut)` if some of them are gone.
+    pub async fn events(
+        &self,
+        after: Option<u64>,
+        session: Option<SessionId>,
+        limit: usize,
+    ) -> Result<Result<Vec<LoggedEvent>, Cut>, StoreError> {
+        self.read(move |connection| {
+            let from = i64::try_from(after.unwrap_or(0)).unwrap_or(i64::MAX);
+            let Some(session) = session else {
+                if after.is_some() {
+                    let oldest = oldest(connection)?;
+                    if from.saturating_add(1) < oldest {
+                        return Ok(Err(Cut { oldest: u64::try_from(oldest).unwrap_or(0) }));
+                    }
+                }
+                let sql = "SELECT e.seq, s.id, e.at, e.kind, e.data FROM events e JOIN sessions s ON s.key = e.session
+                    WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2";
+                return Ok(Ok(bounded(connection, sql, params![from, signed(limit)])?));
+            };
+            // A session's events go all at once with the session: what is there is complete.
+            let sql = "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
+                WHERE e.seq > ?1 AND s.id = ?3 ORDER BY e.seq LIMIT ?2";
+            Ok(Ok(bounded(connection, sql, params![from, signed(limit), session.to_string()])?))
+        })
+        .await
+    }
+
+    /// A session's events of these kinds up to this one, oldest first; the last `limit` of them.
+    pub async fn events_of(
+        &self,
+        session: SessionId,
+        kinds: &'static [EventKind],
+        up_to: u64,
+        limit: usize,
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.read(move |connection| {
+            let sql =
+                "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
+                WHERE e.seq <= ?1 AND s.id = ?3 AND e.kind IN (SELECT value FROM json_each(?4))
+                ORDER BY e.seq DESC LIMIT ?2";
+            let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
+            let kinds: serde_json::Value = kinds.iter().map(|kind| kind.as_str()).collect();
+            let kinds = kinds.to_string();
+            let mut events =
+                bounded(connection, sql, params![up_to, signed(limit), session.to_string(), kinds])?;
+            events.reverse();
+            Ok(events)
+        })
+        .await
+    }
+
+    /// The newest events of a session before this one, oldest first.
+    pub async fn events_before(
+        &self,
+        before: u64,
+        session: SessionId,
+        limit: usize,
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.read(move |connection| {
+            let sql =
+                "SELECT e.seq, s.id, e.at, e.kind, e.data FROM sessions s JOIN events e ON e.session = s.key
+                WHERE e.seq < ?1 AND s.id = ?3 ORDER BY e.seq DESC LIMIT ?2";
+            let before = i64::try_from(before).unwrap_or(i64::MAX);
+            let mut events = bounded(connection, sql, params![before, signed(limit), session.to_string()])?;
+            events.reverse();
+            Ok(events)
+        })
+        .await
+    }
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn oldest(connection: &Connection) -> Result<i64, StoreError> {
+    let oldest: Option<i64> =
+        connection.prepare_cached("SELECT min(seq) FROM events")?.query_row([], |row| row.get(0))?;
+    Ok(match oldest {
+        Some(oldest) => oldest,
+        None => connection
+            .prepare_cached("SELECT value FROM meta WHERE key = 'next_seq'")?
+            .query_row([], |row| row.get(0))?,
+    })
+}
+
+/// Events until the page is full, by count or by size; at least one if there is one.
+fn bounded(
+    connection: &Connection,
+    sql: &str,
+    values: impl rusqlite::Params,
+) -> Result<Vec<LoggedEvent>, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query(values)?;
+    let (mut events, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = found.next()? {
+        let data: String = row.get(4)?;
+        bytes += data.len();
+        if bytes > MAX_PAGE_BYTES && !events.is_empty() {
+            break;
+        }
+        events.push(LoggedEvent {
+            seq: u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0),
+            session: text_id(row, 1)?,
+            at: Time::from_millis(row.get(2)?),
+            kind: row.get(3)?,
+            data: Json::trusted(data),
+        });
+    }
+    Ok(events)
+}
+
+pub(super) fn text_id<T: FromStr>(row: &Row<'_>, column: usize) -> Result<T, StoreError> {
+    let text: String = row.get(column)?;
+    text.parse().map_err(|_| StoreError::Corrupt { what: "an id" })
+}
+
+pub(super) fn rows<T>(
+    connection: &Connection,
+    sql: &str,
+    values: impl rusqlite::Params,
+    make: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query(values)?;
+    let mut out = Vec::new();
+    while let Some(row) = found.next()? {
+        out.push(make(row)?);
+    }
+    Ok(out)
+}
+
+/// By a whole id or a unique prefix of one, typed with or without what all ids of its type begin with.
+pub(super) fn find<T>(
+    connection: &Connection,
+    select: &str,
+    table: &str,
+    prefix: &str,
+    typed: &str,
+    make: impl Fn(&Row<'_>) -> Result<(T, i64), StoreError>,
+    id: impl Fn(&T) -> String,
+) -> Result<Found<T>, StoreError> {
+    let tail = typed.strip_prefix(prefix).unwrap_or(typed).to_ascii_lowercase();
+    // Also keeps `%` and `_` out of what is compared below.
+    if tail.is_empty() || !tail.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Ok(Found::None);
+    }
+    let sql = format!(
+        "SELECT {select} WHERE {table}.id >= ?1 AND {table}.id < ?2 ORDER BY {table}.key DESC LIMIT 6"
+    );
+    let low = format!("{prefix}{tail}");
+    let high = format!("{low}~");
+    Ok(one_of(rows(connection, &sql, params![low, high], make)?, id))
+}
+
+pub(super) fn one_of<T>(mut found: Vec<(T, i64)>, id: impl Fn(&T) -> String) -> Found<T> {
+    if found.len() > 1 {
+        return Found::Ambiguous(found.iter().map(|(item, _)| id(item)).collect());
+    }
+    found.pop().map_or(Found::None, |(item, _)| Found::One(item))
+}
+
+/// One page of a ledger table, newest first.
+#[expect(clippy::too_many_arguments, reason = "one query with its parts, used by three tables")]
+pub(super) fn page<T>(
+    connection: &Connection,
+    select: &str,
+    table: &str,
+    state: &str,
+    (wanted, session): (Option<&str>, Option<SessionId>),
+    before: Option<i64>,
+    limit: usize,
+    make: impl Fn(&Row<'_>) -> Result<(T, i64), StoreError>,
+) -> Result<Page<T>, StoreError> {
+    // One of our own words, and written out so that the partial index on pending rows is used.
+    let of_state = wanted.map(|wanted| format!("AND {table}.{state} = '{wanted}'")).unwrap_or_default();
+    let of_session = match session {
+        Some(_) => format!("AND {table}.session = (SELECT key FROM sessions WHERE id = ?3)"),
+        None => String::new(),
+    };
+    let sql = format!(
+        "SELECT {select} WHERE {table}.key < ?1 {of_state} {of_session} ORDER BY {table}.key DESC LIMIT ?2"
+    );
+    let before = before.unwrap_or(i64::MAX);
+    let found = match session {
+        Some(session) => {
+            rows(connection, &sql, params![before, signed(limit + 1), session.to_string()], make)?
+        }
+        None => rows(connection, &sql, params![before, signed(limit + 1)], make)?,
+    };
+    Ok(cut(found, limit))
+}
+
+/// One row more than asked for was read, to know whether there is a next page.
+fn cut<T>(mut found: Vec<(T, i64)>, limit: usize) -> Page<T> {
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next = if more { found.last().map(|(_, key)| *key) } else { None };
+    Page { items: found.into_iter().map(|(item, _)| item).collect(), next }
+}
+
+/// JSON that older rows do not have.
+fn json_or_default<T: DeserializeOwned + Default>(row: &Row<'_>, column: usize) -> Result<T, StoreError> {
+    match row.get::<_, Option<String>>(column)? {
+        None => Ok(T::default()),
+        Some(json) => serde_json::from_str(&json).map_err(|_| StoreError::Corrupt { what: "a session" }),
+    }
+}
+
+fn session(row: &Row<'_>) -> Result<(SessionRecord, i64), StoreError> {
+    let corrupt = || StoreError::Corrupt { what: "a session" };
+    let turn: Option<String> = row.get(9)?;
+    let turn = match (turn, row.get::<_, Option<i64>>(10)?) {
+        (Some(id), Some(at)) => {
+            Some(Turn { id: id.parse().map_err(|_| corrupt())?, started_at: Time::from_millis(at) })
+        }
+        _ => None,
+    };
+    let (code, signal): (Option<i32>, Option<i32>) = (row.get(18)?, row.get(19)?);
+    let record = SessionRecord {
+        id: text_id(row, 0)?,
+        name: row.get(1)?,
+        agent: row.get(2)?,
+        protocol: row.get(3)?,
+        workspace: row.get::<_, String>(4)?.into(),
+        phase: Phase::parse(&row.get::<_, String>(5)?).ok_or_else(corrupt)?,
+        why: row.get(6)?,
+        pid: row.get(7)?,
+        generation: row.get(8)?,
+        turn,
+        pending_clearances: row.get(11)?,
+        pending_questions: row.get(12)?,
+        queue: row.get(13)?,
+        stderr_tail: row.get(14)?,
+        created_at: Time::from_millis(row.get(15)?),
+        started_at: row.get::<_, Option<i64>>(16)?.map(Time::from_millis),
+        ended_at: row.get::<_, Option<i64>>(17)?.map(Time::from_millis),
+        exit: (code.is_some() || signal.is_some()).then_some(Exit { code, signal }),
+        end_reason: row.get(20)?,
+        unenforced: row.get(21)?,
+        watched: json_or_default(row, 22)?,
+        told: json_or_default(row, 23)?,
+        updated_at: row.get::<_, Option<i64>>(24)?.map(Time::from_millis),
+        preset: Preset::parse(&row.get::<_, String>(25)?).ok_or_else(corrupt)?,
+        failed: json_or_default(row, 26)?,
+    };
+    Ok((record, row.get(27)?))
+}

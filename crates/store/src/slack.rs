@@ -1,0 +1,416 @@
+//! Unprocessed payloads from Slack, and our messages there: as they should be, and as far as Slack has them.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{Store, StoreError};
+use intercom_types::{SessionId, Time};
+
+/// For how long a second delivery of the same thing is known as one.
+const REMEMBERED_MILLIS: i64 = 24 * 60 * 60 * 1000;
+
+/// Our clock and Slack's may differ by this much.
+pub const SKEW_MILLIS: i64 = 5 * 60 * 1000;
+
+/// One message, card, file or reaction of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlackMessage {
+    /// The order in which they were wanted.
+    pub place: i64,
+    pub key: String,
+    pub session: Option<SessionId>,
+    pub channel: String,
+    /// The key of the message whose thread it belongs to.
+    pub thread: Option<String>,
+    /// Slack's name for it, once it is there.
+    pub ts: Option<String>,
+    /// The content that it should have.
+    pub wanted: String,
+    /// Counts what was wanted; `sent` is the version that Slack has.
+    pub version: i64,
+    pub sent: i64,
+    /// When posting it was begun without knowing yet how that ended.
+    pub tried: Option<Time>,
+    /// It waits for somebody: what it shows may change.
+    pub open: bool,
+    /// Private data of the component that wanted the message, for later.
+    pub memo: String,
+    /// The thread that it belongs to is there, or it needs none.
+    pub rooted: bool,
+}
+
+/// The wanted state of a message from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlackWant {
+    pub key: String,
+    pub session: Option<SessionId>,
+    pub channel: String,
+    pub thread: Option<String>,
+    pub wanted: String,
+    pub open: bool,
+    pub memo: String,
+    pub wish: SlackWish,
+}
+
+/// When something is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlackWish {
+    /// If it looks different from before.
+    IfNew,
+    /// Also if it looks the same.
+    Again,
+    /// Like [`Self::IfNew`], but forgotten if nobody has seen anything of it.
+    OrForget,
+}
+
+/// The outcome of sending a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SlackSent {
+    /// About to be posted.
+    Trying(Time),
+    /// Not posted after all: nothing is in doubt.
+    Untried,
+    /// It is there, under this name; an edit keeps the name.
+    Done { version: i64, ts: Option<String> },
+}
+
+const COLUMNS: &str = "place, key, session, channel, thread, ts, wanted, version, sent, tried, open, memo,
+    thread IS NULL OR EXISTS (SELECT 1 FROM slack_messages r WHERE r.key = m.thread AND r.ts IS NOT NULL)
+    FROM slack_messages m";
+/// The number of messages examined to choose the next one to send.
+const LOOKED_AT: usize = 1000;
+/// The number of messages of one sort examined in a session; those that may still change are among them.
+const NEWEST: usize = 20;
+
+impl Store {
+    /// Keeps what Slack sent; `false` if it was there before.
+    pub async fn slack_receive(&self, key: String, frame: String, now: Time) -> Result<bool, StoreError> {
+        self.transact(move |connection| {
+            connection
+                .prepare_cached("DELETE FROM slack_inbox WHERE frame IS NULL AND at <= ?1")?
+                .execute([now.minus_millis(REMEMBERED_MILLIS).millis()])?;
+            // After all that waits, also within one millisecond and when the clock was set back: it is worked off in order.
+            let new = connection
+                .prepare_cached(
+                    "INSERT INTO slack_inbox VALUES (?1,
+                         max(?2, 1 + coalesce((SELECT max(at) FROM slack_inbox WHERE frame IS NOT NULL), 0)), ?3)
+                     ON CONFLICT DO NOTHING",
+                )?
+                .execute(params![key, now.millis(), frame])?;
+            Ok(new == 1)
+        })
+        .await
+    }
+
+    /// Returns the unprocessed payloads in the order in which they arrived.
+    pub async fn slack_received(&self) -> Result<Vec<(String, String)>, StoreError> {
+        self.read(|connection| {
+            let mut select = connection.prepare_cached(
+                "SELECT key, frame FROM slack_inbox WHERE frame IS NOT NULL ORDER BY at, key",
+            )?;
+            let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    /// Worked off: only its key is kept.
+    pub async fn slack_worked_off(&self, key: String) -> Result<(), StoreError> {
+        self.transact(move |connection| {
+            connection
+                .prepare_cached("UPDATE slack_inbox SET frame = NULL WHERE key = ?1")?
+                .execute([key])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Says how messages should be, and how far the log was told, in one go. Returns how many have changed.
+    pub async fn slack_want(&self, wants: Vec<SlackWant>, told: Option<u64>) -> Result<usize, StoreError> {
+        self.transact(move |connection| {
+            let mut changed = 0;
+            for want in &wants {
+                changed += apply(connection, want)?;
+            }
+            if let Some(seq) = told {
+                super::cursor::set(connection, "slack", seq)?;
+            }
+            Ok(changed)
+        })
+        .await
+    }
+
+    /// `false` if it was forgotten.
+    pub async fn slack_sent(&self, key: String, sent: SlackSent) -> Result<bool, StoreError> {
+        self.transact(move |connection| {
+            let rows = match sent {
+                SlackSent::Trying(at) => connection
+                    .prepare_cached("UPDATE slack_messages SET tried = ?2 WHERE key = ?1")?
+                    .execute(params![key, at.millis()])?,
+                SlackSent::Untried => connection
+                    .prepare_cached("UPDATE slack_messages SET tried = NULL WHERE key = ?1")?
+                    .execute([key])?,
+                SlackSent::Done { version, ts } => connection
+                    .prepare_cached(
+                        "UPDATE slack_messages SET sent = max(sent, ?2), ts = coalesce(?3, ts), tried = NULL
+                         WHERE key = ?1",
+                    )?
+                    .execute(params![key, version, ts])?,
+            };
+            Ok(rows > 0)
+        })
+        .await
+    }
+
+    /// Returns the messages that Slack does not have yet as they should be; if there are too many, the open
+    /// ones first.
+    pub async fn slack_unsent(&self) -> Result<Vec<SlackMessage>, StoreError> {
+        let order = format!("ORDER BY open DESC, place LIMIT {LOOKED_AT}");
+        self.slack_messages(format!("SELECT {COLUMNS} WHERE sent < version {order}"), Vec::new()).await
+    }
+
+    /// Slack does not have it any more: it is to be posted again.
+    pub async fn slack_lost(&self, key: String) -> Result<(), StoreError> {
+        self.transact(move |connection| {
+            let sql = "UPDATE slack_messages SET ts = NULL, tried = NULL, sent = 0 WHERE key = ?1";
+            connection.prepare_cached(sql)?.execute([key])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Returns our open messages: those that wait for somebody.
+    pub async fn slack_open(&self) -> Result<Vec<SlackMessage>, StoreError> {
+        self.slack_messages(format!("SELECT {COLUMNS} WHERE open ORDER BY place"), Vec::new()).await
+    }
+
+    pub async fn slack_message(&self, key: String) -> Result<Option<SlackMessage>, StoreError> {
+        let found = self.slack_messages(format!("SELECT {COLUMNS} WHERE key = ?1"), vec![key]).await?;
+        Ok(found.into_iter().next())
+    }
+
+    /// The newest messages of one session whose keys begin like this, oldest first: a session may have thousands.
+    pub async fn slack_newest(
+        &self,
+        session: SessionId,
+        prefix: &str,
+    ) -> Result<Vec<SlackMessage>, StoreError> {
+        let mine = "WHERE session = ?1 AND substr(key, 1, length(?2)) = ?2";
+        let sql = format!("SELECT {COLUMNS} {mine} ORDER BY place DESC LIMIT {NEWEST}");
+        let mut newest = self.slack_messages(sql, vec![session.to_string(), prefix.to_owned()]).await?;
+        newest.reverse();
+        Ok(newest)
+    }
+
+    /// The message that Slack knows by this name.
+    pub async fn slack_at(&self, channel: &str, ts: &str) -> Result<Option<SlackMessage>, StoreError> {
+        let sql = format!("SELECT {COLUMNS} WHERE channel = ?1 AND ts = ?2");
+        let found = self.slack_messages(sql, vec![channel.to_owned(), ts.to_owned()]).await?;
+        Ok(found.into_iter().next())
+    }
+
+    /// Checks for a thread of this channel that began then and may be ours although we do not know its name
+    /// yet.
+    pub async fn slack_in_doubt(&self, channel: String, begun: Time) -> Result<bool, StoreError> {
+        self.read(move |connection| {
+            // A thread that was there long before we tried to begin one is somebody else's.
+            let select = "SELECT EXISTS (SELECT 1 FROM slack_messages
+                WHERE sent < version AND channel = ?1 AND thread IS NULL AND ts IS NULL AND tried <= ?2)";
+            let latest = begun.millis().saturating_add(SKEW_MILLIS);
+            Ok(connection.prepare_cached(select)?.query_row(params![channel, latest], |row| row.get(0))?)
+        })
+        .await
+    }
+
+    async fn slack_messages(
+        &self,
+        sql: String,
+        values: Vec<String>,
+    ) -> Result<Vec<SlackMessage>, StoreError> {
+        self.read(move |connection| {
+            let mut select = connection.prepare_cached(&sql)?;
+            let rows = select.query_map(rusqlite::params_from_iter(values), message)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    /// Counts the messages that wait to be sent.
+    pub async fn slack_backlog(&self) -> Result<u64, StoreError> {
+        self.read(|connection| {
+            let count = "SELECT count(*) FROM slack_messages WHERE sent < version";
+            let count: i64 = connection.query_row(count, [], |row| row.get(0))?;
+            Ok(u64::try_from(count).unwrap_or(0))
+        })
+        .await
+    }
+
+    /// Returns the verbosity that people chose for one thread; `None` is as configured.
+    pub async fn slack_verbosity(&self, session: SessionId) -> Result<Option<String>, StoreError> {
+        self.read(move |connection| {
+            let select = "SELECT verbosity FROM slack_threads WHERE session = ?1";
+            Ok(connection
+                .prepare_cached(select)?
+                .query_row([session.to_string()], |row| row.get(0))
+                .optional()?)
+        })
+        .await
+    }
+
+    pub async fn slack_set_verbosity(&self, session: SessionId, verbosity: &str) -> Result<(), StoreError> {
+        let verbosity = verbosity.to_owned();
+        self.transact(move |connection| {
+            connection
+                .prepare_cached("INSERT OR REPLACE INTO slack_threads VALUES (?1, ?2)")?
+                .execute(params![session.to_string(), verbosity])?;
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn apply(connection: &Connection, want: &SlackWant) -> Result<usize, StoreError> {
+    let SlackWant { key, session, channel, thread, wanted, open, memo, wish } = want;
+    if *wish == SlackWish::OrForget {
+        let sql = "DELETE FROM slack_messages WHERE key = ?1 AND ts IS NULL AND tried IS NULL";
+        if connection.prepare_cached(sql)?.execute([key])? > 0 {
+            // The file that belongs below it goes with it.
+            connection
+                .prepare_cached("DELETE FROM slack_messages WHERE key = 'diff ' || ?1")?
+                .execute([key])?;
+            return Ok(1);
+        }
+    }
+    let again = *wish == SlackWish::Again;
+    let changed = connection
+        .prepare_cached(
+            "INSERT INTO slack_messages (key, session, channel, thread, wanted, version, sent, open, memo)
+             VALUES (?1, ?2, ?3, ?4, ?5, 1, 0, ?6, ?7)
+             ON CONFLICT (key) DO UPDATE SET wanted = ?5, version = version + 1, open = ?6, memo = ?7
+                 WHERE wanted <> ?5 OR open <> ?6 OR memo <> ?7 OR ?8",
+        )?
+        .execute(params![
+            key,
+            session.map(|id| id.to_string()),
+            channel,
+            thread,
+            wanted,
+            open,
+            memo,
+            again
+        ])?;
+    Ok(changed)
+}
+
+/// Forgets the messages about a session that retention has removed; they stay in Slack.
+pub(super) fn forget(connection: &Connection, session: &str) -> Result<(), StoreError> {
+    connection.execute("DELETE FROM slack_messages WHERE session = ?1", [session])?;
+    connection.execute("DELETE FROM slack_threads WHERE session = ?1", [session])?;
+    Ok(())
+}
+
+fn message(row: &Row<'_>) -> Result<SlackMessage, rusqlite::Error> {
+    Ok(SlackMessage {
+        place: row.get(0)?,
+        key: row.get(1)?,
+        session: row.get::<_, Option<String>>(2)?.and_then(|id| id.parse().ok()),
+        channel: row.get(3)?,
+        thread: row.get(4)?,
+        ts: row.get(5)?,
+        wanted: row.get(6)?,
+        version: row.get(7)?,
+        sent: row.get(8)?,
+        tried: row.get::<_, Option<i64>>(9)?.map(Time::from_millis),
+        open: row.get(10)?,
+        memo: row.get(11)?,
+        rooted: row.get(12)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::Bell;
+
+    fn want(key: &str, wanted: &str) -> SlackWant {
+        let (key, wanted) = (key.to_owned(), wanted.to_owned());
+        let (channel, memo) = ("C1".to_owned(), String::new());
+        SlackWant {
+            key,
+            session: None,
+            channel,
+            thread: None,
+            wanted,
+            open: true,
+            memo,
+            wish: SlackWish::IfNew,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_came_twice_is_kept_once_also_after_it_was_worked_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
+        let receive = |at: i64| store.slack_receive("Ev1".into(), "{}".into(), Time::from_millis(at));
+        assert!(receive(1).await.unwrap() && !receive(2).await.unwrap());
+        assert_eq!(store.slack_received().await.unwrap(), [("Ev1".to_owned(), "{}".to_owned())]);
+        store.slack_worked_off("Ev1".into()).await.unwrap();
+        assert!(store.slack_received().await.unwrap().is_empty() && !receive(3).await.unwrap());
+        assert!(receive(1 + REMEMBERED_MILLIS).await.unwrap(), "keys are not kept for ever");
+    }
+
+    #[tokio::test]
+    async fn what_came_is_worked_off_in_the_order_in_which_it_came() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
+        for (key, at) in [("Ev9", 5), ("Ev1", 5), ("Ev5", 3)] {
+            store.slack_receive(key.into(), "{}".into(), Time::from_millis(at)).await.unwrap();
+        }
+        let keys: Vec<String> =
+            store.slack_received().await.unwrap().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["Ev9", "Ev1", "Ev5"], "one millisecond, and a clock that was set back");
+    }
+
+    #[tokio::test]
+    async fn of_a_long_session_only_the_newest_are_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
+        let session = SessionId::mint();
+        let wants = (0..50).flat_map(|n| {
+            ["talk", "turn"]
+                .map(|sort| SlackWant { session: Some(session), ..want(&format!("{sort} {n}"), "1") })
+        });
+        store.slack_want(wants.collect(), None).await.unwrap();
+        let newest = store.slack_newest(session, "talk ").await.unwrap();
+        let keys: Vec<&str> = newest.iter().map(|message| message.key.as_str()).collect();
+        assert_eq!((keys.len(), keys[0], keys[NEWEST - 1]), (NEWEST, "talk 30", "talk 49"));
+    }
+
+    #[tokio::test]
+    async fn only_the_latest_wish_counts_and_the_same_one_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("intercom.db"), Bell::new()).unwrap();
+        assert_eq!(store.slack_want(vec![want("a", "1"), want("b", "1")], Some(7)).await.unwrap(), 2);
+        assert_eq!(store.slack_want(vec![want("a", "1")], None).await.unwrap(), 0);
+        assert_eq!(
+            store
+                .slack_want(vec![SlackWant { wish: SlackWish::Again, ..want("a", "1") }], None)
+                .await
+                .unwrap(),
+            1
+        );
+        store.slack_want(vec![want("a", "2")], None).await.unwrap();
+        assert_eq!(store.cursor("slack").await.unwrap(), Some(7));
+        store.slack_sent("a".into(), SlackSent::Trying(Time::from_millis(5))).await.unwrap();
+        let done = SlackSent::Done { version: 1, ts: Some("17.1".to_owned()) };
+        store.slack_sent("a".into(), done).await.unwrap();
+        let unsent = store.slack_unsent().await.unwrap();
+        assert_eq!(
+            unsent.iter().map(|row| (row.key.as_str(), row.version, row.sent)).collect::<Vec<_>>(),
+            [("a", 3, 1), ("b", 1, 0)]
+        );
+        assert_eq!((unsent[0].tried, unsent[0].ts.as_deref()), (None, Some("17.1")));
+        store.slack_sent("a".into(), SlackSent::Done { version: 3, ts: None }).await.unwrap();
+        assert_eq!(store.slack_at("C1", "17.1").await.unwrap().unwrap().sent, 3);
+        assert_eq!((store.slack_backlog().await.unwrap(), store.slack_open().await.unwrap().len()), (1, 2));
+    }
+}

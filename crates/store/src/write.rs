@@ -1,0 +1,192 @@
+//! One session's share of a transaction.
+
+use rusqlite::{Connection, OptionalExtension, named_params, params};
+
+use super::{StoreError, audit, figures, projection};
+use intercom_types::{Audited, EventKind, Json, NewEvent, SessionId, SessionRecord, Time};
+
+/// Everything that changes together.
+#[derive(Debug)]
+pub struct SessionWrite {
+    pub session: SessionId,
+    pub generation: u32,
+    pub events: Vec<NewEvent>,
+    pub outgoing: Vec<OutgoingChange>,
+    pub snapshot: Option<Box<SessionSnapshot>>,
+    /// Bytes of the agent's output that these events were made from, counted from the start of its generation.
+    pub consumed: Option<u64>,
+    /// Somebody waits for it: it goes before bulk output of other sessions.
+    pub urgent: bool,
+    /// The session may be unknown, in whatever generation it is: its process was found running.
+    pub adopts: bool,
+}
+
+/// A change to the list of messages on their way to the agent.
+#[derive(Debug)]
+pub enum OutgoingChange {
+    Sent {
+        n: u64,
+        message: Vec<u8>,
+    },
+    Settled {
+        n: u64,
+    },
+    /// The process is gone: nothing is on its way any more.
+    Cleared,
+}
+
+/// A session as it is now.
+#[derive(Debug)]
+pub struct SessionSnapshot {
+    pub record: SessionRecord,
+    /// The state machine's own form, opaque to the store.
+    pub state: String,
+    /// The launch specification for a restart; only at its creation.
+    pub launch: Option<String>,
+}
+
+impl SessionWrite {
+    /// Nothing would change.
+    pub fn is_empty(&self) -> bool {
+        let Self { events, outgoing, snapshot, consumed, .. } = self;
+        events.is_empty() && outgoing.is_empty() && snapshot.is_none() && consumed.is_none()
+    }
+
+    pub(super) fn apply(&self, connection: &Connection, next: &mut u64) -> Result<(), StoreError> {
+        let begins = (self.generation == 1 || self.adopts)
+            && self.snapshot.as_ref().is_some_and(|snapshot| snapshot.launch.is_some());
+        let known = self.key(connection)?;
+        if known.is_none() && !begins {
+            return Err(StoreError::Removed);
+        }
+        if let Some(snapshot) = &self.snapshot {
+            snapshot.save(connection)?;
+        }
+        let key = match known {
+            Some(key) => key,
+            None => self.key(connection)?.ok_or(StoreError::Removed)?,
+        };
+        self.append(connection, key, next)?;
+        for outgoing in &self.outgoing {
+            outgoing.apply(connection, key, self.generation)?;
+        }
+        Ok(())
+    }
+
+    fn key(&self, connection: &Connection) -> Result<Option<i64>, StoreError> {
+        let mut select = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?1")?;
+        Ok(select.query_row([self.session.to_string()], |row| row.get(0)).optional()?)
+    }
+
+    /// The event as it stands in the audit, under the name of the person who acted.
+    fn audited(&self, new: &NewEvent, data: &str) -> Audited {
+        Audited {
+            at: new.at,
+            action: new.event.name().to_owned(),
+            by: new.event.by().unwrap_or("intercom").to_owned(),
+            session: Some(self.session),
+            data: Json::trusted(data),
+        }
+    }
+
+    fn append(&self, connection: &Connection, key: i64, next: &mut u64) -> Result<(), StoreError> {
+        let mut insert = connection.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        let mut bytes = 0;
+        for new in &self.events {
+            // Before the event is in the log: one that comes too late is not recorded.
+            projection::apply(connection, key, new.at, &new.event)?;
+            let seq = i64::try_from(*next).unwrap_or(i64::MAX);
+            let data = new.event.data();
+            insert.execute(params![seq, key, new.at.millis(), new.event.name(), data])?;
+            bytes += data.len();
+            *next += 1;
+            if new.event.kind().is_some_and(EventKind::is_audited) {
+                audit::append(connection, &self.audited(new, &data))?;
+            }
+        }
+        figures::count(connection, key, &self.events)?;
+        if bytes > 0 || self.consumed.is_some() {
+            let consumed = self.consumed.map(|offset| i64::try_from(offset).unwrap_or(i64::MAX));
+            connection
+                .prepare_cached(
+                    "UPDATE sessions SET bytes = bytes + ?2, consumed = coalesce(?3, consumed) WHERE key = ?1",
+                )?
+                .execute(params![key, i64::try_from(bytes).unwrap_or(i64::MAX), consumed])?;
+        }
+        Ok(())
+    }
+}
+
+impl SessionSnapshot {
+    fn save(&self, connection: &Connection) -> Result<(), StoreError> {
+        let r = &self.record;
+        connection
+            .prepare_cached(
+                "INSERT INTO sessions (id, name, agent, protocol, workspace, phase, why, pid, generation, turn,
+                     turn_started_at, pending_clearances, pending_questions, queue, stderr_tail, created_at,
+                     started_at, ended_at, exit_code, exit_signal, end_reason, unenforced, watched, told, preset, failed,
+                     launch, state)
+                 VALUES (:id, :name, :agent, :protocol, :workspace, :phase, :why, :pid, :generation, :turn,
+                     :turn_started_at, :pending_clearances, :pending_questions, :queue, :stderr_tail, :created_at,
+                     :started_at, :ended_at, :exit_code, :exit_signal, :end_reason, :unenforced, :watched, :told, :preset,
+                     :failed, coalesce(:launch, '{}'),
+                     :state)
+                 ON CONFLICT (id) DO UPDATE SET agent = :agent, protocol = :protocol, phase = :phase, why = :why, pid = :pid, generation = :generation,
+                     turn = :turn, turn_started_at = :turn_started_at, pending_clearances = :pending_clearances,
+                     pending_questions = :pending_questions, queue = :queue, stderr_tail = :stderr_tail,
+                     started_at = :started_at, ended_at = :ended_at, exit_code = :exit_code,
+                     exit_signal = :exit_signal, end_reason = :end_reason, unenforced = :unenforced,
+                     watched = :watched, told = :told, preset = :preset, failed = :failed, launch = coalesce(:launch, launch),
+                     state = :state",
+            )?
+            .execute(named_params! {
+                ":id": r.id.to_string(),
+                ":name": r.name,
+                ":agent": r.agent,
+                ":protocol": r.protocol,
+                ":workspace": r.workspace.to_string_lossy(),
+                ":phase": r.phase.as_str(),
+                ":why": r.why,
+                ":pid": r.pid,
+                ":generation": r.generation,
+                ":turn": r.turn.as_ref().map(|turn| turn.id.to_string()),
+                ":turn_started_at": r.turn.as_ref().map(|turn| turn.started_at.millis()),
+                ":pending_clearances": r.pending_clearances,
+                ":pending_questions": r.pending_questions,
+                ":queue": r.queue,
+                ":stderr_tail": r.stderr_tail,
+                ":created_at": r.created_at.millis(),
+                ":started_at": r.started_at.map(Time::millis),
+                ":ended_at": r.ended_at.map(Time::millis),
+                ":exit_code": r.exit.as_ref().and_then(|exit| exit.code),
+                ":exit_signal": r.exit.as_ref().and_then(|exit| exit.signal),
+                ":end_reason": r.end_reason,
+                ":unenforced": r.unenforced,
+                ":told": serde_json::to_string(&r.told).expect("it has string keys only"),
+                ":watched": serde_json::to_string(&r.watched).expect("it has string keys only"),
+                ":preset": r.preset.as_str(),
+                ":failed": r.failed.as_ref().map(|failed| serde_json::to_string(failed).expect("it has string keys only")),
+                ":launch": self.launch,
+                ":state": self.state,
+            })?;
+        Ok(())
+    }
+}
+
+impl OutgoingChange {
+    fn apply(&self, connection: &Connection, key: i64, generation: u32) -> Result<(), StoreError> {
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        match self {
+            Self::Sent { n, message } => connection
+                .prepare_cached("INSERT INTO outbox VALUES (?1, ?2, ?3, ?4)")?
+                .execute(params![key, generation, signed(*n), message])?,
+            Self::Settled { n } => connection
+                .prepare_cached("DELETE FROM outbox WHERE session = ?1 AND generation = ?2 AND n = ?3")?
+                .execute(params![key, generation, signed(*n)])?,
+            Self::Cleared => {
+                connection.prepare_cached("DELETE FROM outbox WHERE session = ?1")?.execute([key])?
+            }
+        };
+        Ok(())
+    }
+}

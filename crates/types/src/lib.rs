@@ -1,0 +1,87 @@
+//! The words of intercom as types: ids, times, events, clearances, questions, prompts, sessions.
+//!
+//! Nothing here does I/O or knows a wire format. Everything above speaks in these types; what an agent or a bridge
+//! says is turned into them at its edge.
+
+pub mod access;
+pub mod action;
+pub mod agent;
+pub mod audit;
+pub mod clearance;
+pub mod content;
+pub mod daily;
+pub mod delivery;
+pub mod duration;
+pub mod errand;
+pub mod event;
+pub mod failure;
+pub mod fold;
+pub mod id;
+pub mod json;
+pub mod ledger_rebuild;
+pub mod list;
+pub mod open_enum;
+pub mod policy;
+pub mod preset;
+pub mod prompt;
+pub mod question;
+pub mod received_event;
+pub mod said;
+#[cfg(any(test, feature = "samples"))]
+pub mod samples;
+pub mod session;
+pub mod stall;
+pub mod steering;
+pub mod summary;
+pub mod text;
+pub mod time;
+
+pub use access::{Grant, Role, Token, WebSession};
+pub use agent::{Controls, Named, Set, Setting, Spent, Step, Takes, Tokens, Told};
+pub use audit::{AGENT_OF, AuditRow, Audited, VIA_POLICY};
+pub use clearance::{
+    Choice, Clearance, ClearanceStatus, Decision, Outcome, Quorum, RememberChoice, RememberedRule, Risk,
+    Ruling, Verdict,
+};
+pub use content::Content;
+pub use daily::Daily;
+pub use delivery::Delivery;
+pub use duration::parse_duration;
+pub use errand::{Errand, Reply, Verb, Wants};
+pub use event::{Event, EventKind, LoggedEvent, NewEvent};
+pub use failure::{Failure, FailureKind, NOT_STARTED};
+pub use id::{ClearanceId, GrantId, PromptId, QuestionId, SessionId, TokenId, TurnId, WebSessionId};
+pub use json::{Json, RequestId};
+pub use ledger_rebuild::{
+    ColumnDifference, DifferenceKind, LedgerDifference, LedgerRebuild, RebuildMode, RebuildProgress,
+};
+pub use list::List;
+pub use open_enum::{OpenEnum, WordEnum};
+pub use policy::{
+    ClearanceExplanation, ConfigReload, RuleExplanation, RulesDifference, RulesTest, RulesTestResult,
+};
+pub use preset::Preset;
+pub use prompt::{NewPrompt, Prompt, PromptChange, PromptState, Wording};
+pub use question::{Answer, Question, QuestionAnswer, QuestionStatus};
+pub use received_event::ReceivedEvent;
+pub use said::{Ask, Call, Fault, FaultCode, Line, Outbound, Progress, Rejection, Resets, Said};
+pub use session::{
+    AgentStanding, Exit, OnClientLeft, PendingRequests, Phase, RunningTool, Session, SessionExit,
+    SessionFailure, SessionProcess, SessionRecord, SessionTurn, StopMode, Turn, Usage, Watched,
+};
+pub use stall::{LadderChoice, NUDGE_TEXT, Rung, Running, Situation, Standing, span};
+pub use steering::{
+    AgentChange, FailureSeen, InterruptAnswer, InterruptRequest, LadderChange, NewSession, NudgeAnswer,
+    NudgeRequest, PresetChange, SettingAgreed, SettingChange, SettingSent, SettingWait, SnoozeRequest,
+    StopResult,
+};
+pub use time::Time;
+
+/// Bytes as people compare them.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes every write");
+        text
+    })
+}

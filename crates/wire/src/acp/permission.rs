@@ -1,0 +1,152 @@
+//! The content of a permission request, for people and for policy.
+//!
+//! Agents put the same things in different places: a diff in the request, in its raw input, or only in the tool call
+//! announced before; a command in the raw input or only in the title. Doubt makes a request look more dangerous, never
+//! less.
+
+use std::borrow::Cow;
+
+use super::input::InputFacts;
+use super::request::Permission;
+use super::tool::{ToolCall, joined};
+use crate::diff;
+use intercom_types::Choice;
+
+/// The tools that policy has words for.
+const TOOLS: &[&str] =
+    &["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
+/// Keeps policy from allowing a command that was not given: text with a comment is never plain words.
+const FROM_TITLE: &str = "; # as the title says";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Card {
+    pub title: String,
+    pub description: Option<String>,
+    pub tool: Option<String>,
+    pub command: Option<String>,
+    pub file_path: Option<String>,
+    /// Must be judged as well.
+    pub more_paths: Vec<String>,
+    pub diff: Option<String>,
+    pub options: Vec<Choice>,
+}
+
+/// `announced` is what the agent said of the same tool call before, if anything.
+pub fn card(permission: &Permission<'_>, announced: Option<&ToolCall<'_>>, workspace: &str) -> Card {
+    let call = match announced {
+        Some(announced) => permission.tool.clone().after(announced),
+        None => permission.tool.clone(),
+    };
+    let facts = call.facts();
+    let diff = diff(&call, &facts);
+    let command = command(&call, &facts, workspace);
+    let tool = tool(&call, command.is_some(), diff.is_some());
+    let mut paths = paths(&call, &facts, command.is_none()).into_iter();
+    Card {
+        title: title(&call),
+        description: description(&call),
+        file_path: paths.next(),
+        more_paths: paths.collect(),
+        tool,
+        command,
+        diff,
+        options: permission.options.clone(),
+    }
+}
+
+fn title(call: &ToolCall<'_>) -> String {
+    let said = [&call.title, &call.name, &call.kind, &call.id].into_iter().flatten();
+    said.map(|text| text.trim())
+        .find(|text| !text.is_empty())
+        .unwrap_or("the agent asks for permission")
+        .to_owned()
+}
+
+fn description(call: &ToolCall<'_>) -> Option<String> {
+    let mut parts: Vec<Cow<'_, str>> = call.input_description().into_iter().collect();
+    parts.extend(call.texts.iter().filter(|text| !text.trim().is_empty()).cloned());
+    (!parts.is_empty()).then(|| parts.join("\n\n"))
+}
+
+/// The agent's own word, which is a fact like any other: policy compares it with the command and the diff.
+fn tool(call: &ToolCall<'_>, command: bool, diff: bool) -> Option<String> {
+    let word = match call.kind.as_deref() {
+        Some(kind) if TOOLS.contains(&kind) => kind,
+        Some(_) => "other",
+        None if command => "execute",
+        None if diff => "edit",
+        None => return None,
+    };
+    Some(word.to_owned())
+}
+
+/// Everything that would be run, as one shell text, with where it runs and the variables that are set for it.
+fn command(call: &ToolCall<'_>, facts: &InputFacts, workspace: &str) -> Option<String> {
+    let mut parts: Vec<String> = Vec::new();
+    let folders = facts.folders.iter().filter(|folder| is_elsewhere(folder, workspace));
+    parts.extend(folders.map(|folder| joined(&["cd".into(), folder.into()])));
+    if !facts.variables.is_empty() {
+        parts.push(format!("export {}", facts.variables.join(" ")));
+    }
+    let command = match facts.commands.as_slice() {
+        [] => {
+            let title = call.title.as_deref().map(|title| title.trim().trim_matches('`'));
+            let title = title.filter(|title| !title.is_empty() && call.kind.as_deref() == Some("execute"));
+            title.map(|title| format!("{title}{FROM_TITLE}"))
+        }
+        [command] => Some(command.clone()),
+        // A text of its own for each: the quotes of one must not swallow another.
+        several => {
+            let own = |text: &String| joined(&["sh".into(), "-c".into(), text.into()]);
+            Some(several.iter().map(own).collect::<Vec<_>>().join("\n"))
+        }
+    };
+    if command.is_none() && facts.variables.is_empty() {
+        return None;
+    }
+    parts.extend(command);
+    Some(parts.join(" && "))
+}
+
+fn is_elsewhere(folder: &str, workspace: &str) -> bool {
+    let here = |path: &str| path.trim_end_matches('/').to_owned();
+    folder != "." && here(folder) != here(workspace)
+}
+
+/// Every path that the request names. The folder is one of them where no command says that it runs there.
+fn paths(call: &ToolCall<'_>, facts: &InputFacts, with_folders: bool) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let edits = call.edits.iter().filter_map(|edit| edit.path.as_deref());
+    let locations = call.locations.iter().map(|path| &**path);
+    let folders = facts.folders.iter().map(String::as_str).filter(|_| with_folders);
+    for path in edits.chain(locations).chain(facts.paths.iter().map(String::as_str)).chain(folders) {
+        if !path.is_empty() && !all.iter().any(|known| known == path) {
+            all.push(path.to_owned());
+        }
+    }
+    all
+}
+
+/// The diffs of the request, and those in the input that say something else.
+fn diff(call: &ToolCall<'_>, facts: &InputFacts) -> Option<String> {
+    let mut made = String::new();
+    for edit in &call.edits {
+        match (&edit.path, &edit.new) {
+            (Some(path), Some(new)) => made.push_str(&diff::unified(path, edit.old.as_deref(), new)),
+            // Policy cannot read this line as a diff, so that no rule allows the request.
+            (path, _) => {
+                let path = path.as_deref().unwrap_or("?");
+                made.extend(["*** unknown change: ", &format!("{path:?}"), "\n"]);
+            }
+        }
+    }
+    let differs = |given: &&String| !diff::is_same_change(&made, given);
+    let others: Vec<&String> = facts.diffs.iter().filter(differs).collect();
+    for given in others {
+        if !made.is_empty() && !made.ends_with('\n') {
+            made.push('\n');
+        }
+        made.push_str(given);
+    }
+    (!made.is_empty()).then_some(made)
+}

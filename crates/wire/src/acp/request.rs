@@ -1,0 +1,236 @@
+//! Agents' requests to us. A request that we would act on must be well-formed; one that we cannot serve is
+//! answered with an error at once.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::tool::ToolCall;
+use super::{method, owned, pick, string};
+use intercom_types::{Choice, RequestId};
+
+#[derive(Debug)]
+pub enum Request<'a> {
+    Permission(Permission<'a>),
+    ReadFile(ReadFile<'a>),
+    WriteFile(WriteFile<'a>),
+    CreateTerminal(CreateTerminal<'a>),
+    Terminal(Terminal<'a>),
+    Elicitation(Elicitation<'a>),
+    /// Not known to us: an extension, or a later version.
+    Unknown,
+}
+
+/// Why a request cannot be understood.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("field `{field}` must be {wanted}")]
+pub struct Bad {
+    pub field: &'static str,
+    pub wanted: &'static str,
+}
+
+#[derive(Debug)]
+pub struct Permission<'a> {
+    pub session: Option<Cow<'a, str>>,
+    pub tool: ToolCall<'a>,
+    /// In the agent's order; those without an id cannot be chosen and are left out.
+    pub options: Vec<Choice>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct ReadFile<'a> {
+    pub session: Option<Cow<'a, str>>,
+    pub path: Cow<'a, str>,
+    /// From one.
+    pub line: Option<u64>,
+    pub limit: Option<u64>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct WriteFile<'a> {
+    pub session: Option<Cow<'a, str>>,
+    pub path: Cow<'a, str>,
+    pub content: Cow<'a, str>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct CreateTerminal<'a> {
+    pub session: Option<Cow<'a, str>>,
+    pub command: Cow<'a, str>,
+    pub args: Vec<Cow<'a, str>>,
+    pub env: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    pub cwd: Option<Cow<'a, str>>,
+    pub output_byte_limit: Option<u64>,
+}
+
+/// About a terminal that was created before.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Terminal<'a> {
+    pub session: Option<Cow<'a, str>>,
+    pub terminal: Cow<'a, str>,
+    pub verb: TerminalVerb,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TerminalVerb {
+    Output,
+    Wait,
+    Kill,
+    Release,
+}
+
+/// A question with a form to be filled in, or a page to be visited.
+#[derive(Debug)]
+pub struct Elicitation<'a> {
+    pub session: Option<Cow<'a, str>>,
+    pub tool_call: Option<Cow<'a, str>>,
+    pub message: Cow<'a, str>,
+    /// `form`, `url`, …
+    pub mode: Option<Cow<'a, str>>,
+    pub schema: Option<&'a RawValue>,
+    pub url: Option<Cow<'a, str>>,
+    pub id: Option<Cow<'a, str>>,
+}
+
+impl<'a> Request<'a> {
+    pub fn read(name: &str, params: Option<&'a RawValue>) -> Result<Self, Bad> {
+        let params = params.ok_or(NO_PARAMS);
+        Ok(match name {
+            method::REQUEST_PERMISSION => Self::Permission(Permission::read(params?)?),
+            method::READ_TEXT_FILE => Self::ReadFile(ReadFile::read(params?)?),
+            method::WRITE_TEXT_FILE => Self::WriteFile(WriteFile::read(params?)?),
+            method::TERMINAL_CREATE => Self::CreateTerminal(CreateTerminal::read(params?)?),
+            method::TERMINAL_OUTPUT => Self::Terminal(Terminal::read(params?, TerminalVerb::Output)?),
+            method::TERMINAL_WAIT => Self::Terminal(Terminal::read(params?, TerminalVerb::Wait)?),
+            method::TERMINAL_KILL => Self::Terminal(Terminal::read(params?, TerminalVerb::Kill)?),
+            method::TERMINAL_RELEASE => Self::Terminal(Terminal::read(params?, TerminalVerb::Release)?),
+            method::ELICITATION_CREATE => Self::Elicitation(Elicitation::read(params?)?),
+            _ => Self::Unknown,
+        })
+    }
+}
+
+impl<'a> Permission<'a> {
+    /// Whatever is missing is for people to judge: only a tool call that names nothing twice is asked for.
+    fn read(params: &'a RawValue) -> Result<Self, Bad> {
+        let [session, tool, options] = fields(params, ["sessionId", "toolCall", "options"])?;
+        let tool = match tool {
+            Some(tool) => ToolCall::read(tool).ok_or(bad("toolCall", OBJECT))?,
+            None => ToolCall::default(),
+        };
+        let choice = |raw| {
+            let [id, name, kind] = pick(raw, ["optionId", "name", "kind"])?;
+            let id = owned(id)?;
+            Some(Choice {
+                name: owned(name).unwrap_or_else(|| id.clone()),
+                kind: owned(kind).unwrap_or_default(),
+                id,
+            })
+        };
+        let options = super::list(options).into_iter().filter_map(choice).collect();
+        Ok(Self { session: string(session), tool, options })
+    }
+}
+
+impl<'a> ReadFile<'a> {
+    fn read(params: &'a RawValue) -> Result<Self, Bad> {
+        let [session, path, line, limit] = fields(params, ["sessionId", "path", "line", "limit"])?;
+        Ok(Self {
+            session: string(session),
+            path: text("path", path)?,
+            line: number("line", line)?,
+            limit: number("limit", limit)?,
+        })
+    }
+}
+
+impl<'a> WriteFile<'a> {
+    fn read(params: &'a RawValue) -> Result<Self, Bad> {
+        let [session, path, content] = fields(params, ["sessionId", "path", "content"])?;
+        Ok(Self { session: string(session), path: text("path", path)?, content: text("content", content)? })
+    }
+}
+
+impl<'a> CreateTerminal<'a> {
+    fn read(params: &'a RawValue) -> Result<Self, Bad> {
+        let [session, command, args, env, cwd, limit] =
+            fields(params, ["sessionId", "command", "args", "env", "cwd", "outputByteLimit"])?;
+        let args = items("args", args)?.into_iter().map(|arg| text("args", Some(arg)));
+        let variable = |raw| {
+            let [name, value] = fields(raw, ["name", "value"])?;
+            Ok((text("env", name)?, text("env", value)?))
+        };
+        Ok(Self {
+            session: string(session),
+            command: text("command", command)?,
+            args: args.collect::<Result<_, _>>()?,
+            env: items("env", env)?.into_iter().map(variable).collect::<Result<_, _>>()?,
+            cwd: cwd.map(|cwd| text("cwd", Some(cwd))).transpose()?,
+            output_byte_limit: number("outputByteLimit", limit)?,
+        })
+    }
+}
+
+impl<'a> Terminal<'a> {
+    fn read(params: &'a RawValue, verb: TerminalVerb) -> Result<Self, Bad> {
+        let [session, terminal] = fields(params, ["sessionId", "terminalId"])?;
+        Ok(Self { session: string(session), terminal: text("terminalId", terminal)?, verb })
+    }
+}
+
+impl<'a> Elicitation<'a> {
+    fn read(params: &'a RawValue) -> Result<Self, Bad> {
+        let [session, tool_call, message, mode, schema, url, id] = fields(
+            params,
+            ["sessionId", "toolCallId", "message", "mode", "requestedSchema", "url", "elicitationId"],
+        )?;
+        Ok(Self {
+            session: string(session),
+            tool_call: string(tool_call),
+            message: text("message", message)?,
+            mode: string(mode),
+            schema,
+            url: string(url),
+            id: string(id),
+        })
+    }
+}
+
+/// Which of its requests the agent takes back (`$/cancel_request`).
+pub fn cancelled(params: &RawValue) -> Option<RequestId> {
+    let [request] = pick(params, ["requestId"])?;
+    RequestId::parse(request?.get())
+}
+
+/// Which question has been settled elsewhere (`elicitation/complete`).
+pub fn completed(params: &RawValue) -> Option<Cow<'_, str>> {
+    let [id] = pick(params, ["elicitationId"])?;
+    string(id)
+}
+
+const OBJECT: &str = "an object that names no field twice";
+const NO_PARAMS: Bad = bad("params", OBJECT);
+
+const fn bad(field: &'static str, wanted: &'static str) -> Bad {
+    Bad { field, wanted }
+}
+
+fn fields<'a, const N: usize>(
+    params: &'a RawValue,
+    names: [&str; N],
+) -> Result<[Option<&'a RawValue>; N], Bad> {
+    pick(params, names).ok_or(NO_PARAMS)
+}
+
+fn text<'a>(field: &'static str, raw: Option<&'a RawValue>) -> Result<Cow<'a, str>, Bad> {
+    string(raw).ok_or(bad(field, "a string"))
+}
+
+fn number(field: &'static str, raw: Option<&RawValue>) -> Result<Option<u64>, Bad> {
+    raw.map(|raw| raw.get().parse().map_err(|_| bad(field, "a whole number"))).transpose()
+}
+
+fn items<'a>(field: &'static str, raw: Option<&'a RawValue>) -> Result<Vec<&'a RawValue>, Bad> {
+    let Some(raw) = raw else { return Ok(Vec::new()) };
+    serde_json::from_str(raw.get()).map_err(|_| bad(field, "a list"))
+}

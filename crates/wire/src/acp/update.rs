@@ -1,0 +1,124 @@
+//! `session/update`: what an agent tells while it works. All of it goes into the log as it came.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::tool::ToolCall;
+use super::{count, inside, list, string};
+use crate::unquote;
+use intercom_types::agent::{MAX_STEPS, Step};
+
+/// The parts of an update that we read. Updates are very frequent, so this takes one pass and copies nothing.
+#[derive(Debug)]
+pub struct Update<'a> {
+    pub session: Option<Cow<'a, str>>,
+    /// `agent_message_chunk`, `tool_call`, …; any other word is fine.
+    pub kind: Option<Cow<'a, str>>,
+    params: &'a RawValue,
+}
+
+/// The kinds of update that we act on.
+#[derive(Debug)]
+pub enum Detail<'a> {
+    Tool(ToolCall<'a>),
+    Plan(Vec<Step>),
+    Usage(Usage<'a>),
+    /// The mode that the agent is in now.
+    Mode(Cow<'a, str>),
+    /// The agent's title of the session; `None` removes it.
+    Title(Option<Cow<'a, str>>),
+    /// Its config options, all of them, raw.
+    Config(&'a RawValue),
+    Nothing,
+}
+
+/// The fill of the context and the cost of the session so far: the last one counts, they do not add up.
+#[derive(Debug, PartialEq)]
+pub struct Usage<'a> {
+    pub used: Option<u64>,
+    pub size: Option<u64>,
+    pub cost: Option<Cost<'a>>,
+}
+
+#[derive(Debug, PartialEq)]
+pub struct Cost<'a> {
+    pub amount: f64,
+    pub currency: Option<Cow<'a, str>>,
+}
+
+impl<'a> Update<'a> {
+    /// `None` if it is not an object with an update inside.
+    pub fn look(params: &'a RawValue) -> Option<Self> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params<'a> {
+            #[serde(borrow)]
+            session_id: Option<&'a RawValue>,
+            #[serde(borrow)]
+            update: Inner<'a>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Inner<'a> {
+            #[serde(borrow)]
+            session_update: Option<&'a RawValue>,
+        }
+        // serde would take an array for an object.
+        let object = params.get().starts_with('{');
+        let Params { session_id, update } = object.then(|| serde_json::from_str(params.get()).ok())??;
+        let kind = update.session_update.and_then(|raw| unquote(raw.get()));
+        Some(Self { session: string(session_id), kind, params })
+    }
+
+    pub fn detail(&self) -> Detail<'a> {
+        let [update] = inside(Some(self.params), ["update"]);
+        let detail = match self.kind.as_deref() {
+            Some("tool_call" | "tool_call_update") => update.and_then(ToolCall::read).map(Detail::Tool),
+            Some("plan") => Some(Detail::Plan(steps(update))),
+            Some("plan_update") => Some(Detail::Plan(steps(inside(update, ["plan"])[0]))),
+            Some("usage_update") => Some(Detail::Usage(Usage::read(update))),
+            Some("current_mode_update") => string(inside(update, ["currentModeId"])[0]).map(Detail::Mode),
+            Some("session_info_update") => titled(update),
+            Some("config_option_update") => inside(update, ["configOptions"])[0].map(Detail::Config),
+            _ => None,
+        };
+        detail.unwrap_or(Detail::Nothing)
+    }
+
+    /// The words of a chunk.
+    pub fn text(&self) -> Option<Cow<'a, str>> {
+        let [update] = inside(Some(self.params), ["update"]);
+        let [content] = inside(update, ["content"]);
+        string(inside(content, ["text"])[0])
+    }
+}
+
+/// Reads a change of the title: `null` removes it, a missing field leaves it as it is.
+fn titled(update: Option<&RawValue>) -> Option<Detail<'_>> {
+    let fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(update?.get()).ok()?;
+    let title = *fields.get("title")?;
+    let words = unquote(title.get());
+    (words.is_some() || title.get() == "null").then_some(Detail::Title(words))
+}
+
+fn steps(plan: Option<&RawValue>) -> Vec<Step> {
+    let [entries] = inside(plan, ["entries"]);
+    let step = |raw: &RawValue| {
+        let [content, status] = inside(Some(raw), ["content", "status"]);
+        Some(Step::new(&string(content)?, &string(status).unwrap_or_default()))
+    };
+    list(entries).into_iter().take(MAX_STEPS).filter_map(step).collect()
+}
+
+impl<'a> Usage<'a> {
+    fn read(update: Option<&'a RawValue>) -> Self {
+        let [used, size, cost] = inside(update, ["used", "size", "cost"]);
+        let [amount, currency] = inside(cost, ["amount", "currency"]);
+        let amount = amount.and_then(|raw| serde_json::from_str::<f64>(raw.get()).ok());
+        let cost = amount.map(|amount| Cost { amount, currency: string(currency) });
+        Self { used: count(used), size: count(size), cost }
+    }
+}

@@ -1,0 +1,501 @@
+//! The intercom protocol: one JSON object per message, `{"method", "id", "params"}`.
+//!
+//! Only what we act on is parsed; the rest of a message is kept as it came.
+
+use std::borrow::Cow;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{ParsedText, to_text, trim_json, unquote};
+use intercom_types::RequestId;
+
+/// A message from an agent.
+#[derive(Debug)]
+pub enum Inbound<'a> {
+    ClearanceRequest { id: RequestId, known: ClearanceRequestParams<'a>, params: &'a RawValue },
+    StatusUpdate { params: &'a RawValue },
+    PromptForward { id: RequestId, known: PromptForward<'a>, params: &'a RawValue },
+    Heartbeat { progress: Vec<Step<'a>>, raw: Option<&'a RawValue>, params: Option<&'a RawValue> },
+    TurnEnd { stop_reason: Option<Cow<'a, str>>, turn: Option<Cow<'a, str>>, params: Option<&'a RawValue> },
+    ToolUpdate { known: ToolUpdate<'a>, params: &'a RawValue },
+    ServiceLimit { known: ServiceLimit<'a>, params: Option<&'a RawValue> },
+    ClearanceOutcome { request: RequestId, outcome: Cow<'a, str>, params: &'a RawValue },
+    Unknown { method: String, id: Option<RequestId> },
+}
+
+#[derive(Debug)]
+pub struct ClearanceRequestParams<'a> {
+    pub title: Cow<'a, str>,
+    pub description: Option<Cow<'a, str>>,
+    pub diff: Option<Cow<'a, str>>,
+    pub file_path: Option<Cow<'a, str>>,
+    pub risk_level: Option<Cow<'a, str>>,
+    pub tool: Option<Cow<'a, str>>,
+    pub command: Option<Cow<'a, str>>,
+}
+
+#[derive(Debug)]
+pub struct PromptForward<'a> {
+    pub text: Cow<'a, str>,
+    pub sort: Option<Cow<'a, str>>,
+}
+
+#[derive(Debug)]
+pub struct ToolUpdate<'a> {
+    pub title: Cow<'a, str>,
+    pub tool: Option<Cow<'a, str>>,
+    /// The same for every message about one call.
+    pub call: Option<Cow<'a, str>>,
+    pub status: Option<Cow<'a, str>>,
+}
+
+#[derive(Debug)]
+pub struct ServiceLimit<'a> {
+    pub kind: Option<Cow<'a, str>>,
+    pub resets_at: Option<Cow<'a, str>>,
+    pub retry_after_seconds: Option<u64>,
+}
+
+/// One step of a heartbeat's progress; `None` where the agent sent something else.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Step<'a> {
+    pub label: Option<Cow<'a, str>>,
+    pub status: Option<Cow<'a, str>>,
+}
+
+/// Why a message cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Bad {
+    /// Not JSON at all.
+    Malformed(String),
+    NotAnObject,
+    Missing {
+        method: Option<String>,
+        field: &'static str,
+        id: Option<RequestId>,
+    },
+    Invalid {
+        method: Option<String>,
+        field: &'static str,
+        wanted: &'static str,
+        id: Option<RequestId>,
+    },
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    method: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+}
+
+/// A message together with its own text.
+pub fn parse(text: &str) -> Result<(Inbound<'_>, ParsedText<'_>), Bad> {
+    let text = trim_json(text);
+    message(text).map(|message| (message, ParsedText(text)))
+}
+
+fn message(text: &str) -> Result<Inbound<'_>, Bad> {
+    if !text.starts_with('{') {
+        return Err(match serde_json::from_str::<IgnoredAny>(text) {
+            Ok(_) => Bad::NotAnObject,
+            Err(error) => Bad::Malformed(error.to_string()),
+        });
+    }
+    let Envelope { method, id, params } =
+        serde_json::from_str(text).map_err(|error| Bad::Malformed(error.to_string()))?;
+    let id = match id {
+        None => None,
+        Some(raw) => Some(RequestId::parse(raw.get()).ok_or(Bad::Invalid {
+            method: None,
+            field: "id",
+            wanted: "a string or a number",
+            id: None,
+        })?),
+    };
+    let Some(method) = method else { return Err(Bad::Missing { method: None, field: "method", id }) };
+    let Some(method) = unquote(method.get()) else {
+        return Err(Bad::Invalid { method: None, field: "method", wanted: "a string", id });
+    };
+    match &*method {
+        "status/update" => status(id, params),
+        "heartbeat" => heartbeat(id, params),
+        "clearance/request" => clearance(id, params),
+        "prompt/forward" => question(id, params),
+        "turn/end" => {
+            let fields = Params::new("turn/end", id.as_ref(), params)?;
+            let stop_reason = optional("turn/end", "stop_reason", fields.stop_reason, id.as_ref())?;
+            // An agent may have a `turn` of its own from before we had one: only a string can be ours.
+            let turn = fields.turn.and_then(|raw| unquote(raw.get()));
+            Ok(Inbound::TurnEnd { stop_reason, turn, params })
+        }
+        "tool/update" => tool(id.as_ref(), params),
+        "clearance/outcome" => outcome(id, params),
+        "service/limit" => limit(id.as_ref(), params),
+        _ => Ok(Inbound::Unknown { method: method.into_owned(), id }),
+    }
+}
+
+/// Every field of every method's params that we look at, still raw.
+#[derive(Default, Deserialize)]
+struct Params<'a> {
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    title: Option<&'a RawValue>,
+    #[serde(borrow)]
+    description: Option<&'a RawValue>,
+    #[serde(borrow)]
+    diff: Option<&'a RawValue>,
+    #[serde(borrow)]
+    file_path: Option<&'a RawValue>,
+    #[serde(borrow)]
+    risk_level: Option<&'a RawValue>,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow, rename = "type")]
+    sort: Option<&'a RawValue>,
+    #[serde(borrow)]
+    progress: Option<&'a RawValue>,
+    #[serde(borrow)]
+    stop_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    turn: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool: Option<&'a RawValue>,
+    #[serde(borrow)]
+    command: Option<&'a RawValue>,
+    #[serde(borrow)]
+    request: Option<&'a RawValue>,
+    #[serde(borrow)]
+    outcome: Option<&'a RawValue>,
+    #[serde(borrow)]
+    call: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    resets_at: Option<&'a RawValue>,
+    #[serde(borrow)]
+    retry_after_seconds: Option<&'a RawValue>,
+}
+
+impl<'a> Params<'a> {
+    fn new(method: &'static str, id: Option<&RequestId>, params: Option<&'a RawValue>) -> Result<Self, Bad> {
+        let Some(params) = params else { return Ok(Self::default()) };
+        let object = params.get().starts_with('{').then(|| serde_json::from_str(params.get()).ok()).flatten();
+        object.ok_or_else(|| Bad::Invalid {
+            method: Some(method.to_owned()),
+            field: "params",
+            wanted: "an object that names no field twice",
+            id: id.cloned(),
+        })
+    }
+}
+
+/// The fields of a method that needs some, and the params that they are in. `first` is the field that is missing where
+/// there are no params at all.
+fn needed<'a>(
+    method: &'static str,
+    first: &'static str,
+    id: Option<&RequestId>,
+    params: Option<&'a RawValue>,
+) -> Result<(Params<'a>, &'a RawValue), Bad> {
+    let raw = params.ok_or_else(|| missing(method, first, id))?;
+    Ok((Params::new(method, id, params)?, raw))
+}
+
+fn status(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
+    const METHOD: &str = "status/update";
+    let (fields, params) = needed(METHOD, "message", id.as_ref(), params)?;
+    // The text itself is not needed here: it goes into the log as it came.
+    if required(METHOD, "message", fields.message, id.as_ref())?.starts_with('"') {
+        Ok(Inbound::StatusUpdate { params })
+    } else {
+        Err(not_a_string(METHOD, "message", id))
+    }
+}
+
+fn clearance(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
+    const METHOD: &str = "clearance/request";
+    let (fields, params) = needed(METHOD, "title", id.as_ref(), params)?;
+    let id_ref = id.as_ref();
+    let known = ClearanceRequestParams {
+        title: string(METHOD, "title", required(METHOD, "title", fields.title, id_ref)?, id_ref)?,
+        description: optional(METHOD, "description", fields.description, id_ref)?,
+        diff: optional(METHOD, "diff", fields.diff, id_ref)?,
+        file_path: optional(METHOD, "file_path", fields.file_path, id_ref)?,
+        // An odd risk level is a claim that we do not understand, not an error: it counts as high.
+        risk_level: fields.risk_level.map(|raw| loose_string(raw.get())),
+        tool: optional(METHOD, "tool", fields.tool, id_ref)?,
+        command: optional(METHOD, "command", fields.command, id_ref)?,
+    };
+    let id = id.ok_or_else(|| missing(METHOD, "id", None))?;
+    Ok(Inbound::ClearanceRequest { id, known, params })
+}
+
+fn question(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
+    const METHOD: &str = "prompt/forward";
+    let (fields, params) = needed(METHOD, "text", id.as_ref(), params)?;
+    let id_ref = id.as_ref();
+    let known = PromptForward {
+        text: string(METHOD, "text", required(METHOD, "text", fields.text, id_ref)?, id_ref)?,
+        sort: optional(METHOD, "type", fields.sort, id_ref)?,
+    };
+    let id = id.ok_or_else(|| missing(METHOD, "id", None))?;
+    Ok(Inbound::PromptForward { id, known, params })
+}
+
+fn tool<'a>(id: Option<&RequestId>, params: Option<&'a RawValue>) -> Result<Inbound<'a>, Bad> {
+    const METHOD: &str = "tool/update";
+    let (fields, params) = needed(METHOD, "title", id, params)?;
+    let known = ToolUpdate {
+        title: string(METHOD, "title", required(METHOD, "title", fields.title, id)?, id)?,
+        tool: optional(METHOD, "tool", fields.tool, id)?,
+        call: optional(METHOD, "call", fields.call, id)?,
+        status: optional(METHOD, "status", fields.status, id)?,
+    };
+    Ok(Inbound::ToolUpdate { known, params })
+}
+
+fn limit<'a>(id: Option<&RequestId>, params: Option<&'a RawValue>) -> Result<Inbound<'a>, Bad> {
+    const METHOD: &str = "service/limit";
+    let fields = Params::new(METHOD, id, params)?;
+    let seconds = fields.retry_after_seconds.map(|raw| {
+        serde_json::from_str(raw.get()).map_err(|_| Bad::Invalid {
+            method: Some(METHOD.to_owned()),
+            field: "retry_after_seconds",
+            wanted: "a whole number",
+            id: id.cloned(),
+        })
+    });
+    let known = ServiceLimit {
+        kind: optional(METHOD, "kind", fields.kind, id)?,
+        resets_at: optional(METHOD, "resets_at", fields.resets_at, id)?,
+        retry_after_seconds: seconds.transpose()?,
+    };
+    Ok(Inbound::ServiceLimit { known, params })
+}
+
+fn outcome(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
+    const METHOD: &str = "clearance/outcome";
+    let (fields, params) = needed(METHOD, "request", id.as_ref(), params)?;
+    let request = required(METHOD, "request", fields.request, id.as_ref())?;
+    let Some(request) = RequestId::parse(request) else {
+        let (method, wanted) = (Some(METHOD.to_owned()), "a string or a number");
+        return Err(Bad::Invalid { method, field: "request", wanted, id });
+    };
+    let outcome = required(METHOD, "outcome", fields.outcome, id.as_ref())?;
+    let outcome = string(METHOD, "outcome", outcome, id.as_ref())?;
+    Ok(Inbound::ClearanceOutcome { request, outcome, params })
+}
+
+fn heartbeat(id: Option<RequestId>, params: Option<&RawValue>) -> Result<Inbound<'_>, Bad> {
+    const METHOD: &str = "heartbeat";
+    #[derive(Deserialize)]
+    struct Known<'a> {
+        #[serde(borrow)]
+        label: Option<&'a RawValue>,
+        #[serde(borrow)]
+        status: Option<&'a RawValue>,
+    }
+    let fields = Params::new(METHOD, id.as_ref(), params)?;
+    let Some(progress) = fields.progress else {
+        return Ok(Inbound::Heartbeat { progress: Vec::new(), raw: None, params });
+    };
+    let Ok(steps) = serde_json::from_str::<Vec<&RawValue>>(progress.get()) else {
+        return Err(Bad::Invalid {
+            method: Some(METHOD.to_owned()),
+            field: "progress",
+            wanted: "an array",
+            id,
+        });
+    };
+    let steps = steps.into_iter().map(|step| {
+        let known = step.get().starts_with('{').then(|| serde_json::from_str::<Known<'_>>(step.get()).ok());
+        let Known { label, status } = known.flatten().unwrap_or(Known { label: None, status: None });
+        Step {
+            label: label.map(|raw| loose_string(raw.get())),
+            status: status.map(|raw| loose_string(raw.get())),
+        }
+    });
+    Ok(Inbound::Heartbeat { progress: steps.collect(), raw: Some(progress), params })
+}
+
+fn missing(method: &str, field: &'static str, id: Option<&RequestId>) -> Bad {
+    Bad::Missing { method: Some(method.to_owned()), field, id: id.cloned() }
+}
+
+fn not_a_string(method: &str, field: &'static str, id: Option<RequestId>) -> Bad {
+    Bad::Invalid { method: Some(method.to_owned()), field, wanted: "a string", id }
+}
+
+fn required<'a>(
+    method: &str,
+    field: &'static str,
+    raw: Option<&'a RawValue>,
+    id: Option<&RequestId>,
+) -> Result<&'a str, Bad> {
+    raw.map(RawValue::get).ok_or_else(|| missing(method, field, id))
+}
+
+fn string<'a>(
+    method: &str,
+    field: &'static str,
+    raw: &'a str,
+    id: Option<&RequestId>,
+) -> Result<Cow<'a, str>, Bad> {
+    unquote(raw).ok_or_else(|| not_a_string(method, field, id.cloned()))
+}
+
+fn optional<'a>(
+    method: &str,
+    field: &'static str,
+    raw: Option<&'a RawValue>,
+    id: Option<&RequestId>,
+) -> Result<Option<Cow<'a, str>>, Bad> {
+    raw.map(|raw| string(method, field, raw.get(), id)).transpose()
+}
+
+/// A string's text; anything else as it stands.
+fn loose_string(raw: &str) -> Cow<'_, str> {
+    unquote(raw).unwrap_or(Cow::Borrowed(raw))
+}
+
+/// A message to an agent.
+#[derive(Debug, Serialize)]
+#[serde(tag = "method", content = "params")]
+pub enum Outbound<'a> {
+    #[serde(rename = "clearance/response")]
+    ClearanceResponse { status: &'static str, reason: Option<&'a str> },
+    #[serde(rename = "prompt/send")]
+    PromptSend {
+        text: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        turn: Option<String>,
+    },
+    #[serde(rename = "prompt/response")]
+    PromptResponse { decision: &'static str, instruction: Option<&'a str> },
+    #[serde(rename = "session/interrupt")]
+    SessionInterrupt { reason: &'a str },
+    #[serde(rename = "nudge")]
+    Nudge { message: &'a str },
+    #[serde(rename = "error")]
+    Error { code: &'static str, message: &'a str },
+}
+
+/// Checks for a method that only we send and nobody answers: an agent that sends it echoes us.
+pub fn is_ours(method: &str) -> bool {
+    ["prompt/send", "session/interrupt", "nudge"].contains(&method)
+}
+
+/// One message as text, without framing.
+pub fn render(message: &Outbound<'_>, id: Option<&RequestId>) -> String {
+    #[derive(Serialize)]
+    struct Envelope<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<&'a RequestId>,
+        #[serde(flatten)]
+        message: &'a Outbound<'a>,
+    }
+    // `flatten` would lose a raw number's spelling inside, but the id is outside of the flattened part.
+    to_text(&Envelope { id, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Inbound<'_>, Bad> {
+        super::parse(text).map(|(message, _)| message)
+    }
+
+    fn bad(text: &str) -> Bad {
+        parse(text).expect_err(text)
+    }
+
+    #[test]
+    fn what_is_no_object_is_told_from_what_is_no_json() {
+        assert!(matches!(bad("hello"), Bad::Malformed(_)));
+        assert!(matches!(bad("{\"method\":"), Bad::Malformed(_)));
+        assert!(matches!(bad(""), Bad::Malformed(_)));
+        assert_eq!(bad("[\"status/update\", 1, {}]"), Bad::NotAnObject);
+        assert_eq!(bad("\"x\""), Bad::NotAnObject);
+        assert!(matches!(bad(r#"{"method":"x"} {"method":"y"}"#), Bad::Malformed(_)));
+    }
+
+    #[test]
+    fn missing_and_wrong_fields_are_named_with_method_and_id() {
+        let id = RequestId::parse("4");
+        let clearance = Some("clearance/request".to_owned());
+        assert_eq!(
+            bad(r#"{"method":"clearance/request","id":4,"params":{}}"#),
+            Bad::Missing { method: clearance.clone(), field: "title", id: id.clone() }
+        );
+        assert_eq!(
+            bad(r#"{"method":"clearance/request","id":4}"#),
+            Bad::Missing { method: clearance.clone(), field: "title", id: id.clone() }
+        );
+        assert_eq!(
+            bad(r#"{"method":"clearance/request","params":{"title":"t"}}"#),
+            Bad::Missing { method: clearance.clone(), field: "id", id: None }
+        );
+        assert_eq!(
+            bad(r#"{"method":"clearance/request","id":4,"params":{"title":5}}"#),
+            Bad::Invalid { method: clearance.clone(), field: "title", wanted: "a string", id: id.clone() }
+        );
+        assert!(matches!(
+            bad(r#"{"method":"clearance/request","id":4,"params":[]}"#),
+            Bad::Invalid { field: "params", .. }
+        ));
+        assert!(matches!(bad(r#"{"id":4,"params":{}}"#), Bad::Missing { field: "method", id: Some(_), .. }));
+        assert!(matches!(
+            bad(r#"{"method":"status/update","params":{}}"#),
+            Bad::Missing { field: "message", .. }
+        ));
+        assert!(matches!(
+            bad(r#"{"method":"status/update","params":{"message":{}}}"#),
+            Bad::Invalid { field: "message", .. }
+        ));
+        assert!(matches!(bad(r#"{"method":"x","id":[]}"#), Bad::Invalid { field: "id", .. }));
+        assert!(matches!(bad(r#"{"method":5,"id":1}"#), Bad::Invalid { field: "method", .. }));
+        assert!(matches!(bad(r#"{"method":"heartbeat","params":{"progress":5}}"#), Bad::Invalid { .. }));
+    }
+
+    #[test]
+    fn a_null_id_is_no_id_and_odd_risk_is_a_claim() {
+        let parsed = parse(r#"{"method":"x/y","id":null}"#);
+        assert!(matches!(parsed, Ok(Inbound::Unknown { id: None, .. })));
+        let parsed =
+            parse(r#"{"method":"clearance/request","id":1,"params":{"title":"a\"b","risk_level":9}}"#);
+        let Ok(Inbound::ClearanceRequest { known, .. }) = parsed else { panic!("{parsed:?}") };
+        assert_eq!(known.title, "a\"b");
+        assert_eq!(known.risk_level.as_deref(), Some("9"));
+    }
+
+    #[test]
+    fn a_method_may_be_spelled_with_escapes() {
+        let parsed = parse(r#"{"method":"status\/update","params":{"message":"x"}}"#);
+        assert!(matches!(parsed, Ok(Inbound::StatusUpdate { .. })), "{parsed:?}");
+    }
+
+    #[test]
+    fn answers_carry_the_id_with_its_type() {
+        let yes = Outbound::ClearanceResponse { status: "approved", reason: None };
+        let id = RequestId::parse("10000000000000000000000001");
+        assert_eq!(
+            render(&yes, id.as_ref()),
+            r#"{"id":10000000000000000000000001,"method":"clearance/response","params":{"status":"approved","reason":null}}"#
+        );
+        assert_eq!(
+            render(&Outbound::Nudge { message: "a\nb" }, None),
+            r#"{"method":"nudge","params":{"message":"a\nb"}}"#
+        );
+    }
+}
