@@ -5,7 +5,7 @@
 //!   Slack ─► socket ─► slack_inbox ─► inbox ─► act ─► ops      written down, acknowledged, then done, once
 //! ```
 //! The daemon needs none of it: without tokens, without Slack, everything else works, and what should be seen is sent
-//! when it can be. What people do goes through operations as the operator they are. `kit` knows Block Kit and its limits,
+//! when it can be. What people do goes through operations as the operator they are. `block_kit` knows Block Kit and its limits,
 //! `card` what we say with it; both are pure, and so are `outbox` (who is next), `calls` (who is called) and `words`.
 
 use std::sync::Arc;
@@ -17,33 +17,33 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 mod access;
-mod handlers;
-mod mentions;
-mod card;
-mod interaction;
-pub mod doctor;
-mod inbox;
 mod block_kit;
+mod card;
+mod commands;
+mod connection_health;
+pub mod doctor;
+mod handlers;
+mod inbox;
+mod interaction;
 #[cfg(test)]
 mod limits;
-mod connection_health;
 pub mod manifest;
+mod mentions;
 mod outbox;
+mod publisher;
 mod sender;
 mod socket;
-mod publisher;
 mod web_api;
-mod commands;
 
 pub use web_api::SCOPES;
 
 use self::access::SlackAccess;
+use self::connection_health::ConnectionHealth;
 use self::handlers::InteractionHandler;
 use self::inbox::EnvelopeInbox;
-use self::connection_health::ConnectionHealth;
+use self::publisher::CardPublisher;
 use self::sender::MessageSender;
 use self::socket::SocketModeClient;
-use self::publisher::CardPublisher;
 use self::web_api::{SlackTokens, WebApi};
 use crate::health::{BridgeHealth, HealthRegistry};
 use intercom_daemon::ops::Operations;

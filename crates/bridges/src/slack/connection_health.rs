@@ -70,7 +70,8 @@ impl ConnectionHealth {
             sent: 0,
             given_up: 0,
         };
-        let link = Self(Arc::new(SharedHealth { connections: watch::Sender::new(0), state: Mutex::new(state) }));
+        let link =
+            Self(Arc::new(SharedHealth { connections: watch::Sender::new(0), state: Mutex::new(state) }));
         let asked = link.clone();
         conditions.ask("slack", move || asked.condition());
         link

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::web_api::{SlackTokens, SlackCallError, WebApi};
+use super::web_api::{SlackCallError, SlackTokens, WebApi};
 use intercom_daemon::config::Config;
 use intercom_types::Role;
 

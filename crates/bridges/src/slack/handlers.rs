@@ -18,14 +18,14 @@ mod thread;
 
 use self::request::{RequestResult, SlackRequest};
 use super::access::SlackAccess;
-use super::card::{self, OperatorDirectory};
-use super::interaction::{ButtonClick, Interaction, ThreadMessage, FormSubmission};
 use super::block_kit::{CardMessage, MrkdwnText};
+use super::card::{self, OperatorDirectory};
+use super::commands::{PendingKinds, ThreadCommand, decode_text, parse_thread_command};
+use super::interaction::{ButtonClick, FormSubmission, Interaction, ThreadMessage};
 use super::sender::DesiredContent;
 use super::web_api::{SlackCallError, WebApi};
-use super::commands::{PendingKinds, ThreadCommand, decode_text, parse_thread_command};
-use intercom_daemon::ops::{ErrorAttachment, Caller, ErrorKind, OpError};
-use intercom_store::{DesiredMessage, UpsertRule, Store};
+use intercom_daemon::ops::{Caller, ErrorAttachment, ErrorKind, OpError};
+use intercom_store::{DesiredMessage, Store, UpsertRule};
 use intercom_types::{Delivery, Json, OpenEnum, Session, SessionId};
 
 /// A private answer is worth this many attempts; it is kept nowhere.
@@ -106,7 +106,17 @@ impl InteractionHandler {
         closing: CancellationToken,
     ) -> Self {
         let (told, homes, asides) = (Mutex::default(), Mutex::default(), Arc::new(Semaphore::new(ASIDES)));
-        Self(Arc::new(HandlerResources { access, store, web, outbox, refusal_notices: told, homes, reply_permits: asides, tasks, closing }))
+        Self(Arc::new(HandlerResources {
+            access,
+            store,
+            web,
+            outbox,
+            refusal_notices: told,
+            homes,
+            reply_permits: asides,
+            tasks,
+            closing,
+        }))
     }
 
     fn access(&self) -> &SlackAccess {
@@ -117,7 +127,9 @@ impl InteractionHandler {
     pub(super) async fn handle(&self, key: &str, deed: &Interaction, last: bool) -> Result<(), Retry> {
         let key = &format!("slack {key}");
         let (desk, user, what) = match deed {
-            Interaction::Click(click) => (ReplyTarget::of_click(click), &click.user, format!("click {}", click.action)),
+            Interaction::Click(click) => {
+                (ReplyTarget::of_click(click), &click.user, format!("click {}", click.action))
+            }
             Interaction::Submit(submit) => {
                 (self.reply_target_of(submit).await, &submit.user, format!("form {}", submit.form))
             }
@@ -140,7 +152,10 @@ impl InteractionHandler {
                 let Some(thread) = thread else { return Ok(()) };
                 let desk = ReplyTarget::of_said(said);
                 let Some(who) = self.access().operator(&said.user) else {
-                    let ordered = !matches!(parse_thread_command(&decode_text(&said.text), ALL), ThreadCommand::Prompt(_));
+                    let ordered = !matches!(
+                        parse_thread_command(&decode_text(&said.text), ALL),
+                        ThreadCommand::Prompt(_)
+                    );
                     self.refuse_stranger(&desk, &said.user, if ordered { "word" } else { REPLY }).await;
                     return Ok(());
                 };
@@ -182,7 +197,12 @@ impl InteractionHandler {
         self.report_final_failure(done, &desk, last).await
     }
 
-    async fn report_final_failure(&self, done: Result<(), Retry>, desk: &ReplyTarget, last: bool) -> Result<(), Retry> {
+    async fn report_final_failure(
+        &self,
+        done: Result<(), Retry>,
+        desk: &ReplyTarget,
+        last: bool,
+    ) -> Result<(), Retry> {
         if done.is_err() && last {
             let sorry = "intercom could not write it down, so *nothing was done*. Please try again later.";
             self.reply_text(desk, MrkdwnText::new(sorry)).await;
@@ -197,7 +217,11 @@ impl InteractionHandler {
         if what == REPLY && !self.is_notice_due(&format!("{user} {:?}", desk.thread)) {
             return;
         }
-        self.record_refusal(&format!("slack {user}"), &json!({ "slack": user, "what": what, "via": "slack" })).await;
+        self.record_refusal(
+            &format!("slack {user}"),
+            &json!({ "slack": user, "what": what, "via": "slack" }),
+        )
+        .await;
         let words = "You are not an operator here, so nothing was done. Whoever runs intercom can add your Slack id: ";
         self.reply_text(desk, MrkdwnText::new(words).and(MrkdwnText::untrusted(user).code())).await;
     }
@@ -273,15 +297,21 @@ impl InteractionHandler {
             match told {
                 Ok(()) => return,
                 // An address for answers is good for half an hour and five answers.
-                Err(SlackCallError::Refused(_) | SlackCallError::Setup(_) | SlackCallError::Unknown(_)) if url.is_some() => {
+                Err(SlackCallError::Refused(_) | SlackCallError::Setup(_) | SlackCallError::Unknown(_))
+                    if url.is_some() =>
+                {
                     url = None;
                 }
-                Err(SlackCallError::Unsure(why)) if url.is_some() && !why.starts_with("no answer") => url = None,
+                Err(SlackCallError::Unsure(why)) if url.is_some() && !why.starts_with("no answer") => {
+                    url = None;
+                }
                 Err(trouble @ (SlackCallError::Refused(_) | SlackCallError::Setup(_))) => {
                     tracing::warn!(%trouble, "a private answer was not taken");
                     return;
                 }
-                Err(SlackCallError::Slow(longer)) => tokio::time::sleep(longer.min(Duration::from_secs(10))).await,
+                Err(SlackCallError::Slow(longer)) => {
+                    tokio::time::sleep(longer.min(Duration::from_secs(10))).await;
+                }
                 Err(_) => tokio::time::sleep(wait).await,
             }
             wait *= 2;
@@ -302,7 +332,11 @@ impl InteractionHandler {
         if error.kind == ErrorKind::Forbidden {
             self.record_refusal(&who.name, &json!({ "why": why, "via": "slack" })).await;
         }
-        let words = if error.code == "already_decided" { already_decided(error) } else { MrkdwnText::untrusted(&why) };
+        let words = if error.code == "already_decided" {
+            already_decided(error)
+        } else {
+            MrkdwnText::untrusted(&why)
+        };
         self.reply_text(desk, words).await;
         Ok(false)
     }
@@ -317,7 +351,11 @@ impl InteractionHandler {
         match request.carry_out(self.access().ops(), who, key).await {
             Ok(outcome) => {
                 if let RequestResult::Sent(Delivery::Failed(cause)) = outcome {
-                    self.reply_text(desk, MrkdwnText::new("It did not reach the agent: ").and(MrkdwnText::untrusted(&cause))).await;
+                    self.reply_text(
+                        desk,
+                        MrkdwnText::new("It did not reach the agent: ").and(MrkdwnText::untrusted(&cause)),
+                    )
+                    .await;
                 }
                 Ok(true)
             }
@@ -333,8 +371,15 @@ impl InteractionHandler {
     }
 
     /// A reaction says that a reply was taken.
-    async fn react(&self, key: String, session: SessionId, said: &ThreadMessage, name: &str) -> Result<(), Retry> {
-        let wanted = DesiredContent::Reaction { of: said.ts.clone(), name: name.to_owned(), instead_of: None }.text();
+    async fn react(
+        &self,
+        key: String,
+        session: SessionId,
+        said: &ThreadMessage,
+        name: &str,
+    ) -> Result<(), Retry> {
+        let wanted =
+            DesiredContent::Reaction { of: said.ts.clone(), name: name.to_owned(), instead_of: None }.text();
         let (channel, memo) = (said.channel.clone(), String::new());
         let (session, thread) = (Some(session), None);
         self.enqueue(DesiredMessage {
@@ -352,7 +397,13 @@ impl InteractionHandler {
 
     /// A form; if it does not open, this instead.
     #[expect(clippy::unused_async, reason = "it belongs to what is awaited")]
-    async fn open(&self, desk: &ReplyTarget, trigger: &str, view: &super::block_kit::SlackView, instead: CardMessage) {
+    async fn open(
+        &self,
+        desk: &ReplyTarget,
+        trigger: &str,
+        view: &super::block_kit::SlackView,
+        instead: CardMessage,
+    ) {
         let body = json!({ "trigger_id": trigger, "view": view });
         let (this, desk) = (self.clone(), desk.clone());
         self.spawn_bounded(async move {
@@ -465,7 +516,9 @@ impl InteractionHandler {
 pub(super) fn people(access: &SlackAccess) -> OperatorDirectory {
     let config = access.config();
     let known = config.operators.iter();
-    OperatorDirectory::new(known.filter_map(|known| Some((known.name.clone(), known.slack.clone()?))).collect())
+    OperatorDirectory::new(
+        known.filter_map(|known| Some((known.name.clone(), known.slack.clone()?))).collect(),
+    )
 }
 
 /// Returns a note with the text to type instead of filling in a form.

@@ -1,5 +1,5 @@
 //! A person's action in Slack, read from an envelope. Only the fields that we use are read, and none is
-//! required: an envelope that cannot be understood is [`Deed::Unknown`], never an error.
+//! required: an envelope that cannot be understood is [`Interaction::Unknown`], never an error.
 
 use std::borrow::Cow;
 
@@ -300,10 +300,7 @@ mod tests {
         assert_eq!(super::parse_envelope("no json"), SocketEnvelope::Other);
         assert_eq!(super::parse_envelope(r#"{"type":"new","x":1}"#), SocketEnvelope::Other);
         let echo = r#"{"type":"events_api","envelope_id":"e","payload":{"event":{"bot_id":"B1"}}}"#;
-        assert_eq!(
-            super::parse_envelope(echo),
-            SocketEnvelope::BotMessage { envelope: "e".to_owned() }
-        );
+        assert_eq!(super::parse_envelope(echo), SocketEnvelope::BotMessage { envelope: "e".to_owned() });
         let disconnect = r#"{"type":"disconnect","reason":"warning"}"#;
         assert_eq!(
             super::parse_envelope(disconnect),

@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::SlackAccess;
 use super::connection_health::{ConnectionHealth, UnsentMessages};
-use super::outbox::{SendAttempt, AttemptOutcome, SlackOutbox, OutboxRow, SendKind};
-use super::web_api::{SlackCallError, FileUpload, WebApi};
+use super::outbox::{AttemptOutcome, OutboxRow, SendAttempt, SendKind, SlackOutbox};
+use super::web_api::{FileUpload, SlackCallError, WebApi};
 use intercom_store::{SLACK_SKEW_MILLIS, SlackMessage, SlackSendOutcome, Store, StoreError};
 use intercom_types::Time;
 use intercom_types::text::{clean, visible};
@@ -255,7 +255,11 @@ impl MessageSender {
                 }
                 Ok(None) => {}
                 // If we may not look, it is posted again: twice is better than never.
-                Err(trouble @ (SlackCallError::Setup(_) | SlackCallError::Refused(_) | SlackCallError::Unknown(_))) => {
+                Err(
+                    trouble @ (SlackCallError::Setup(_)
+                    | SlackCallError::Refused(_)
+                    | SlackCallError::Unknown(_)),
+                ) => {
                     tracing::warn!(key = message.key, %trouble, "it may be there twice: it could not be looked for");
                 }
                 Err(trouble) => return SendOutcome::InDoubt(trouble),
@@ -346,7 +350,13 @@ impl MessageSender {
         }
     }
 
-    async fn react(&self, message: &SlackMessage, of: &str, name: &str, instead_of: Option<String>) -> SendOutcome {
+    async fn react(
+        &self,
+        message: &SlackMessage,
+        of: &str,
+        name: &str,
+        instead_of: Option<String>,
+    ) -> SendOutcome {
         let body = |name: &str| json!({ "channel": message.channel, "timestamp": of, "name": name });
         if let Some(other) = instead_of {
             match self.web.call("reactions.remove", &body(&other)).await {
@@ -356,7 +366,9 @@ impl MessageSender {
         }
         match self.web.call("reactions.add", &body(name)).await {
             Ok(_) => SendOutcome::Sent(None),
-            Err(SlackCallError::Refused(why)) if why.starts_with("already_reacted") => SendOutcome::Sent(None),
+            Err(SlackCallError::Refused(why)) if why.starts_with("already_reacted") => {
+                SendOutcome::Sent(None)
+            }
             Err(trouble) => SendOutcome::Trouble(trouble),
         }
     }
@@ -374,7 +386,9 @@ impl MessageSender {
             };
             if let Some(key) = lost {
                 return match self.store.slack_mark_lost(key).await {
-                    Ok(()) => SendOutcome::Trouble(SlackCallError::Later("it was removed and is posted again".to_owned())),
+                    Ok(()) => SendOutcome::Trouble(SlackCallError::Later(
+                        "it was removed and is posted again".to_owned(),
+                    )),
                     Err(error) => SendOutcome::Store(error),
                 };
             }
@@ -389,9 +403,9 @@ impl MessageSender {
             }
             // Somebody waits for what it shows. Another app may have posted it; ours can post it again.
             return match self.store.slack_mark_lost(message.key.clone()).await {
-                Ok(()) => {
-                    SendOutcome::Trouble(SlackCallError::Later("it cannot be edited and is posted again".to_owned()))
-                }
+                Ok(()) => SendOutcome::Trouble(SlackCallError::Later(
+                    "it cannot be edited and is posted again".to_owned(),
+                )),
                 Err(error) => SendOutcome::Store(error),
             };
         }

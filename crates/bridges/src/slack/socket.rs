@@ -17,8 +17,8 @@ use slack_morphism::{
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::interaction::{SocketEnvelope, parse_envelope};
 use super::connection_health::ConnectionHealth;
+use super::interaction::{SocketEnvelope, parse_envelope};
 use super::web_api::WebApi;
 use intercom_store::Store;
 use intercom_types::Time;
@@ -162,22 +162,23 @@ impl SlackSocketModeClientListener for EnvelopeListener {
                 self.renew(id).await;
                 None
             }
-            SocketEnvelope::Interaction { envelope, key } => match self.store.slack_receive(key, frame, Time::now()).await
-            {
-                Ok(new) => {
-                    intercom_failpoint::visit("slack.received");
-                    self.link.received();
-                    if new {
-                        self.inbox.notify_one();
+            SocketEnvelope::Interaction { envelope, key } => {
+                match self.store.slack_receive(key, frame, Time::now()).await {
+                    Ok(new) => {
+                        intercom_failpoint::visit("slack.received");
+                        self.link.received();
+                        if new {
+                            self.inbox.notify_one();
+                        }
+                        Some(json!({ "envelope_id": envelope }).to_string())
                     }
-                    Some(json!({ "envelope_id": envelope }).to_string())
+                    Err(error) => {
+                        // Not acknowledged: Slack sends it again, or tells the person that it did not work.
+                        tracing::error!(%error, "what Slack sent cannot be kept");
+                        None
+                    }
                 }
-                Err(error) => {
-                    // Not acknowledged: Slack sends it again, or tells the person that it did not work.
-                    tracing::error!(%error, "what Slack sent cannot be kept");
-                    None
-                }
-            },
+            }
             SocketEnvelope::BotMessage { envelope } => Some(json!({ "envelope_id": envelope }).to_string()),
             SocketEnvelope::Other => {
                 tracing::debug!("Slack sent something that is no envelope");

@@ -155,7 +155,10 @@ impl WebApi {
         Err(SlackCallError::Unsure("the answer is not Slack's".to_owned()))
     }
 
-    async fn with_timeout<T>(&self, call: impl Future<Output = Result<T, SlackClientError>>) -> Result<T, SlackCallError> {
+    async fn with_timeout<T>(
+        &self,
+        call: impl Future<Output = Result<T, SlackClientError>>,
+    ) -> Result<T, SlackCallError> {
         match tokio::time::timeout(self.limit, call).await {
             Ok(result) => result.map_err(|error| classify_client_error(&error)),
             Err(_) => Err(SlackCallError::Unsure(format!("no answer within {} s", self.limit.as_secs()))),
@@ -171,7 +174,11 @@ impl WebApi {
     }
 
     /// A method that takes a query only.
-    pub(super) async fn query(&self, method: &str, params: &[(&str, String)]) -> Result<Value, SlackCallError> {
+    pub(super) async fn query(
+        &self,
+        method: &str,
+        params: &[(&str, String)],
+    ) -> Result<Value, SlackCallError> {
         let span = Span::none();
         let params: Vec<(&str, Option<&String>)> =
             params.iter().map(|(name, value)| (*name, Some(value))).collect();
@@ -211,7 +218,7 @@ impl WebApi {
         let place = self
             .query("files.getUploadURLExternal", &[("filename", name.to_owned()), ("length", length)])
             .await
-            .map_err(SlackCallError::as_retryable)?;
+            .map_err(SlackCallError::into_retryable)?;
         let (Some(url), Some(id)) = (place["upload_url"].as_str(), place["file_id"].as_str()) else {
             return Err(SlackCallError::Refused("there is no place to upload to".to_owned()));
         };
@@ -224,7 +231,7 @@ impl WebApi {
             content.as_bytes(),
             context(None, &span),
         );
-        self.with_timeout(put).await.map_err(SlackCallError::as_retryable)?;
+        self.with_timeout(put).await.map_err(SlackCallError::into_retryable)?;
         let body = json!({
             "files": [{ "id": id, "title": title }], "channel_id": channel, "thread_ts": thread,
         });
@@ -309,7 +316,7 @@ fn context<'a>(token: Option<&'a SlackApiToken>, span: &'a Span) -> SlackClientA
 
 impl SlackCallError {
     /// Treats the trouble of a read-only call as temporary: the call can be repeated in any case.
-    fn as_retryable(self) -> Self {
+    fn into_retryable(self) -> Self {
         match self {
             Self::Unsure(why) => Self::Later(why),
             other => other,
@@ -453,9 +460,18 @@ mod tests {
 
     #[test]
     fn a_word_that_is_not_known_is_no_refusal() {
-        assert_eq!(classify_error_code("invalid_blocks", None), SlackCallError::Refused("invalid_blocks".to_owned()));
+        assert_eq!(
+            classify_error_code("invalid_blocks", None),
+            SlackCallError::Refused("invalid_blocks".to_owned())
+        );
         assert_eq!(classify_error_code("brand_new", None), SlackCallError::Unknown("brand_new".to_owned()));
-        assert_eq!(classify_error_code("internal_error", None), SlackCallError::Unsure("internal_error".to_owned()));
-        assert_eq!(classify_error_code("not_in_channel", None), SlackCallError::Setup("not_in_channel".to_owned()));
+        assert_eq!(
+            classify_error_code("internal_error", None),
+            SlackCallError::Unsure("internal_error".to_owned())
+        );
+        assert_eq!(
+            classify_error_code("not_in_channel", None),
+            SlackCallError::Setup("not_in_channel".to_owned())
+        );
     }
 }
