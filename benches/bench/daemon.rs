@@ -30,7 +30,7 @@ impl Build {
     }
 }
 
-/// The scripted agent: see the table at the top of `tests/fixtures/agent.rs`.
+/// The scripted agent: see the table at the top of `crates/testkit/src/agent.rs`.
 pub(crate) fn fixture() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_intercom")).with_file_name("examples").join("fixture-agent")
 }

@@ -4,10 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::harness::{self, Daemon, SERVE, command, home, http_over, profile, refused, run};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, SERVE, command, home, http_over, profile, refused, run};
 
 const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
 
@@ -332,7 +331,7 @@ fn every_verb_works_against_a_daemon_elsewhere() {
     let file = elsewhere.path().join("token");
     let cli = |token: &str, args: &[&str]| {
         std::fs::write(&file, token).unwrap();
-        let mut command = crate::harness::command(elsewhere.path());
+        let mut command = harness::command(elsewhere.path());
         run(command
             .args(args)
             .env("INTERCOM_URL", format!("http://{address}"))
@@ -356,7 +355,7 @@ fn every_verb_works_against_a_daemon_elsewhere() {
     assert!(cli(&approver, &["kill", &session]).stderr.contains("this needs the role admin"));
     let admin = token(&daemon, "root", "admin");
     let (copy, work) = (daemon.dir.path().join("copy.db"), daemon.workspace());
-    let fixture = crate::harness::fixture();
+    let fixture = harness::fixture();
     let question = cli(
         &admin,
         &[
@@ -413,7 +412,7 @@ fn a_configured_operator_bounds_the_role_of_every_token_in_that_name() {
     let key = [("idempotency-key", "k"), ("accept", "application/json")];
     let ben = json!({ "name": "ben", "role": "admin" }).to_string();
     let make = || {
-        let (_, text) = crate::harness::http(&daemon.socket(), "POST", "/api/v1/tokens", Some(&ben), &key);
+        let (_, text) = harness::http(&daemon.socket(), "POST", "/api/v1/tokens", Some(&ben), &key);
         serde_json::from_str::<Value>(&text).unwrap()["secret"].as_str().unwrap().to_owned()
     };
     let (first, second) = (make(), make());
@@ -443,7 +442,7 @@ fn with_tls_a_port_can_be_reached_from_outside_and_without_it_cannot() {
     let tls = format!("tls_cert = {cert:?}\ntls_key = {key:?}\n");
     let start = |config: &str| {
         std::fs::write(dir.path().join("config.toml"), format!("[api]\n{config}")).unwrap();
-        run(crate::harness::command(dir.path()).arg("serve"))
+        run(harness::command(dir.path()).arg("serve"))
     };
     let refused = start("listen = \"0.0.0.0:0\"\n");
     assert_eq!(refused.code, 1);
@@ -458,7 +457,7 @@ fn with_tls_a_port_can_be_reached_from_outside_and_without_it_cannot() {
     let url = address(&daemon);
     let elsewhere = home("");
     let cli = |url: &str, ca: bool| {
-        let mut command = crate::harness::command(elsewhere.path());
+        let mut command = harness::command(elsewhere.path());
         command.args(["ls", "--url", url]).env("INTERCOM_TOKEN", &secret);
         if ca {
             command.env("INTERCOM_CA_FILE", &cert);
@@ -484,7 +483,7 @@ fn a_configured_port_that_is_taken_is_an_error() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap();
     let dir = home(&format!("[api]\nlisten = \"{port}\"\n"));
-    let ran = run(crate::harness::command(dir.path()).arg("serve"));
+    let ran = run(harness::command(dir.path()).arg("serve"));
     assert_eq!(ran.code, 1);
     assert!(ran.stderr.contains(&format!("cannot listen on {port}")), "{}", ran.stderr);
 }

@@ -1,11 +1,11 @@
 //! What ACP clients of one session are answered, whatever becomes of it: each request once, and as it then is.
 
 use futures_util::SinkExt;
+use intercom_testkit::harness::{Daemon, acp_fixture, wait_turns};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::acp_door::{Socket, hear, initialize, socket, soon};
-use crate::harness::{Daemon, acp_fixture, wait_turns};
 
 /// A client, and all that it was told.
 struct Client {

@@ -10,6 +10,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use intercom_testkit::harness::{Daemon, PATIENCE, http_over};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 use tokio_tungstenite::WebSocketStream;
@@ -17,7 +18,6 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::access::{token, with_port};
-use crate::harness::{Daemon, PATIENCE, http_over};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Http {

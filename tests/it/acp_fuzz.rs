@@ -8,10 +8,9 @@ use std::net::Shutdown;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::harness::{self, Daemon, command};
+use intercom_testkit::seats::{Frames, Place, Seat, Way, exchange, fixture, named};
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, command};
-use crate::seats::{Frames, Place, Seat, Way, exchange, fixture, named};
 
 const WHILE: Duration = Duration::from_secs(3);
 /// What the witness's agent says; nobody else may hear it.
@@ -218,7 +217,7 @@ fn any_bytes_on_stdin_are_survived() {
         let mut stdin = child.stdin.take().unwrap();
         let input = stdin_of(&mut chance);
         let writer = std::thread::spawn(move || stdin.write_all(&input).ok());
-        let ran = crate::harness::output(child);
+        let ran = harness::output(child);
         writer.join().unwrap();
         assert!([0, 1].contains(&ran.code), "{ran:?}");
         is_no_secret(&ran.stdout);

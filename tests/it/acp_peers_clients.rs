@@ -5,11 +5,12 @@
 
 use std::process::Command;
 
+use intercom_testkit::harness::{Daemon, Ran, run};
+use intercom_testkit::seats::{PORT, Place, fixture, words};
 use serde_json::Value;
 
-use crate::harness::{Daemon, INTERCOM, Ran, run};
+use crate::INTERCOM;
 use crate::peers::peer;
-use crate::seats::{PORT, Place, fixture, words};
 
 const CLIENTS: [&str; 3] = ["python-client", "node-client", "rust-client"];
 const SCENARIOS: [&str; 7] = ["new", "prompt", "permission", "deny", "cancel", "load", "list"];

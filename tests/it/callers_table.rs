@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use intercom_testkit::harness::{Daemon, QUICK, SERVE, alive, command, home, kill_all_in, run};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::access::{address, call};
-use crate::harness::{Daemon, QUICK, SERVE, alive, command, home, kill_all_in, run};
 
 const ROLES: [&str; 4] = ["viewer", "operator", "approver", "admin"];
 

@@ -5,9 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::harness::{Daemon, fixture, of_kind, profile, refused};
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, fixture, of_kind, profile, refused};
 
 fn decide(daemon: &Daemon, clearance: &str, body: &Value) -> (u16, Value) {
     daemon.post(&format!("/api/v1/clearances/{clearance}/decision"), body)

@@ -1,8 +1,7 @@
 //! What an agent may get wrong, row by row: the stream goes on, the log shows it, and a request gets its error answer.
 
+use intercom_testkit::harness::{Daemon, of_kind, profile};
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, of_kind, profile};
 
 /// For a session whose last two steps are `status:on` and `echo:1`: what it finds in its stdin is our nudge, so that
 /// nothing but what it took before had been sent to it. All its events.

@@ -1,9 +1,8 @@
 //! The log as readers get it: in order, without gaps, nothing lost and nothing twice, live or a page at a time.
 
+use intercom_testkit::harness::{Daemon, Events, of_kind, refused};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, Events, of_kind, refused};
 
 fn stream(daemon: &Daemon, query: &str, last: Option<u64>) -> Events {
     let last = last.map(|seq| seq.to_string());

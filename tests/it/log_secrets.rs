@@ -5,12 +5,13 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use intercom_testkit::harness::{Daemon, PATIENCE, command, fixture, home, kill_all_in, run};
+use intercom_testkit::seats::{Place, Seat};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, INTERCOM, PATIENCE, command, fixture, home, kill_all_in, run};
-use crate::seats::{Place, Seat};
+use crate::INTERCOM;
 
 const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
 

@@ -5,10 +5,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
+use intercom_testkit::harness::{Daemon, PATIENCE, SERVE, command, connect, home, output, run};
 use serde_json::json;
 
+use crate::INTERCOM;
 use crate::access::{address, token};
-use crate::harness::{Daemon, INTERCOM, PATIENCE, SERVE, command, connect, home, output, run};
 
 /// In a pid namespace of its own: starts a daemon and an agent. A child of the agent connects, leaves the connection to a
 /// child of its own, and exits. Then a person's process gets the pid that connected, and the agent sends its request.

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
+use intercom_testkit::harness::{PATIENCE, http_over, run};
+use intercom_testkit::slack::{APP_TOKEN, BOT_TOKEN, BOT_USER, CHANNEL, FakeSlack};
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, http_over, run};
 use crate::peers::peer;
-use crate::slack::{APP_TOKEN, BOT_TOKEN, BOT_USER, CHANNEL, FakeSlack};
 
 /// An app on one of the SDKs: see the tables at the top of `tests/peers/python/slack.py`.
 struct App {

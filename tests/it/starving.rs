@@ -5,10 +5,10 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::harness::{self, Daemon, connect};
 use serde_json::json;
 
 use crate::access::with_port;
-use crate::harness::{Daemon, connect};
 
 /// A person does not notice less than this. On a busy machine everything takes longer, also with nobody else there.
 const UNNOTICED: Duration = Duration::from_millis(500);
@@ -138,7 +138,7 @@ fn operators_do_not_wait_for_thousands_of_watchers() {
     // Each of them is answered: none was turned away for being many.
     for mut stream in watching.join().unwrap() {
         let mut head = [0; 12];
-        stream.set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(harness::PATIENCE)).unwrap();
         stream.read_exact(&mut head).unwrap();
         assert_eq!(&head, b"HTTP/1.1 200");
     }

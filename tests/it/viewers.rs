@@ -4,11 +4,11 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use intercom_testkit::harness::{Daemon, Events, QUICK, http};
+use intercom_testkit::seats::{self, Place, Seat, fixture};
 use serde_json::{Value, json};
 
 use crate::access::{token, with_port};
-use crate::harness::{Daemon, Events, QUICK, http};
-use crate::seats::{self, Place, Seat, fixture};
 
 const SECRET: &str = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
 const CLOUD: &str = "AKIA2E0A8F3B244C9986";

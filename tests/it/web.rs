@@ -5,10 +5,9 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use flate2::read::GzDecoder;
+use intercom_testkit::harness::{Daemon, refused};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-use crate::harness::{Daemon, refused};
 
 const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
 

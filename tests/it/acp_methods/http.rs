@@ -1,10 +1,10 @@
 //! ACP over HTTP: the port, and the profile without connections.
 
+use intercom_testkit::harness::Daemon;
+use intercom_testkit::seats::{self, Answer, Line, PORT, Place, Seat, exchange, fixture, prompt};
 use serde_json::{Value, json};
 
 use super::sessions;
-use crate::harness::Daemon;
-use crate::seats::{Answer, Line, PORT, Place, Seat, exchange, fixture, prompt};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -54,7 +54,7 @@ fn where_clients_are_not_wanted_there_is_no_door() {
     let place = Place::socket(&daemon);
     let hello = request(1, "initialize", &json!({ "protocolVersion": 1 }));
     assert!([403, 404].contains(&post(&place, &hello).status));
-    let (answer, opened) = crate::seats::Frames::ask(&place, "/acp", "");
+    let (answer, opened) = seats::Frames::ask(&place, "/acp", "");
     assert!([403, 404].contains(&answer.status) && opened.is_none(), "{answer:?}");
     for (method, path) in [("POST", "/acp/rpc?client_id=a"), ("GET", "/acp/sse?client_id=a")] {
         let answer = exchange(&place, method, path, &[JSON, ("accept", "text/event-stream")], &hello);
@@ -92,7 +92,7 @@ fn only_the_token_opens() {
         let is_refused = |status: u16| status == 401 || status == 429;
         assert!(is_refused(post(&place, &hello).status), "{wrong:?}");
         assert!(is_refused(post(&place, &request(1, "session/list", &json!({}))).status), "{wrong:?}");
-        let (answer, opened) = crate::seats::Frames::ask(&place, "/acp", "");
+        let (answer, opened) = seats::Frames::ask(&place, "/acp", "");
         assert!(is_refused(answer.status) && opened.is_none(), "{wrong:?}: {answer:?}");
     }
 }
@@ -127,7 +127,7 @@ fn what_is_no_message_is_a_bad_request() {
     // What has an id can be answered.
     let mut seat = Seat::http(&place).introduced();
     seat.send(&json!({ "jsonrpc": "1.0", "id": "odd", "method": "session/list" }));
-    crate::seats::refusal(&seat.answer_to(&json!("odd")), -32600);
+    seats::refusal(&seat.answer_to(&json!("odd")), -32600);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_prompt_streams_on_its_own_request() {
     let (last, updates) = messages.split_last().unwrap();
     assert_eq!((&last["id"], &last["result"]["stopReason"]), (&json!(7), &json!("end_turn")), "{last}");
     let updates: Vec<Value> = updates.iter().map(|message| message["params"]["update"].clone()).collect();
-    assert_eq!(crate::seats::words(&updates), ["one", "two"]);
+    assert_eq!(seats::words(&updates), ["one", "two"]);
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_running_prompt_is_listed_as_pending_and_can_be_cancelled() {
 #[test]
 fn a_session_needs_an_absolute_directory() {
     let (daemon, place) = connectionless("");
-    let mut seats: Vec<Seat> = crate::seats::WAYS.iter().map(|way| Seat::ready(*way, &daemon)).collect();
+    let mut seats: Vec<Seat> = seats::WAYS.iter().map(|way| Seat::ready(*way, &daemon)).collect();
     for odd in [
         json!({}),
         json!({ "cwd": "" }),

@@ -4,12 +4,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use intercom_testkit::harness::PATIENCE;
+use intercom_testkit::slack::{APP_TOKEN, BOT_TOKEN, CHANNEL, FakeSlack, Fault, Kind, Redeliver};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite;
 
 use super::{api, host, post, post_to};
-use crate::harness::PATIENCE;
-use crate::slack::{APP_TOKEN, BOT_TOKEN, CHANNEL, FakeSlack, Fault, Kind, Redeliver};
 
 /// The error of a call, or its absence.
 fn error(slack: &FakeSlack, method: &str, args: &Value) -> Option<String> {

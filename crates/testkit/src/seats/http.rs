@@ -14,19 +14,19 @@ use crate::harness::{PATIENCE, next_chunk};
 
 /// What a server answered.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: String,
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
 }
 
 impl Answer {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    pub(crate) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or(Value::Null)
     }
 
@@ -47,13 +47,7 @@ impl Answer {
 }
 
 /// One request on a connection of its own, and its whole answer.
-pub(crate) fn exchange(
-    place: &Place,
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &str,
-) -> Answer {
+pub fn exchange(place: &Place, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     // A daemon that has gone has nothing to say, either.
     let Ok(mut reader) = send(place, method, path, headers, body) else {
         return Answer { status: 0, headers: Vec::new(), body: String::new() };
@@ -91,14 +85,14 @@ fn send(
 }
 
 /// A stream of server-sent events.
-pub(crate) struct Line {
+pub struct Line {
     reader: BufReader<UnixStream>,
     text: String,
 }
 
 impl Line {
     /// The answer's head, and the stream if it is one.
-    pub(crate) fn open(
+    pub fn open(
         place: &Place,
         method: &str,
         path: &str,
@@ -120,7 +114,7 @@ impl Line {
     }
 
     /// The next event as it came, comments left out. `None` at the end, or after [`PATIENCE`].
-    pub(crate) fn block(&mut self) -> Option<String> {
+    pub fn block(&mut self) -> Option<String> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
                 let block = block.to_owned();

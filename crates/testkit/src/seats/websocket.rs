@@ -18,17 +18,13 @@ const PONG: u8 = 10;
 
 /// A connection after its handshake, frame by frame.
 #[derive(Debug, Clone)]
-pub(crate) struct Frames {
+pub struct Frames {
     stream: Arc<Mutex<UnixStream>>,
 }
 
 impl Frames {
     /// Asks to change to WebSocket; the answer, and the connection if it is 101.
-    pub(crate) fn ask(
-        place: &Place,
-        path: &str,
-        more: &str,
-    ) -> (Answer, Option<(Self, BufReader<UnixStream>)>) {
+    pub fn ask(place: &Place, path: &str, more: &str) -> (Answer, Option<(Self, BufReader<UnixStream>)>) {
         let mut stream = place.dial().unwrap();
         let head = format!(
             "GET {path} HTTP/1.1\r\n{}connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
@@ -47,7 +43,7 @@ impl Frames {
     }
 
     /// One frame, masked as clients must; the first byte is as given.
-    pub(crate) fn frame(&self, first: u8, payload: &[u8]) {
+    pub fn frame(&self, first: u8, payload: &[u8]) {
         const MASK: [u8; 4] = [0x12, 0x34, 0x56, 0x78];
         let mut bytes = vec![first];
         match payload.len() {
@@ -66,16 +62,16 @@ impl Frames {
         self.bytes(&bytes);
     }
 
-    pub(crate) fn text(&self, text: &str) {
+    pub fn text(&self, text: &str) {
         self.frame(0x80 | TEXT, text.as_bytes());
     }
 
     /// Whatever it is; it may have been hung up on.
-    pub(crate) fn bytes(&self, bytes: &[u8]) {
+    pub fn bytes(&self, bytes: &[u8]) {
         self.stream.lock().unwrap().write_all(bytes).ok();
     }
 
-    pub(crate) fn hang_up(&self) {
+    pub fn hang_up(&self) {
         self.stream.lock().unwrap().shutdown(Shutdown::Both).ok();
     }
 }
@@ -114,7 +110,7 @@ fn listen(mut reader: BufReader<UnixStream>, frames: &Frames, tell: &Sender<Valu
 }
 
 /// The next frame: its first byte and what it holds. `None` at the end.
-pub(crate) fn read(reader: &mut impl BufRead) -> Option<(u8, Vec<u8>)> {
+pub(super) fn read(reader: &mut impl BufRead) -> Option<(u8, Vec<u8>)> {
     let mut head = [0; 2];
     reader.read_exact(&mut head).ok()?;
     assert_eq!(head[1] & 0x80, 0, "a server masks nothing");
