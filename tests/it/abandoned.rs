@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use intercom_testkit::harness::{
-    Daemon, PATIENCE, QUICK, home, is_alive, of_kind, processes_in, profile, wait_turns,
-};
-use intercom_testkit::seats::{Place, Seat, Way, fixture};
+use intercom_testkit::client::{PATIENCE, Place};
+use intercom_testkit::harness::{Daemon, QUICK, home, is_alive, of_kind, processes_in, profile, wait_turns};
+use intercom_testkit::seats::{Seat, Way, fixture};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};

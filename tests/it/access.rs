@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use intercom_testkit::harness::{self, Daemon, SERVE, command, home, http_over, profile, refused, run};
+use intercom_testkit::client::{Events, Place, exchange};
+use intercom_testkit::harness::{self, Daemon, SERVE, command, home, profile, refused, run};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -40,15 +41,21 @@ pub(crate) fn call(
     path: &str,
     body: Option<&Value>,
 ) -> (u16, Value) {
+    let place = Place::Port { address: address.to_owned(), token: token.map(str::to_owned) };
     let body = body.map(ToString::to_string).unwrap_or_default();
-    let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\naccept: application/json\r\n{token}\
-         content-length: {}\r\n\r\n",
-        body.len()
-    );
-    let (status, text) = http_over(TcpStream::connect(address).unwrap(), &head, body.as_bytes());
-    (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    let answer = exchange(&place, method, path, &[("accept", "application/json")], &body);
+    (answer.status, serde_json::from_str(&answer.body).unwrap_or(Value::String(answer.body)))
+}
+
+fn watch(address: &str, token: &str) -> Events {
+    let place = Place::Port { address: address.to_owned(), token: Some(token.to_owned()) };
+    Events::open(&place, "/api/v1/events", &[("connection", "close")])
+}
+
+#[track_caller]
+fn until_hung_up(mut events: Events) {
+    events.waits(Some(Duration::from_secs(10))).unwrap();
+    events.connection.read_to_end(&mut Vec::new()).expect("the daemon hangs up");
 }
 
 /// Every endpoint, and the least role that may use it. What it answers to those who may is not looked at here.
@@ -210,35 +217,21 @@ fn a_token_lets_in_until_it_expires_or_is_revoked_and_is_kept_as_a_hash() {
     let list = daemon.cli(&["token", "list", "--json"]).ok().json();
     assert_eq!(list["items"].as_array().unwrap().len(), 2);
     assert_eq!(list["items"][1]["last_used_from"], "127.0.0.1");
-    let mut ends = TcpStream::connect(&address).unwrap();
-    let request = format!(
-        "GET /api/v1/events HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\r\n",
-        short.stdout.trim()
-    );
-    ends.write_all(request.as_bytes()).unwrap();
+    let ends = watch(&address, short.stdout.trim());
     let start = Instant::now();
     while health(short.stdout.trim()).0 == 200 {
         assert!(start.elapsed() < Duration::from_secs(10), "it must expire");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(start.elapsed() >= Duration::from_millis(500));
-    ends.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    ends.read_to_end(&mut Vec::new()).expect("its stream ends with it");
+    until_hung_up(ends); // its stream ends with it
 
     // A stream that is open when its token is revoked ends.
-    let mut stream = TcpStream::connect(&address).unwrap();
-    let request = format!(
-        "GET /api/v1/events HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {ana}\r\nconnection: close\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut first = [0; 15];
-    stream.read_exact(&mut first).unwrap();
-    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    let stream = watch(&address, &ana);
     let id = list["items"][1]["id"].as_str().unwrap();
     daemon.cli(&["token", "revoke", id]).ok();
     refused(health(&ana), 401, "unauthorized");
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    stream.read_to_end(&mut Vec::new()).expect("the daemon hangs up");
+    until_hung_up(stream);
     assert_eq!(daemon.cli(&["token", "revoke", id]).code, 1);
     // It stays revoked.
     let (dir, _) = daemon.end(Signal::SIGKILL);
@@ -296,21 +289,15 @@ fn guessing_tokens_is_slowed_down_and_locks_nobody_out() {
 fn web_pages_from_elsewhere_huge_bodies_and_slow_clients_are_turned_away() {
     let (daemon, address) = with_port("[limits]\nmax_body_bytes = 1024\n");
     let ana = token(&daemon, "ana", "admin");
-    let send = |head: &str, body: &[u8]| {
-        let request = format!("{head}authorization: Bearer {ana}\r\nconnection: close\r\n\r\n");
-        let (status, text) = http_over(TcpStream::connect(&address).unwrap(), &request, body);
-        (status, serde_json::from_str(&text).unwrap_or(Value::Null))
+    let place = Place::Port { address: address.clone(), token: Some(ana.clone()) };
+    let send = |method: &str, headers: &[(&str, &str)], body: &str| {
+        let answer = exchange(&place, method, "/api/v1/sessions", headers, body);
+        (answer.status, answer.json())
     };
-    let get = "GET /api/v1/sessions HTTP/1.1\r\n";
-    refused(send(&format!("{get}host: evil.example\r\n"), b""), 403, "bad_host");
-    refused(
-        send(&format!("{get}host: {address}\r\norigin: http://evil.example\r\n"), b""),
-        403,
-        "bad_origin",
-    );
-    assert_eq!(send(&format!("{get}host: {address}\r\norigin: http://{address}\r\n"), b"").0, 200);
-    let post = format!("POST /api/v1/sessions HTTP/1.1\r\nhost: {address}\r\ncontent-length: 5000\r\n");
-    refused(send(&post, &[b' '; 5000]), 413, "too_large");
+    refused(send("GET", &[("host", "evil.example")], ""), 403, "bad_host");
+    refused(send("GET", &[("origin", "http://evil.example")], ""), 403, "bad_origin");
+    assert_eq!(send("GET", &[("origin", &format!("http://{address}"))], "").0, 200);
+    refused(send("POST", &[], &" ".repeat(5000)), 413, "too_large");
 
     // Connections that say nothing, or not all, do not keep others waiting.
     let mut idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&address).unwrap()).collect();
@@ -774,15 +761,9 @@ fn secrets_are_hidden_from_viewers_and_the_card_says_so() {
     let (_, card) = call(&address, Some(&operator), "GET", &path, None);
     assert!(card["diff"].as_str().unwrap().contains(secret) && card["hidden"] == json!([]), "{card}");
     // Also in a stream.
-    let mut stream = TcpStream::connect(&address).unwrap();
-    let request =
-        format!("GET /api/v1/events HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {viewer}\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let (mut text, mut chunk) = (String::new(), [0; 4096]);
+    let (mut events, mut text) = (watch(&address, &viewer), String::new());
     while !text.contains("the token is") {
-        let read = stream.read(&mut chunk).unwrap();
-        text += &String::from_utf8_lossy(&chunk[..read]);
+        text += events.block().unwrap().unwrap();
     }
     assert!(!text.contains(&secret[8..]), "{text}");
     daemon.end_session(&session, "kill");

@@ -5,8 +5,9 @@
 
 mod http;
 
+use intercom_testkit::client::Place;
 use intercom_testkit::harness::{self, Daemon, of_kind, profile};
-use intercom_testkit::seats::{self, Place, Seat, WAYS, Way, fixture, prompt, refusal};
+use intercom_testkit::seats::{self, Seat, WAYS, Way, fixture, prompt, refusal};
 use serde_json::{Value, json};
 
 /// With the fixture for every session; more lines of `[seats]`, and more tables after them.

@@ -5,8 +5,9 @@
 
 use std::process::Command;
 
+use intercom_testkit::client::Place;
 use intercom_testkit::harness::{Daemon, Ran, run};
-use intercom_testkit::seats::{PORT, Place, fixture, words};
+use intercom_testkit::seats::{PORT, fixture, words};
 use serde_json::Value;
 
 use crate::INTERCOM;

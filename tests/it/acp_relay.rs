@@ -12,9 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use intercom_testkit::harness::{
-    self, PATIENCE, Ran, command, connect, home, http, kill_all_in, output, processes_in,
-};
+use intercom_testkit::client::{PATIENCE, connect};
+use intercom_testkit::harness::{self, Ran, command, home, http, kill_all_in, output, processes_in};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getsid};
 use serde_json::{Value, json};

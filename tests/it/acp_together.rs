@@ -1,7 +1,8 @@
 //! Many clients on one session: over stdio, WebSocket and HTTP, and somebody at the console, who sees events.
 
+use intercom_testkit::client::Place;
 use intercom_testkit::harness::{Daemon, QUICK, home, of_kind, wait_turns};
-use intercom_testkit::seats::{Place, Seat, Way, fixture, words};
+use intercom_testkit::seats::{Seat, Way, fixture, words};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

@@ -6,9 +6,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use intercom_testkit::harness::{
-    Daemon, PATIENCE, Ran, acp_fixture, command, fixture, home, of_kind, output, run,
-};
+use intercom_testkit::client::PATIENCE;
+use intercom_testkit::harness::{Daemon, Ran, acp_fixture, command, fixture, home, of_kind, output, run};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

@@ -3,7 +3,8 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Stdio};
 
-use intercom_testkit::harness::{Daemon, PATIENCE, acp_fixture, command};
+use intercom_testkit::client::PATIENCE;
+use intercom_testkit::harness::{Daemon, acp_fixture, command};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;

@@ -340,7 +340,9 @@ fn an_unknown_message_is_kept_to_the_letter_and_a_request_is_answered() {
 fn kept_to_the_letter(daemon: &Daemon, session: &str, kind: &str, text: &str) {
     let mut stream = daemon.follow(session);
     let kind = format!("\"kind\":\"{kind}\"");
-    let kept = std::iter::from_fn(|| stream.next_block()).find(|block| block.contains(&kind)).unwrap();
+    let kept = std::iter::from_fn(|| stream.block().unwrap().map(str::to_owned))
+        .find(|block| block.contains(&kind))
+        .unwrap();
     assert!(kept.contains(text), "{kept}");
 }
 

@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use intercom_testkit::harness::{Daemon, PATIENCE, command, run, wait_turns};
+use intercom_testkit::client::PATIENCE;
+use intercom_testkit::harness::{Daemon, command, run, wait_turns};
 use serde_json::json;
 
 use crate::first_use::{on_a_terminal, on_a_terminal_until};

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use intercom_testkit::client::PATIENCE;
 use intercom_testkit::harness::{
-    Daemon, PATIENCE, SERVE, alive, command, fixture, home, kill_all_in, processes_in, run,
+    Daemon, SERVE, alive, command, fixture, home, kill_all_in, processes_in, run,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

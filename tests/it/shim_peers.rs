@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use intercom_testkit::harness::{self, Daemon, PATIENCE, connect, is_alive};
+use intercom_testkit::client::{PATIENCE, connect};
+use intercom_testkit::harness::{self, Daemon, is_alive};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 

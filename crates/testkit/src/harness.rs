@@ -1,9 +1,6 @@
 //! A daemon of one's own for each test: private directories, private environment, gone at the end, also after a failure.
 
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
@@ -13,8 +10,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-/// Longer than anything takes on a busy machine; reaching it is a failure.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+use crate::client::{Answer, Connection, Events, PATIENCE, Place, connect, exchange};
 
 /// Short waits between the steps of a stop.
 pub const QUICK: &str =
@@ -473,13 +469,6 @@ pub fn is_alive(pid: &Value) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
-/// Connects, also where the path is longer than the address of a socket may be.
-pub fn connect(socket: &Path) -> std::io::Result<UnixStream> {
-    let dir = std::fs::File::open(socket.parent().unwrap())?;
-    let through = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string());
-    UnixStream::connect(through.join(socket.file_name().unwrap()))
-}
-
 /// Words keep their places, but not their columns: how wide a column is depends on what was masked.
 fn tidy_line(line: &str) -> String {
     let indent = line.len() - line.trim_start().len();
@@ -560,138 +549,25 @@ fn ran(output: std::process::Output) -> Ran {
     }
 }
 
-/// A plain HTTP/1.1 request over a unix socket, written by hand so that it shares nothing with our own client.
+/// A request of a program, and the answer that there must be.
+#[track_caller]
 pub fn http(
-    socket: &Path,
+    place: impl Into<Place>,
     method: &str,
     path: &str,
     body: Option<&str>,
     headers: &[(&str, &str)],
 ) -> (u16, String) {
-    let mut reader = send(socket, method, path, body, headers);
-    answer(&mut reader)
+    let more: &[_] = if body.is_some() { &[("content-type", "application/json")] } else { &[] };
+    let headers = [headers, more, &[("connection", "close")]].concat();
+    let mut connection = Connection::open(place).unwrap();
+    let answer = connection.request(method, path, &headers, body.unwrap_or_default()).unwrap();
+    (answer.status, answer.body)
 }
 
-/// The same over any stream, with everything said by the caller.
-pub fn http_over<S: Read + Write>(mut stream: S, request: &str, body: &[u8]) -> (u16, String) {
-    stream.write_all(request.as_bytes()).unwrap();
-    stream.write_all(body).ok(); // a refused body may be answered before it is read
-    answer(&mut BufReader::new(stream))
-}
-
-fn answer(mut reader: &mut impl BufRead) -> (u16, String) {
-    let (status, length) = head(&mut reader);
-    let mut text = String::new();
-    if let Some(length) = length {
-        // No further: a server that refused our body has hung up behind its answer.
-        reader.take(length).read_to_string(&mut text).unwrap();
-    } else {
-        while let Some(chunk) = next_chunk(&mut reader) {
-            text += &chunk;
-        }
-    }
-    (status, text)
-}
-
-fn send(
-    socket: &Path,
-    method: &str,
-    path: &str,
-    body: Option<&str>,
-    headers: &[(&str, &str)],
-) -> BufReader<UnixStream> {
-    let mut stream = connect(socket).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
-    for (name, value) in headers {
-        write!(request, "{name}: {value}\r\n").unwrap();
-    }
-    if let Some(body) = body {
-        let length = body.len();
-        write!(request, "content-type: application/json\r\ncontent-length: {length}\r\n").unwrap();
-    }
-    request += "\r\n";
-    stream.write_all(request.as_bytes()).unwrap();
-    // A refused body may be answered before it is read.
-    stream.write_all(body.unwrap_or_default().as_bytes()).ok();
-    BufReader::new(stream)
-}
-
-/// The status, and the length of the body unless it comes in chunks.
-fn head(reader: &mut impl BufRead) -> (u16, Option<u64>) {
-    let mut line = String::new();
-    reader.read_line(&mut line).unwrap();
-    let status =
-        line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{line:?}"));
-    let mut length = Some(0);
-    loop {
-        line.clear();
-        reader.read_line(&mut line).unwrap();
-        let header = line.trim().to_ascii_lowercase();
-        match header.split_once(": ") {
-            Some(("content-length", value)) => length = value.parse().ok(),
-            Some(("transfer-encoding", "chunked")) => length = None,
-            _ if header.is_empty() => return (status, length),
-            _ => {}
-        }
-    }
-}
-
-pub fn next_chunk(reader: &mut impl BufRead) -> Option<String> {
-    let mut size = String::new();
-    reader.read_line(&mut size).ok()?;
-    let size = usize::from_str_radix(size.trim(), 16).ok().filter(|size| *size > 0)?;
-    let mut chunk = vec![0; size + 2];
-    reader.read_exact(&mut chunk).ok()?;
-    chunk.truncate(size);
-    String::from_utf8(chunk).ok()
-}
-
-/// Server-sent events as they come.
-pub struct Events {
-    reader: BufReader<UnixStream>,
-    text: String,
-    since: Instant,
-}
-
-impl Events {
-    pub fn open(socket: &Path, path: &str, headers: &[(&str, &str)]) -> Self {
-        let mut reader = send(socket, "GET", path, None, headers);
-        let (status, _) = head(&mut reader);
-        assert_eq!(status, 200, "{path}");
-        Self { reader, text: String::new(), since: Instant::now() }
-    }
-
-    /// The lines of the next event as they came. `None` at the end, or after [`PATIENCE`].
-    pub fn next_block(&mut self) -> Option<String> {
-        // Whoever waits for one among ever new ones has waited long enough, too.
-        if self.since.elapsed() > 2 * PATIENCE {
-            return None;
-        }
-        let start = Instant::now();
-        loop {
-            if let Some((event, rest)) = self.text.split_once("\n\n") {
-                let event = event.to_owned();
-                self.text = rest.to_owned();
-                if event.starts_with(':') {
-                    continue; // a comment
-                }
-                return Some(event);
-            }
-            if start.elapsed() > PATIENCE {
-                return None;
-            }
-            self.text += &next_chunk(&mut self.reader)?;
-        }
-    }
-}
-
-impl Iterator for Events {
-    type Item = Value;
-
-    fn next(&mut self) -> Option<Value> {
-        let block = self.next_block()?;
-        let data = block.lines().find_map(|line| line.strip_prefix("data: "));
-        Some(serde_json::from_str(data.unwrap_or_else(|| panic!("no data: {block}"))).unwrap())
-    }
+/// Signs in as the console's page does.
+pub fn sign_in(address: &str, body: &Value) -> Answer {
+    let origin = format!("http://{address}");
+    let headers = [("origin", origin.as_str()), ("x-intercom", "1"), ("content-type", "application/json")];
+    exchange(Place::open_port(address), "POST", "/api/v1/web/sessions", &headers, &body.to_string())
 }

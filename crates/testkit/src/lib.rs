@@ -6,6 +6,7 @@
 
 pub mod acp_agent;
 pub mod agent;
+pub mod client;
 pub mod harness;
 mod published;
 pub mod seats;

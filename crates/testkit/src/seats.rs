@@ -9,20 +9,16 @@ mod websocket;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::net::TcpStream;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-pub use http::{Answer, Line, exchange};
 pub use stdio::Framing;
-pub use websocket::Frames;
 
-use crate::harness::{Daemon, PATIENCE, acp_fixture, connect};
+use crate::client::{PATIENCE, Place};
+use crate::harness::{Daemon, acp_fixture};
 
 pub const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
 
@@ -37,13 +33,6 @@ pub fn named(name: &str, switches: &[&str]) -> String {
     format!("[agents.{name}]\nprotocol = 'acp'\ncommand = {command}\nargs = {}\n", json!(switches))
 }
 
-/// Where a daemon is, and what one has to show there.
-#[derive(Debug, Clone)]
-pub enum Place {
-    Socket(std::path::PathBuf),
-    Port { address: String, token: Option<String> },
-}
-
 impl Place {
     pub fn socket(daemon: &Daemon) -> Self {
         Self::Socket(daemon.socket())
@@ -53,25 +42,6 @@ impl Place {
     pub fn port(daemon: &mut Daemon, role: &str) -> Self {
         let ran = daemon.cli(&["token", "create", "--name", &format!("seat-{role}"), "--role", role]).ok();
         Self::Port { address: address(daemon), token: Some(ran.stdout.trim().to_owned()) }
-    }
-
-    /// A socket of the internet does for reading and writing what one of this machine does.
-    pub fn dial(&self) -> std::io::Result<UnixStream> {
-        match self {
-            Self::Socket(path) => connect(path),
-            Self::Port { address, .. } => Ok(OwnedFd::from(TcpStream::connect(address)?).into()),
-        }
-    }
-
-    /// What every request says about where it goes and who sends it.
-    pub fn headers(&self) -> String {
-        match self {
-            Self::Socket(_) => "host: intercom\r\n".to_owned(),
-            Self::Port { address, token: None } => format!("host: {address}\r\n"),
-            Self::Port { address, token: Some(token) } => {
-                format!("host: {address}\r\nauthorization: Bearer {token}\r\n")
-            }
-        }
     }
 }
 

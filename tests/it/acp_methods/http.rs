@@ -1,7 +1,8 @@
 //! ACP over HTTP: the port, and the profile without connections.
 
+use intercom_testkit::client::{Answer, Events, Place, WebSocket, exchange};
 use intercom_testkit::harness::Daemon;
-use intercom_testkit::seats::{self, Answer, Line, PORT, Place, Seat, exchange, fixture, prompt};
+use intercom_testkit::seats::{self, PORT, Seat, fixture, prompt};
 use serde_json::{Value, json};
 
 use super::sessions;
@@ -54,7 +55,7 @@ fn where_clients_are_not_wanted_there_is_no_door() {
     let place = Place::socket(&daemon);
     let hello = request(1, "initialize", &json!({ "protocolVersion": 1 }));
     assert!([403, 404].contains(&post(&place, &hello).status));
-    let (answer, opened) = seats::Frames::ask(&place, "/acp", "");
+    let (answer, opened) = WebSocket::ask(&place, "/acp", &[]).unwrap();
     assert!([403, 404].contains(&answer.status) && opened.is_none(), "{answer:?}");
     for (method, path) in [("POST", "/acp/rpc?client_id=a"), ("GET", "/acp/sse?client_id=a")] {
         let answer = exchange(&place, method, path, &[JSON, ("accept", "text/event-stream")], &hello);
@@ -92,7 +93,7 @@ fn only_the_token_opens() {
         let is_refused = |status: u16| status == 401 || status == 429;
         assert!(is_refused(post(&place, &hello).status), "{wrong:?}");
         assert!(is_refused(post(&place, &request(1, "session/list", &json!({}))).status), "{wrong:?}");
-        let (answer, opened) = seats::Frames::ask(&place, "/acp", "");
+        let (answer, opened) = WebSocket::ask(&place, "/acp", &[]).unwrap();
         assert!(is_refused(answer.status) && opened.is_none(), "{wrong:?}: {answer:?}");
     }
 }
@@ -153,11 +154,12 @@ fn a_prompt_streams_on_its_own_request() {
     let (daemon, place) = connectionless("");
     let session = begun(&place, &daemon);
     let body = request(7, "session/prompt", &prompt(&session, "say:one;say:two"));
-    let (answer, line) = Line::open(&place, "POST", "/acp", &[JSON, ("accept", "text/event-stream")], &body);
-    let mut line = line.unwrap_or_else(|| panic!("{answer:?}"));
+    let headers = [JSON, ("accept", "text/event-stream")];
+    let (answer, events) = Events::ask(&place, "POST", "/acp", &headers, &body).unwrap();
+    let mut events = events.unwrap_or_else(|| panic!("{answer:?}"));
     let mut blocks = Vec::new();
-    while let Some(block) = line.block() {
-        blocks.push(block);
+    while let Some(block) = events.block().unwrap() {
+        blocks.push(block.to_owned());
     }
     let data = |block: &String| block.lines().find_map(|line| line.strip_prefix("data: ").map(str::to_owned));
     let messages: Vec<Value> =
@@ -176,16 +178,16 @@ fn a_running_prompt_is_listed_as_pending_and_can_be_cancelled() {
     let pending = || result(&place, "session/list", &json!({}))["sessions"][0]["_meta"]["pending"].clone();
     assert_eq!(pending(), false);
     let body = request(7, "session/prompt", &prompt(&session, "say:one;hang"));
-    let (_, line) = Line::open(&place, "POST", "/acp", &[JSON], &body);
-    let mut line = line.unwrap();
+    let (_, events) = Events::ask(&place, "POST", "/acp", &[JSON], &body).unwrap();
+    let mut events = events.unwrap();
     let said = |message: &Value| message["params"]["update"]["content"]["text"] == "one";
-    assert!(line.by_ref().any(|message| said(&message)));
+    assert!(events.by_ref().any(|message| said(&message)));
     assert_eq!(pending(), true);
     // As a notification: no body. As a request: an answer.
     let note = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": session } });
     let answer = post(&place, &note.to_string());
     assert!((200..300).contains(&answer.status) && answer.body.is_empty(), "{answer:?}");
-    let last = line.last().unwrap();
+    let last = events.last().unwrap();
     assert_eq!(last["result"]["stopReason"], "cancelled", "{last}");
     assert_eq!(pending(), false);
     assert_eq!(result(&place, "session/cancel", &json!({ "sessionId": session })), json!({}));

@@ -1,149 +1,14 @@
 //! Streamable HTTP: everything is posted, answers and updates come on streams of server-sent events.
 
 use std::collections::HashSet;
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use serde_json::Value;
 
-use super::{Place, Wire};
-use crate::harness::{PATIENCE, next_chunk};
-
-/// What a server answered.
-#[derive(Debug, Clone)]
-pub struct Answer {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub body: String,
-}
-
-impl Answer {
-    pub fn header(&self, name: &str) -> Option<&str> {
-        let mut headers = self.headers.iter();
-        headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
-    }
-
-    pub fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or(Value::Null)
-    }
-
-    /// All but the body. Status 0: hung up without a word.
-    pub(super) fn head(reader: &mut impl BufRead) -> Self {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok();
-        let status = line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-        let mut headers = Vec::new();
-        loop {
-            line.clear();
-            reader.read_line(&mut line).ok();
-            let Some((name, value)) = line.trim().split_once(':') else { break };
-            headers.push((name.to_owned(), value.trim().to_owned()));
-        }
-        Self { status, headers, body: String::new() }
-    }
-}
-
-/// One request on a connection of its own, and its whole answer.
-pub fn exchange(place: &Place, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-    // A daemon that has gone has nothing to say, either.
-    let Ok(mut reader) = send(place, method, path, headers, body) else {
-        return Answer { status: 0, headers: Vec::new(), body: String::new() };
-    };
-    let mut answer = Answer::head(&mut reader);
-    match answer.header("content-length").and_then(|length| length.parse().ok()) {
-        Some(length) => drop(reader.take(length).read_to_string(&mut answer.body)),
-        None if answer.header("transfer-encoding").is_some() => {
-            while let Some(chunk) = next_chunk(&mut reader) {
-                answer.body += &chunk;
-            }
-        }
-        None => {}
-    }
-    answer
-}
-
-fn send(
-    place: &Place,
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &str,
-) -> std::io::Result<BufReader<UnixStream>> {
-    let mut stream = place.dial()?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut head = format!("{method} {path} HTTP/1.1\r\n{}connection: close\r\n", place.headers());
-    for (name, value) in headers {
-        write!(head, "{name}: {value}\r\n").unwrap();
-    }
-    write!(head, "content-length: {}\r\n\r\n", body.len()).unwrap();
-    stream.write_all(head.as_bytes()).ok();
-    stream.write_all(body.as_bytes()).ok(); // a refused body may be answered before it is read
-    Ok(BufReader::new(stream))
-}
-
-/// A stream of server-sent events.
-pub struct Line {
-    reader: BufReader<UnixStream>,
-    text: String,
-}
-
-impl Line {
-    /// The answer's head, and the stream if it is one.
-    pub fn open(
-        place: &Place,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: &str,
-    ) -> (Answer, Option<Self>) {
-        let mut reader = send(place, method, path, headers, body).unwrap();
-        let answer = Answer::head(&mut reader);
-        let streams = answer.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
-        let line = (answer.status == 200 && streams).then(|| Self { reader, text: String::new() });
-        (answer, line)
-    }
-
-    /// A handle by which the stream can be ended from elsewhere.
-    fn handle(&self) -> UnixStream {
-        let stream = self.reader.get_ref().try_clone().unwrap();
-        stream.set_read_timeout(None).unwrap();
-        stream
-    }
-
-    /// The next event as it came, comments left out. `None` at the end, or after [`PATIENCE`].
-    pub fn block(&mut self) -> Option<String> {
-        loop {
-            if let Some((block, rest)) = self.text.split_once("\n\n") {
-                let block = block.to_owned();
-                self.text = rest.to_owned();
-                if block.lines().all(|line| line.starts_with(':')) {
-                    continue;
-                }
-                return Some(block);
-            }
-            self.text += &next_chunk(&mut self.reader)?;
-        }
-    }
-}
-
-impl Iterator for Line {
-    type Item = Value;
-
-    /// The message of the next event that has one.
-    fn next(&mut self) -> Option<Value> {
-        loop {
-            let block = self.block()?;
-            if let Some(data) = block.lines().find_map(|line| line.strip_prefix("data:")) {
-                return Some(
-                    serde_json::from_str(data.trim()).unwrap_or_else(|error| panic!("{error}: {block}")),
-                );
-            }
-        }
-    }
-}
+use super::Wire;
+use crate::client::{Events, Place, exchange};
 
 pub(super) struct Posts {
     place: Place,
@@ -180,17 +45,18 @@ impl Posts {
         let connection = self.connection.clone().unwrap();
         headers.push(("acp-connection-id", &connection));
         headers.extend(session.map(|session| ("acp-session-id", session)));
-        let (answer, line) = Line::open(&self.place, "GET", "/acp", &headers, "");
+        let (answer, events) = Events::ask(&self.place, "GET", "/acp", &headers, "").unwrap();
         // A session that is not there has no stream; what is posted to it will say so.
-        let Some(line) = line else {
+        let Some(mut events) = events else {
             let session = session.unwrap_or_else(|| panic!("no stream: {answer:?}"));
             self.streams.remove(session);
             return;
         };
-        self.open.push(line.handle());
+        self.open.push(events.connection.handle().unwrap());
+        events.waits(None).unwrap();
         let Some(tell) = self.tell.clone() else { return };
         std::thread::spawn(move || {
-            for message in line {
+            for message in events {
                 if tell.send(message).is_err() {
                     break;
                 }
