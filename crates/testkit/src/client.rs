@@ -190,7 +190,7 @@ impl Connection {
                 (&mut self.reader).take(length).read_to_end(&mut body)?;
             }
         } else if answer.header("transfer-encoding").is_some() {
-            while let Some(chunk) = self.chunk()? {
+            while let Ok(Some(chunk)) = self.chunk() {
                 body.extend(chunk);
             }
         }

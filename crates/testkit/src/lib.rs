@@ -9,6 +9,7 @@ pub mod agent;
 pub mod client;
 pub mod harness;
 mod published;
+mod script;
 pub mod seats;
 pub mod slack;
 
