@@ -5,28 +5,15 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use intercom_testkit::client::{Events, Place, exchange};
-use intercom_testkit::harness::{self, Daemon, SERVE, command, home, profile, refused, run};
+use intercom_testkit::harness::{self, Daemon, PORT, SERVE, command, home, profile, refused, run};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
 
 /// A daemon with a port, and where it is.
 pub(crate) fn with_port(config: &str) -> (Daemon, String) {
     let daemon = Daemon::with_config(&format!("{config}\n{PORT}"));
-    let address = address(&daemon);
+    let address = daemon.address();
     (daemon, address)
-}
-
-pub(crate) fn address(daemon: &Daemon) -> String {
-    let file = daemon.dir.path().join("state/daemon.json");
-    // It answers a moment before it says where.
-    let start = Instant::now();
-    while !file.exists() && start.elapsed() < Duration::from_secs(10) {
-        std::thread::yield_now();
-    }
-    let about: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
-    about["url"].as_str().unwrap().trim_start_matches("http://").to_owned()
 }
 
 pub(crate) fn token(daemon: &Daemon, name: &str, role: &str) -> String {
@@ -236,7 +223,7 @@ fn a_token_lets_in_until_it_expires_or_is_revoked_and_is_kept_as_a_hash() {
     // It stays revoked.
     let (dir, _) = daemon.end(Signal::SIGKILL);
     let daemon = Daemon::start_in(dir, &[], &[]);
-    refused(call(&self::address(&daemon), Some(&ana), "GET", "/api/v1/sessions", None), 401, "unauthorized");
+    refused(call(&daemon.address(), Some(&ana), "GET", "/api/v1/sessions", None), 401, "unauthorized");
 }
 
 #[test]
@@ -441,7 +428,7 @@ fn with_tls_a_port_can_be_reached_from_outside_and_without_it_cannot() {
         .unwrap();
     let daemon = Daemon::start_in(dir, &[], &[]);
     let secret = token(&daemon, "ana", "viewer");
-    let url = address(&daemon);
+    let url = daemon.address();
     let elsewhere = home("");
     let cli = |url: &str, ca: bool| {
         let mut command = harness::command(elsewhere.path());
@@ -616,7 +603,7 @@ fn a_critical_clearance_can_need_two_people_or_the_machine_itself() {
     let daemon = Daemon::start_in(dir, &[], &[]);
     let shown = daemon.get(&format!("/api/v1/clearances/{clearance}")).1;
     assert_eq!((&shown["status"], &shown["approvals"]), (&json!("pending"), &json!(["ana"])));
-    let address = self::address(&daemon);
+    let address = daemon.address();
     let (status, done) = call(&address, Some(&ben), "POST", &path, Some(&json!({ "decision": "approve" })));
     assert_eq!((status, &done["status"], &done["delivery"]), (200, &json!("approved"), &json!("delivered")));
     assert_eq!(daemon.wait_status(&session, "answered")["status"], "approved");
@@ -791,7 +778,7 @@ fn the_environment_says_where_the_api_listens_and_who_is_let_in() {
     let token = "a secret of the environment";
     let env = [("INTERCOM_API_PORT", "0"), ("INTERCOM_API_BIND", "127.0.0.1"), ("INTERCOM_API_TOKEN", token)];
     let daemon = Daemon::start_in(home("[api]\nlisten = \"off\"\n"), &[], &env);
-    let address = address(&daemon);
+    let address = daemon.address();
     let (status, body) = call(&address, Some(token), "GET", "/api/v1/health", None);
     let you = json!({ "name": "environment", "role": "admin", "may_start": true });
     assert_eq!((status, &body["you"]), (200, &you), "{body}");

@@ -6,8 +6,8 @@
 use std::process::Command;
 
 use intercom_testkit::client::Place;
-use intercom_testkit::harness::{Daemon, Ran, run};
-use intercom_testkit::seats::{PORT, fixture, words};
+use intercom_testkit::harness::{Daemon, PORT, Ran, run};
+use intercom_testkit::seats::{fixture, words};
 use serde_json::Value;
 
 use crate::INTERCOM;
@@ -30,8 +30,8 @@ struct Host {
 impl Host {
     /// Clients from afar get this agent.
     fn with(agent: &str) -> Self {
-        let mut daemon = Daemon::quick(&format!("{}[seats]\nagent = '{agent}'\n{PORT}", fixture(&[])));
-        let Place::Port { address, token: Some(token) } = Place::port(&mut daemon, "admin") else { panic!() };
+        let daemon = Daemon::quick(&format!("{}[seats]\nagent = '{agent}'\n{PORT}", fixture(&[])));
+        let Place::Port { address, token: Some(token) } = Place::port(&daemon, "admin") else { panic!() };
         Self { daemon, address, token }
     }
 

@@ -9,7 +9,7 @@ use intercom_testkit::harness::{Daemon, QUICK, SERVE, alive, command, home, kill
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::access::{address, call};
+use crate::access::call;
 
 const ROLES: [&str; 4] = ["viewer", "operator", "approver", "admin"];
 
@@ -153,7 +153,7 @@ struct Table {
 impl Table {
     fn new() -> Self {
         let daemon = called_daemon();
-        let address = address(&daemon);
+        let address = daemon.address();
         let endpoints = endpoints(&address);
         std::fs::write(daemon.workspace().join("caller.py"), CALLER).unwrap();
         Self { daemon, address, endpoints, callers: Vec::new() }

@@ -4,15 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use intercom_testkit::client::{PATIENCE, Place, exchange};
-use intercom_testkit::harness::{Daemon, command, fixture, home, kill_all_in, run, sign_in};
+use intercom_testkit::harness::{Daemon, PORT, command, fixture, home, kill_all_in, run, sign_in};
 use intercom_testkit::seats::Seat;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::INTERCOM;
-
-const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
 
 /// Every file of a run but the database, whose token hashes and messages are no log.
 fn files(dir: &Path) -> Vec<PathBuf> {
@@ -42,16 +40,9 @@ fn check_hidden(dir: &Path, secrets: &[(&str, &str)]) {
     }
 }
 
-fn url(dir: &Path) -> String {
-    let about = std::fs::read(dir.join("state/daemon.json")).unwrap();
-    let about: Value = serde_json::from_slice(&about).unwrap();
-    about["url"].as_str().unwrap().to_owned()
-}
-
 /// A request over the port, with these headers.
-fn over_port(url: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
-    let place = Place::open_port(url.strip_prefix("http://").unwrap());
-    exchange(&place, "GET", path, headers, "").status
+fn over_port(address: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
+    exchange(Place::open_port(address), "GET", path, headers, "").status
 }
 
 #[test]
@@ -60,22 +51,21 @@ fn no_code_and_no_token_is_in_any_log_however_much_is_logged() {
     let mut daemon = Daemon::start_in(home(PORT), &[], &[("RUST_LOG", "trace")]);
     daemon.until("the console's address", |daemon| daemon.log().contains("The console is at ").then_some(()));
     assert!(!daemon.log().contains("#code="), "{}", daemon.log());
-    let url = url(daemon.dir.path());
+    let address = daemon.address();
     let made = daemon.cli(&["token", "create", "--name", "ana", "--role", "admin", "--json"]).ok().json();
     let token = made["token"].as_str().or(made["secret"].as_str()).unwrap_or_else(|| panic!("{made}"));
     let link = daemon.cli(&["console"]).ok().stdout;
     let code = link.trim().split_once("#code=").unwrap().1;
     let refused = format!("Bearer {WRONG}");
-    assert_eq!(over_port(&url, "/api/v1/sessions", &[("authorization", &refused)]), 401);
+    assert_eq!(over_port(&address, "/api/v1/sessions", &[("authorization", &refused)]), 401);
     let allowed = format!("Bearer {token}");
     for path in ["/api/v1/sessions", "/api/v1/audit", "/metrics", "/api/v1/none", "/acp"] {
-        over_port(&url, path, &[("authorization", &allowed)]);
+        over_port(&address, path, &[("authorization", &allowed)]);
     }
-    let address = url.strip_prefix("http://").unwrap().to_owned();
     let answer = sign_in(&address, &json!({ "code": code }));
     assert!([200, 201].contains(&answer.status), "{answer:?}");
     let cookie = answer.cookie();
-    assert_eq!(over_port(&url, "/api/v1/sessions", &[("cookie", cookie)]), 200);
+    assert_eq!(over_port(&address, "/api/v1/sessions", &[("cookie", cookie)]), 200);
     let cookie = cookie.split_once('=').unwrap().1;
     let again = sign_in(&address, &json!({ "code": code }));
     assert_eq!(again.status, 401, "it works once: {again:?}");

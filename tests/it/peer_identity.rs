@@ -9,7 +9,7 @@ use intercom_testkit::harness::{Daemon, SERVE, command, home, output, run};
 use serde_json::json;
 
 use crate::INTERCOM;
-use crate::access::{address, token};
+use crate::access::token;
 
 /// In a pid namespace of its own: starts a daemon and an agent. A child of the agent connects, leaves the connection to a
 /// child of its own, and exits. Then a person's process gets the pid that connected, and the agent sends its request.
@@ -199,7 +199,7 @@ fn check_addresses(flags: &[&str], listen: &str, sources: &[&str]) {
     unshare.envs(command(dir.path()).get_envs().filter_map(|(name, value)| Some((name, value?))));
     let socket = dir.path().join("state/intercom.sock");
     let daemon = Daemon::launch(dir, &mut unshare, |_| socket);
-    let notes = |sources: &str| format!("{} {} {sources}", address(&daemon), token(&daemon, "ana", "admin"));
+    let notes = |sources: &str| format!("{} {} {sources}", daemon.address(), token(&daemon, "ana", "admin"));
     std::fs::write(daemon.workspace().join("notes"), notes(&sources.join(" "))).unwrap();
     std::fs::write(daemon.workspace().join("caller.py"), CALLER).unwrap();
     let (status, session) = daemon.ask_to_start(json!({ "command": "python3", "args": ["caller.py"] }));

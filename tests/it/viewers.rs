@@ -1,8 +1,8 @@
 //! Viewers do not read secrets, also not those that an agent streams in pieces, wherever they look.
 
 use intercom_testkit::client::{Events, Place};
-use intercom_testkit::harness::{Daemon, QUICK, http};
-use intercom_testkit::seats::{self, Seat, fixture};
+use intercom_testkit::harness::{self, Daemon, QUICK, http};
+use intercom_testkit::seats::{Seat, fixture};
 use serde_json::{Value, json};
 
 use crate::access::{token, with_port};
@@ -185,9 +185,9 @@ fn half_of_a_secret_is_held_while_the_others_go_on() {
 
 #[test]
 fn a_secret_that_is_streamed_in_pieces_reaches_no_viewer_over_acp() {
-    let mut daemon = Daemon::quick(&format!("{}{}", fixture(&[&streaming()]), seats::PORT));
+    let daemon = Daemon::quick(&format!("{}{}", fixture(&[&streaming()]), harness::PORT));
     let session = daemon.run_agent("fixture");
-    let place = Place::port(&mut daemon, "viewer");
+    let place = Place::port(&daemon, "viewer");
     let mut seats = [Seat::websocket(&place), Seat::http(&place)];
     for seat in &mut seats {
         seat.ok("initialize", json!({ "protocolVersion": 1 }));

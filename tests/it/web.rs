@@ -4,11 +4,9 @@ use std::io::Read;
 use std::time::Duration;
 
 use intercom_testkit::client::{Answer, Events, Place, exchange};
-use intercom_testkit::harness::{Daemon, refused, sign_in};
+use intercom_testkit::harness::{Daemon, PORT, refused, sign_in};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
 
 struct Browser {
     address: String,
@@ -17,10 +15,7 @@ struct Browser {
 
 impl Browser {
     fn of(daemon: &Daemon) -> Self {
-        let about = std::fs::read_to_string(daemon.dir.path().join("state/daemon.json")).unwrap();
-        let about: Value = serde_json::from_str(&about).unwrap();
-        let address = about["url"].as_str().unwrap().trim_start_matches("http://").to_owned();
-        Self { address, cookie: None }
+        Self { address: daemon.address(), cookie: None }
     }
 
     fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {

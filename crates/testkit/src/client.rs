@@ -187,7 +187,7 @@ impl Connection {
         if let Some(length) = answer.header("content-length").and_then(|length| length.parse().ok()) {
             // No further: a server that refused our body has hung up behind its answer.
             if answer.status != 304 {
-                (&mut self.reader).take(length).read_to_end(&mut body)?;
+                (&mut self.reader).take(length).read_to_end(&mut body).ok();
             }
         } else if answer.header("transfer-encoding").is_some() {
             while let Ok(Some(chunk)) = self.chunk() {

@@ -16,6 +16,9 @@ use crate::client::{Answer, Connection, Events, PATIENCE, Place, connect, exchan
 pub const QUICK: &str =
     "[stop]\nafter_interrupt_seconds = 0.02\nafter_stdin_closed_seconds = 0.2\nafter_sigterm_seconds = 0.5\n";
 
+/// A port that nobody else has.
+pub const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
+
 /// A program that was built with this test or benchmark, which cargo puts in a directory beside it.
 fn built(program: &str) -> PathBuf {
     let ourselves = std::env::current_exe().unwrap();
@@ -146,6 +149,17 @@ impl Daemon {
 
     pub fn socket(&self) -> PathBuf {
         self.socket.clone()
+    }
+
+    /// Of its port. It answers a moment before it says where.
+    pub fn address(&self) -> String {
+        let file = self.dir.path().join("state/daemon.json");
+        let start = Instant::now();
+        while !file.exists() && start.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
+        let about: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        about["url"].as_str().unwrap().trim_start_matches("http://").to_owned()
     }
 
     pub fn workspace(&self) -> PathBuf {

@@ -20,8 +20,6 @@ pub use stdio::Framing;
 use crate::client::{PATIENCE, Place};
 use crate::harness::{Daemon, acp_fixture};
 
-pub const PORT: &str = "[api]\nlisten = \"127.0.0.1:0\"\n";
-
 /// The profile `fixture`: the ACP fixture agent with these switches.
 pub fn fixture(switches: &[&str]) -> String {
     named("fixture", switches)
@@ -39,19 +37,10 @@ impl Place {
     }
 
     /// The port, with a token of this role.
-    pub fn port(daemon: &mut Daemon, role: &str) -> Self {
+    pub fn port(daemon: &Daemon, role: &str) -> Self {
         let ran = daemon.cli(&["token", "create", "--name", &format!("seat-{role}"), "--role", role]).ok();
-        Self::Port { address: address(daemon), token: Some(ran.stdout.trim().to_owned()) }
+        Self::Port { address: daemon.address(), token: Some(ran.stdout.trim().to_owned()) }
     }
-}
-
-/// Of the daemon's port.
-pub fn address(daemon: &mut Daemon) -> String {
-    let file = daemon.dir.path().join("state/daemon.json");
-    daemon.until("its address", |_| {
-        let about: Value = serde_json::from_str(&std::fs::read_to_string(&file).ok()?).ok()?;
-        Some(about["url"].as_str()?.trim_start_matches("http://").to_owned())
-    })
 }
 
 /// How messages travel.

@@ -1,8 +1,8 @@
 //! ACP over HTTP: the port, and the profile without connections.
 
 use intercom_testkit::client::{Answer, Events, Place, WebSocket, exchange};
-use intercom_testkit::harness::Daemon;
-use intercom_testkit::seats::{self, PORT, Seat, fixture, prompt};
+use intercom_testkit::harness::{Daemon, PORT};
+use intercom_testkit::seats::{self, Seat, fixture, prompt};
 use serde_json::{Value, json};
 
 use super::sessions;
@@ -67,8 +67,8 @@ fn where_clients_are_not_wanted_there_is_no_door() {
 
 #[test]
 fn the_door_is_on_the_daemons_one_port() {
-    let mut daemon = Daemon::quick(&format!("{}[seats]\nagent = 'fixture'\n{PORT}", fixture(&[])));
-    let place = Place::port(&mut daemon, "admin");
+    let daemon = Daemon::quick(&format!("{}[seats]\nagent = 'fixture'\n{PORT}", fixture(&[])));
+    let place = Place::port(&daemon, "admin");
     for seat in [Seat::websocket(&place), Seat::http(&place)] {
         let mut seat = seat.introduced();
         let session = seat.begun(&daemon);
@@ -79,8 +79,8 @@ fn the_door_is_on_the_daemons_one_port() {
 /// A value that is nearly the token is no token.
 #[test]
 fn only_the_token_opens() {
-    let mut daemon = Daemon::quick(&format!("[seats]\nconnectionless = true\n{PORT}"));
-    let Place::Port { address, token: Some(token) } = Place::port(&mut daemon, "admin") else { panic!() };
+    let daemon = Daemon::quick(&format!("[seats]\nconnectionless = true\n{PORT}"));
+    let Place::Port { address, token: Some(token) } = Place::port(&daemon, "admin") else { panic!() };
     let mut other = token.clone();
     let last = if other.pop() == Some('x') { 'y' } else { 'x' };
     other.push(last);
