@@ -30,7 +30,7 @@ impl ReaderPool {
 }
 
 impl Store {
-    /// Runs `query` on a connection of its own; it sees what is committed, and only that.
+    /// Runs `query` on a connection of its own; it sees one committed state, however many statements it has.
     pub(super) async fn read<T, F>(&self, query: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -44,7 +44,12 @@ impl Store {
                 Some(connection) => connection,
                 None => schema::open_reader(&shared.path)?,
             };
-            let result = query(&connection);
+            // One snapshot for all statements of a query: between two of them the writer may commit, or retention remove rows.
+            // An answer made of both states tells of events that never were, or skips some that are.
+            let result = match connection.unchecked_transaction() {
+                Ok(snapshot) => query(&snapshot),
+                Err(error) => Err(error.into()),
+            };
             shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
             drop(turn); // here, and not with a caller that has hung up
             result

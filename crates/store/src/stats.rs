@@ -82,11 +82,10 @@ impl Store {
         session: Option<SessionId>,
     ) -> Result<Vec<(i64, i64)>, StoreError> {
         self.read(move |connection| {
-            // One snapshot: between two, a piece could move from the log into the counts.
-            let snapshot = connection.unchecked_transaction()?;
+            // The snapshot of `read` matters here: between two states, a piece could move from the log into the counts.
             let key = match session {
                 None => ALL_SESSIONS,
-                Some(id) => match session_key(&snapshot, id)? {
+                Some(id) => match session_key(connection, id)? {
                     None => return Ok(Vec::new()),
                     Some(key) => key,
                 },
@@ -96,8 +95,8 @@ impl Store {
                 WHERE session = ?1 AND stretch >= ?3 GROUP BY 1 ORDER BY 1";
             let units = stretch_millis / COUNTED_STRETCH_MILLIS;
             let first = since.millis() / COUNTED_STRETCH_MILLIS;
-            let mut counts: Vec<(i64, i64)> = rows(&snapshot, counted, params![key, units, first], pair)?;
-            counts.extend(uncounted(&snapshot, since, stretch_millis, key)?);
+            let mut counts: Vec<(i64, i64)> = rows(connection, counted, params![key, units, first], pair)?;
+            counts.extend(uncounted(connection, since, stretch_millis, key)?);
             Ok(counts)
         })
         .await

@@ -63,31 +63,30 @@ struct ChainScan {
     gaps: Vec<(i64, i64)>,
 }
 
-/// `known` is the head that the running daemon has committed.
+/// `known` is the head that the running daemon has committed. The connection must be in a transaction, so that the rows and the
+/// counter are of one state.
 pub(super) fn verify(
     connection: &Connection,
     known: Option<&AuditHead>,
     anchor: Option<&AuditAnchor>,
 ) -> Result<AuditVerification, StoreError> {
-    // One snapshot for the rows and for the counter.
-    let snapshot = connection.unchecked_transaction()?;
-    let mut select =
-        snapshot.prepare("SELECT n, at, action, by, session, data, previous, hash FROM audit ORDER BY n")?;
+    let mut select = connection
+        .prepare("SELECT n, at, action, by, session, data, previous, hash FROM audit ORDER BY n")?;
     let mut rows = select.query([])?;
     let (found, before) = (AuditVerification::default(), BEGINNING.to_vec());
     let mut scan = ChainScan { found, expected: 1, before, gaps: Vec::new() };
     while let Some(row) = rows.next()? {
         scan.row(row)?;
     }
-    match counter(&snapshot)? {
+    match counter(connection)? {
         Some(head) => scan.counter(&head),
         None => scan.found.problem(scan.expected - 1, "the counter of the audit was removed"),
     }
     if let Some(known) = known {
-        scan.witness(&snapshot, known, "the running daemon")?;
+        scan.witness(connection, known, "the running daemon")?;
     }
     if let Some(anchor) = anchor {
-        scan.anchor(&snapshot, anchor)?;
+        scan.anchor(connection, anchor)?;
     }
     let ChainScan { mut found, before, .. } = scan;
     found.head = hex(&before);
