@@ -29,7 +29,7 @@ pub fn sentence(rule: &Rule) -> String {
     let what =
         if parts.is_empty() { "everything".to_owned() } else { format!("requests {}", parts.join(", ")) };
     let verb = match rule.then {
-        then @ (Then::Allow | Then::Deny) => then.as_str().to_owned(),
+        then @ (Then::Allow | Then::Deny) => then.to_string(),
         Then::Ask => match &rule.ask {
             Some(whom) => format!("ask {} about", whom.join(" or ")),
             None => "ask about".to_owned(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::cut::{clip, cut};
@@ -16,19 +17,11 @@ pub(in crate::slack) struct Button {
     confirm: Option<Confirm>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(in crate::slack) enum Style {
     Primary,
     Danger,
-}
-
-impl Style {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Primary => "primary",
-            Self::Danger => "danger",
-        }
-    }
 }
 
 /// Asked once more before a button does anything.
@@ -49,7 +42,7 @@ impl Confirm {
             "text": text.json(most::CONFIRM_TEXT),
             "confirm": self.yes.json(most::CONFIRM_BUTTON),
             "deny": Plain::new("Cancel").json(most::CONFIRM_BUTTON),
-            "style": style.as_str(),
+            "style": style,
         })
     }
 }
@@ -78,7 +71,7 @@ impl Button {
             button["value"] = cut(&self.value, most::VALUE).into();
         }
         if let Some(style) = self.style {
-            button["style"] = style.as_str().into();
+            button["style"] = json!(style);
         }
         if let Some(confirm) = &self.confirm {
             button["confirm"] = confirm.json();
