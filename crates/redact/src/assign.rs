@@ -1,8 +1,9 @@
 //! Names that look secret, and what is assigned to them: `KEY=value`, `key: "value"`, `'key' => 'value'`,
 //! `--flag value`, `Authorization: Bearer value`.
 
-use super::keys::{self, Class};
+use super::keys;
 use super::values::{self, Place};
+use super::words::Class;
 use super::{Span, formats, is_blank, is_escape, is_quote, is_word, skip};
 
 /// A value without quotes is judged by so much of it; only one that is hidden is read to its end.

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::keys::{self, Class};
+use super::keys;
 use super::values::{self, Place};
+use super::words::Class;
 use super::{MARK, Redacted, assign, formats, marked, note, redact};
 
 /// An object or an array that is open.

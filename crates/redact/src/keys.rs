@@ -1,113 +1,6 @@
 //! Which names look like those of secrets.
 
-/// The kind of secret that a name promises.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
-    /// Anything may be one, also a word or a number.
-    Password,
-    /// Something long that was made by a machine.
-    Token(&'static str),
-    /// Like [`Self::Token`], but the name is also used for other things.
-    Maybe(&'static str),
-    /// An address with its password.
-    Address,
-    /// A scheme, and what it takes.
-    Authorization,
-    Cookie,
-}
-
-impl Class {
-    pub(super) fn sort(self) -> &'static str {
-        match self {
-            Self::Password => "password",
-            Self::Token(sort) | Self::Maybe(sort) => sort,
-            Self::Address => "connection string",
-            Self::Authorization => "authorization",
-            Self::Cookie => "cookie",
-        }
-    }
-}
-
-/// Looked for in names without their separators, the most telling first.
-const WORDS: &[(&str, Class)] = &[
-    ("secretaccesskey", Class::Token("AWS secret key")),
-    ("awssecret", Class::Token("AWS secret key")),
-    ("privatekey", Class::Token("private key")),
-    ("apikey", Class::Token("API key")),
-    ("accesskey", Class::Token("access key")),
-    ("encryptionkey", Class::Token("key")),
-    ("signingkey", Class::Token("key")),
-    ("masterkey", Class::Token("key")),
-    ("authkey", Class::Token("key")),
-    ("password", Class::Password),
-    ("passwd", Class::Password),
-    ("passphrase", Class::Password),
-    ("connectionstring", Class::Address),
-    ("credential", Class::Token("credential")),
-    ("secret", Class::Token("secret")),
-    ("token", Class::Token("token")),
-];
-
-/// The last part of names that speak about a secret and do not hold it.
-const ABOUT: &[&str] = &[
-    "age",
-    "at",
-    "budget",
-    "check",
-    "class",
-    "count",
-    "dir",
-    "enabled",
-    "endpoint",
-    "env",
-    "error",
-    "expires",
-    "expiry",
-    "field",
-    "file",
-    "format",
-    "header",
-    "hint",
-    "id",
-    "ids",
-    "in",
-    "index",
-    "kind",
-    "label",
-    "len",
-    "length",
-    "limit",
-    "limits",
-    "manager",
-    "max",
-    "min",
-    "name",
-    "names",
-    "parallelism",
-    "path",
-    "pattern",
-    "placeholder",
-    "policy",
-    "prefix",
-    "provider",
-    "ref",
-    "regex",
-    "required",
-    "rotation",
-    "scope",
-    "scopes",
-    "size",
-    "stdin",
-    "store",
-    "ttl",
-    "type",
-    "types",
-    "uri",
-    "url",
-    "usage",
-    "used",
-    "version",
-];
+use super::words::{Class, SecretName, WORDS, holds};
 
 /// Names longer than this are looked at from their end.
 const LONGEST: usize = 100;
@@ -134,10 +27,11 @@ pub(super) fn class(name: &str) -> Option<Class> {
     match flat.as_str() {
         "authorization" | "proxyauthorization" => return Some(Class::Authorization),
         "cookie" | "setcookie" => return Some(Class::Cookie),
-        _ if ABOUT.contains(&last) || name.starts_with("no-") || name.starts_with("no_") => return None,
+        _ if holds(&WORDS.about, last) || name.starts_with("no-") || name.starts_with("no_") => return None,
         _ => {}
     }
-    let named = WORDS.iter().find(|(word, _)| flat.contains(word)).map(|(_, class)| *class);
+    let is_named = |name: &&SecretName| name.words().iter().any(|word| flat.contains(word.as_str()));
+    let named = WORDS.name.iter().find(is_named).map(SecretName::class);
     match (named, last) {
         (Some(Class::Token("token")), _) if flat.contains("tokeniz") || flat.contains("tokenis") => None,
         (Some(class), _) => Some(class),
@@ -150,8 +44,20 @@ pub(super) fn class(name: &str) -> Option<Class> {
 
 /// Checks whether a text mentions secrets: a name or a sentence about one, rather than a secret itself.
 pub(super) fn mentions_secret(text: &str) -> bool {
-    const SPOKEN: &[&str] =
-        &["password", "passwd", "secret", "token", "key", "credential", "passphrase", "auth"];
     let text = text.to_ascii_lowercase();
-    SPOKEN.iter().any(|word| text.contains(word))
+    WORDS.mentions.iter().any(|word| text.contains(word.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_of_a_secret_makes_its_own_class() {
+        for name in &WORDS.name {
+            for word in name.words() {
+                assert_eq!(class(word), Some(name.class()), "{word} is found by a word before it");
+            }
+        }
+    }
 }
