@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 /// The way a program runs another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Runs {
+pub(super) enum LaunchMode {
     /// Runs the command in its arguments as it stands; looked through.
     Through,
     /// A shell: a script file, a text, or what it is sent.
@@ -37,22 +37,22 @@ pub(super) fn file_name(program: &str) -> String {
 }
 
 /// By [`base`] name; `None` for a program that runs no other as far as we know.
-pub(super) fn runs(base: &str) -> Option<Runs> {
+pub(super) fn runs(base: &str) -> Option<LaunchMode> {
     program(base).and_then(|program| program.runs)
 }
 
 /// One row of the table in `programs.toml`, which says what the keys mean.
 #[derive(Debug)]
-pub(super) struct Program {
-    runs: Option<Runs>,
-    pub(super) grammar: Grammar,
-    pub(super) subcommand: Vec<Subcommand>,
+pub(super) struct ProgramEntry {
+    runs: Option<LaunchMode>,
+    pub(super) grammar: ArgumentGrammar,
+    pub(super) subcommand: Vec<SubcommandGrammar>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "the keys of the table")]
-pub(super) struct Grammar {
+pub(super) struct ArgumentGrammar {
     pub(super) texts: Vec<String>,
     pub(super) code: Vec<String>,
     pub(super) scripts: Vec<String>,
@@ -65,30 +65,30 @@ pub(super) struct Grammar {
     pub(super) valued: Vec<String>,
     pub(super) placeholders: Vec<String>,
     pub(super) after: Vec<String>,
-    pub(super) operands: Operands,
+    pub(super) operands: OperandMeaning,
     pub(super) skip: usize,
     pub(super) requires_command: bool,
     pub(super) assignments: bool,
     pub(super) appends: bool,
     pub(super) bare_cluster: bool,
     pub(super) escapes: Vec<String>,
-    pub(super) input: Option<Input>,
+    pub(super) input: Option<StdinMeaning>,
     pub(super) own_files: Vec<String>,
     pub(super) expands_variables: bool,
 }
 
 /// Options and operands behind a subcommand.
 #[derive(Debug, Deserialize)]
-pub(super) struct Subcommand {
+pub(super) struct SubcommandGrammar {
     pub(super) names: Vec<String>,
     #[serde(flatten)]
-    pub(super) grammar: Grammar,
+    pub(super) grammar: ArgumentGrammar,
 }
 
 /// The meaning of a program's operands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Operands {
+pub(super) enum OperandMeaning {
     #[default]
     None,
     Command,
@@ -105,7 +105,7 @@ pub(super) enum Operands {
 /// The meaning of a program's input, for programs that run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Input {
+pub(super) enum StdinMeaning {
     Text,
     Code,
 }
@@ -120,7 +120,7 @@ pub(super) enum VariableUse {
 }
 
 /// The row of a program, by its [`base`] name.
-pub(super) fn program(base: &str) -> Option<&'static Program> {
+pub(super) fn program(base: &str) -> Option<&'static ProgramEntry> {
     TABLE.programs.get(base).map(|row| &TABLE.rows[*row])
 }
 
@@ -139,8 +139,8 @@ pub(super) fn is_named(pattern: &str, name: &str) -> bool {
     }
 }
 
-struct Table {
-    rows: Vec<Program>,
+struct ProgramTable {
+    rows: Vec<ProgramEntry>,
     programs: HashMap<String, usize>,
     variables: Vec<VariableRow>,
     widening: WideningTable,
@@ -176,15 +176,15 @@ struct WideningOptions {
 #[derive(Deserialize)]
 struct ProgramRow {
     names: Vec<String>,
-    kind: Kind,
+    kind: ProgramKind,
     #[serde(default)]
     markers: Vec<String>,
     #[serde(default)]
     safe: Vec<String>,
     #[serde(default)]
-    subcommand: Vec<Subcommand>,
+    subcommand: Vec<SubcommandGrammar>,
     #[serde(flatten)]
-    grammar: Grammar,
+    grammar: ArgumentGrammar,
 }
 
 /// Variables whose values mean the same.
@@ -201,7 +201,7 @@ pub(super) struct VariableRow {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum ProgramKind {
     Through,
     Shell,
     Code,
@@ -210,21 +210,21 @@ enum Kind {
     Plain,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
+static TABLE: LazyLock<ProgramTable> = LazyLock::new(|| {
     let file: TableFile = toml::from_str(include_str!("programs.toml")).expect("a test reads the table");
     let TableFile { program, variable: variables, widening } = file;
-    let mut table = Table { rows: Vec::new(), programs: HashMap::new(), variables, widening };
+    let mut table = ProgramTable { rows: Vec::new(), programs: HashMap::new(), variables, widening };
     for row in program {
         let runs = match row.kind {
-            Kind::Through => Some(Runs::Through),
-            Kind::Shell => Some(Runs::Shell),
-            Kind::Code => Some(Runs::Code(forever(row.safe))),
-            Kind::Named => Some(Runs::Named(forever(row.markers))),
-            Kind::Unclear => Some(Runs::Unclear(forever(row.markers))),
-            Kind::Plain => None,
+            ProgramKind::Through => Some(LaunchMode::Through),
+            ProgramKind::Shell => Some(LaunchMode::Shell),
+            ProgramKind::Code => Some(LaunchMode::Code(forever(row.safe))),
+            ProgramKind::Named => Some(LaunchMode::Named(forever(row.markers))),
+            ProgramKind::Unclear => Some(LaunchMode::Unclear(forever(row.markers))),
+            ProgramKind::Plain => None,
         };
         table.programs.extend(row.names.into_iter().map(|name| (name, table.rows.len())));
-        table.rows.push(Program { runs, grammar: row.grammar, subcommand: row.subcommand });
+        table.rows.push(ProgramEntry { runs, grammar: row.grammar, subcommand: row.subcommand });
     }
     table
 });

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::{Span, is_word, skip};
+use super::{SecretSpan, is_word, skip};
 
 /// The number of bytes examined to recognise a token.
 const LOOK: usize = 64;
@@ -121,46 +121,46 @@ fn base64(byte: u8) -> bool {
     kebab(byte) || matches!(byte, b'+' | b'/' | b'=')
 }
 
-pub(super) struct Finder {
+pub(super) struct TokenFinder {
     index: &'static PrefixIndex,
     /// Before this, no JSON web token begins: the run of letters up to there was seen to end as none.
     no_jwt: usize,
 }
 
-impl Finder {
+impl TokenFinder {
     pub(super) fn new() -> Self {
         Self { index: &INDEX, no_jwt: 0 }
     }
 
     /// The token that begins at `at`.
-    pub(super) fn at(&mut self, bytes: &[u8], at: usize) -> Option<Span> {
+    pub(super) fn at(&mut self, bytes: &[u8], at: usize) -> Option<SecretSpan> {
         let rest = &bytes[at..];
         match rest[0] {
             b'e' if at >= self.no_jwt && rest.starts_with(JWT.as_bytes()) => self.jwt(bytes, at),
-            b'i' if rest.starts_with(OURS.as_bytes()) => ours(bytes, at),
+            b'i' if rest.starts_with(OURS.as_bytes()) => intercom_token(bytes, at),
             _ => self.index.find(bytes, at),
         }
     }
 
     /// Three parts, of which the last may be cut off; five if it is encrypted.
-    fn jwt(&mut self, bytes: &[u8], at: usize) -> Option<Span> {
+    fn jwt(&mut self, bytes: &[u8], at: usize) -> Option<SecretSpan> {
         let head = skip(bytes, at, kebab);
         if head - at < 10 || bytes.get(head) != Some(&b'.') || skip(bytes, head + 1, kebab) - head < 10 {
             self.no_jwt = head;
             return None;
         }
         let end = without_dots(bytes, skip(bytes, head, dotted));
-        Some(Span { start: at, end, sort: "web token" })
+        Some(SecretSpan { start: at, end, sort: "web token" })
     }
 }
 
 /// The sort of the token that begins a value.
 pub(super) fn sort(bytes: &[u8], at: usize) -> Option<&'static str> {
-    (at < bytes.len()).then(|| Finder::new().at(bytes, at)).flatten().map(|span| span.sort)
+    (at < bytes.len()).then(|| TokenFinder::new().at(bytes, at)).flatten().map(|span| span.sort)
 }
 
 /// `intercom_<id>_<secret>`.
-fn ours(bytes: &[u8], at: usize) -> Option<Span> {
+fn intercom_token(bytes: &[u8], at: usize) -> Option<SecretSpan> {
     let id = at + OURS.len();
     let secret = id + bytes[id..].iter().take(33).position(|&byte| !letters(byte))?;
     let body = &bytes[secret..];
@@ -169,11 +169,11 @@ fn ours(bytes: &[u8], at: usize) -> Option<Span> {
     }
     let end = skip(bytes, secret + 1, letters);
     let is_hex = bytes[secret + 1..end].iter().take(LOOK).all(u8::is_ascii_hexdigit);
-    (is_hex && end - secret > 16).then_some(Span { start: at, end, sort: "intercom token" })
+    (is_hex && end - secret > 16).then_some(SecretSpan { start: at, end, sort: "intercom token" })
 }
 
 impl PrefixIndex {
-    fn find(&self, bytes: &[u8], at: usize) -> Option<Span> {
+    fn find(&self, bytes: &[u8], at: usize) -> Option<SecretSpan> {
         let rest = &bytes[at..];
         let &[first, second, third, ..] = rest else { return None };
         let begin = |place: usize, byte: u8| self.begins[place][usize::from(byte)];
@@ -198,7 +198,7 @@ impl PrefixIndex {
         if format.exact && (end - body != format.least || bytes.get(end).is_some_and(|&byte| snake(byte))) {
             return None;
         }
-        Some(Span { start: at, end, sort: &format.sort })
+        Some(SecretSpan { start: at, end, sort: &format.sort })
     }
 }
 

@@ -3,56 +3,56 @@
 use std::borrow::Cow;
 
 use super::keys;
-use super::values::{self, Place};
-use super::words::Class;
-use super::{MARK, Redacted, assign, formats, marked, note, redact};
+use super::values::{self, ValuePlace};
+use super::words::SecretClass;
+use super::{MARK, RedactedText, assign, formats, marked, note, redact};
 
 /// An object or an array that is open.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenContainer {
     array: bool,
     /// The name of the value that comes next, and its class.
-    name: Option<(String, Class)>,
+    name: Option<(String, SecretClass)>,
     /// In a list of arguments, the next one is the login of `curl`.
     login: bool,
     runs_curl: bool,
     /// In an object, what `value` is known under in `{"name": …, "value": …}`, as environments and headers are
     /// written. In an array, what all of it is known under.
-    pair: Option<(String, Class)>,
+    pair: Option<(String, SecretClass)>,
     /// The key that was read last, if it is the first or second half of such a pair.
-    half: Option<Half>,
+    half: Option<PairHalf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Half {
+enum PairHalf {
     Name,
     Value,
 }
 
 /// A JSON document as text: only string values are changed. Text that is no JSON is taken as any other.
-pub fn redact_json(json: &str) -> Redacted<'_> {
-    let mut scan = Scan { json, out: String::new(), done: 0, hidden: Vec::new(), open: Vec::new() };
+pub fn redact_json(json: &str) -> RedactedText<'_> {
+    let mut scan = JsonScan { json, out: String::new(), done: 0, hidden: Vec::new(), open: Vec::new() };
     if scan.run().is_none() {
         return redact(json);
     }
-    let Scan { mut out, done, hidden, .. } = scan;
+    let JsonScan { mut out, done, hidden, .. } = scan;
     if hidden.is_empty() {
-        return Redacted { text: Cow::Borrowed(json), hidden };
+        return RedactedText { text: Cow::Borrowed(json), hidden };
     }
     out.push_str(&json[done..]);
-    Redacted { text: Cow::Owned(out), hidden }
+    RedactedText { text: Cow::Owned(out), hidden }
 }
 
-struct Scan<'a> {
+struct JsonScan<'a> {
     json: &'a str,
     out: String,
     /// The length of the part of the document that is in `out`.
     done: usize,
     hidden: Vec<&'static str>,
-    open: Vec<Open>,
+    open: Vec<OpenContainer>,
 }
 
-impl Scan<'_> {
+impl JsonScan<'_> {
     /// `None` if this is no JSON.
     fn run(&mut self) -> Option<()> {
         let bytes = self.json.as_bytes();
@@ -63,11 +63,16 @@ impl Scan<'_> {
                     at = self.string(at)?;
                     continue;
                 }
-                b'{' => self.open.push(Open::default()),
+                b'{' => self.open.push(OpenContainer::default()),
                 b'[' => {
                     // What is in a list is known under the list's name.
                     let name = self.open.last().and_then(|open| open.name.clone());
-                    self.open.push(Open { array: true, pair: name.clone(), name, ..Open::default() });
+                    self.open.push(OpenContainer {
+                        array: true,
+                        pair: name.clone(),
+                        name,
+                        ..OpenContainer::default()
+                    });
                 }
                 b'}' | b']' => {
                     self.open.pop()?;
@@ -118,19 +123,19 @@ impl Scan<'_> {
     fn key(&mut self, name: &str) {
         let Some(open) = self.open.last_mut() else { return };
         open.half = match name {
-            "name" | "key" => Some(Half::Name),
-            "value" => Some(Half::Value),
+            "name" | "key" => Some(PairHalf::Name),
+            "value" => Some(PairHalf::Value),
             _ => None,
         };
         open.name = match open.half {
-            Some(Half::Value) => open.pair.take(),
+            Some(PairHalf::Value) => open.pair.take(),
             _ => class_of(name),
         };
     }
 
     fn value(&mut self, start: usize, end: usize, text: &str) {
         let name = self.open.last().and_then(|open| open.name.as_ref());
-        let sort = name.and_then(|(name, class)| under(text, name, *class));
+        let sort = name.and_then(|(name, class)| sort_hidden_by_name(text, name, *class));
         let login = self.open.last().is_some_and(|open| open.login).then(|| text.split_once(':')).flatten();
         let (new, hidden) = if let Some((user, _)) =
             login.filter(|(_, password)| !password.is_empty() && !password.contains(MARK))
@@ -144,7 +149,7 @@ impl Scan<'_> {
         };
         let paired = class_of(text).filter(|_| self.begins_pair(start, end));
         if let Some(open) = self.open.last_mut() {
-            if open.half == Some(Half::Name) {
+            if open.half == Some(PairHalf::Name) {
                 open.pair = class_of(text);
             }
             if open.array {
@@ -187,7 +192,7 @@ impl Scan<'_> {
     }
 }
 
-impl Open {
+impl OpenContainer {
     /// In a list of arguments, a flag names what comes next.
     fn follow(&mut self, text: &str) {
         let flag = text.strip_prefix("--").filter(|flag| !flag.contains(['=', ' ']));
@@ -199,22 +204,22 @@ impl Open {
 }
 
 /// The name with its class. One that holds a mark of ours has none: the words of the mark are not the agent's.
-fn class_of(name: &str) -> Option<(String, Class)> {
+fn class_of(name: &str) -> Option<(String, SecretClass)> {
     let class = keys::class(name).filter(|_| !name.contains(MARK))?;
     Some((name.to_owned(), class))
 }
 
 /// The sort of a value if it is hidden whole, because of its name.
-fn under(text: &str, name: &str, class: Class) -> Option<&'static str> {
+fn sort_hidden_by_name(text: &str, name: &str, class: SecretClass) -> Option<&'static str> {
     let hides = match class {
-        Class::Cookie => assign::is_cookie(text),
-        Class::Authorization => {
+        SecretClass::Cookie => assign::is_cookie(text),
+        SecretClass::Authorization => {
             let rest = text.split_once(' ').map_or(text, |(_, rest)| rest);
             rest.len() >= 6 && !text.contains(MARK) && !values::is_reference(rest, true)
         }
         _ => {
             !text.starts_with("-----BEGIN")
-                && values::hides(text, name, class, Place::Quoted { expands: true })
+                && values::is_secret_value(text, name, class, ValuePlace::Quoted { expands: true })
         }
     };
     hides.then(|| formats::sort(text.as_bytes(), 0).unwrap_or(class.sort()))

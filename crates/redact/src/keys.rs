@@ -1,13 +1,13 @@
 //! Which names look like those of secrets.
 
-use super::words::{Class, SecretName, WORDS, holds};
+use super::words::{SecretClass, SecretName, WORDS, holds};
 
 /// Names longer than this are looked at from their end.
 const LONGEST: usize = 100;
 
 /// Returns the class of a name as it is written: `DB_PASSWORD`, `x-api-key`, `clientSecret`,
 /// `spring.datasource.password`.
-pub(super) fn class(name: &str) -> Option<Class> {
+pub(super) fn class(name: &str) -> Option<SecretClass> {
     // Without separators and in lower case; where its last part begins, and how many there are.
     let (mut flat, mut last, mut parts) = (String::with_capacity(name.len().min(LONGEST)), 0, 0);
     let mut was = b'_';
@@ -25,19 +25,21 @@ pub(super) fn class(name: &str) -> Option<Class> {
     }
     let last = &flat[last..];
     match flat.as_str() {
-        "authorization" | "proxyauthorization" => return Some(Class::Authorization),
-        "cookie" | "setcookie" => return Some(Class::Cookie),
+        "authorization" | "proxyauthorization" => return Some(SecretClass::Authorization),
+        "cookie" | "setcookie" => return Some(SecretClass::Cookie),
         _ if holds(&WORDS.about, last) || name.starts_with("no-") || name.starts_with("no_") => return None,
         _ => {}
     }
     let is_named = |name: &&SecretName| name.words().iter().any(|word| flat.contains(word.as_str()));
     let named = WORDS.name.iter().find(is_named).map(SecretName::class);
     match (named, last) {
-        (Some(Class::Token("token")), _) if flat.contains("tokeniz") || flat.contains("tokenis") => None,
+        (Some(SecretClass::Token("token")), _) if flat.contains("tokeniz") || flat.contains("tokenis") => {
+            None
+        }
         (Some(class), _) => Some(class),
-        (None, "pat") if parts > 1 => Some(Class::Maybe("token")),
-        (None, "pass" | "pwd") if parts > 1 => Some(Class::Maybe("password")),
-        (None, "dsn") => Some(Class::Address),
+        (None, "pat") if parts > 1 => Some(SecretClass::Maybe("token")),
+        (None, "pass" | "pwd") if parts > 1 => Some(SecretClass::Maybe("password")),
+        (None, "dsn") => Some(SecretClass::Address),
         (None, _) => None,
     }
 }

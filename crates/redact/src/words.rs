@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 /// The kind of secret that a name promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum SecretClass {
     /// Anything may be one, also a word or a number.
     Password,
     /// Something long that was made by a machine.
@@ -20,7 +20,7 @@ pub(super) enum Class {
     Cookie,
 }
 
-impl Class {
+impl SecretClass {
     pub(super) fn sort(self) -> &'static str {
         match self {
             Self::Password => "password",
@@ -57,11 +57,11 @@ impl SecretName {
         words
     }
 
-    pub(super) fn class(&'static self) -> Class {
+    pub(super) fn class(&'static self) -> SecretClass {
         match self {
-            Self::Password { .. } => Class::Password,
-            Self::Token { sort, .. } => Class::Token(sort),
-            Self::Address { .. } => Class::Address,
+            Self::Password { .. } => SecretClass::Password,
+            Self::Token { sort, .. } => SecretClass::Token(sort),
+            Self::Address { .. } => SecretClass::Address,
         }
     }
 }
