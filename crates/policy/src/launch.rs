@@ -1,19 +1,13 @@
 //! The programs that a command of plain words runs, read strictly: an allow rule must name them all.
 
 use super::git::is_plain_git;
+use super::harmless_table::{TABLE, holds};
 use super::programs::{self, LaunchMode, base, runs};
 use super::rule::Options;
 use super::{harmless, words};
 
 /// Wrappers within wrappers, at most.
 const MAX_DEPTH: usize = 8;
-
-/// Options of git that come before its subcommand and change nothing.
-const HARMLESS_GIT: &[&str] =
-    &["--no-pager", "-P", "--version", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects"];
-/// Those that take a value in the next word.
-const VALUED_GIT: &[&str] =
-    &["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env", "--exec-path", "--attr-source"];
 
 /// Where the programs of a command stand.
 #[derive(Debug)]
@@ -218,7 +212,7 @@ pub(super) fn innermost<'a>(chain: &ProgramChain, argv: &'a [String]) -> Result<
 pub(super) fn subcommand(words: &[String]) -> usize {
     let mut next = 1;
     while let Some(word) = words.get(next).filter(|word| word.starts_with('-')) {
-        next += if VALUED_GIT.contains(&word.as_str()) { 2 } else { 1 };
+        next += if holds(&TABLE.git.valued, word) { 2 } else { 1 };
     }
     next.min(words.len())
 }
@@ -227,8 +221,8 @@ pub(super) fn subcommand(words: &[String]) -> usize {
 fn git(argv: &[String], at: usize, spelled: usize) -> Result<(), String> {
     let mut next = at + 1;
     while let Some(word) = argv.get(next).filter(|word| word.starts_with('-')) {
-        let width = if VALUED_GIT.contains(&word.as_str()) { 2 } else { 1 };
-        if next + width > spelled && !HARMLESS_GIT.contains(&word.as_str()) {
+        let width = if holds(&TABLE.git.valued, word) { 2 } else { 1 };
+        if next + width > spelled && !holds(&TABLE.git.options, word) {
             return Err(format!("`git {word}` goes beyond the rule"));
         }
         next += width;

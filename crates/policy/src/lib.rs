@@ -29,6 +29,7 @@ mod diff;
 mod git;
 mod glob;
 mod harmless;
+mod harmless_table;
 mod later_run_files;
 mod launch;
 mod paths;

@@ -143,6 +143,7 @@ struct ProgramTable {
     rows: Vec<ProgramEntry>,
     programs: HashMap<String, usize>,
     variables: Vec<VariableRow>,
+    widening: WideningTable,
 }
 
 #[derive(Deserialize)]
@@ -150,6 +151,26 @@ struct ProgramTable {
 struct TableFile {
     program: Vec<ProgramRow>,
     variable: Vec<VariableRow>,
+    widening: WideningTable,
+}
+
+/// Options that widen what an allow rule allows, unless the rule spells them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WideningTable {
+    any: Vec<String>,
+    single_dash: Vec<String>,
+    options: Vec<WideningOptions>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WideningOptions {
+    programs: Vec<String>,
+    #[serde(default)]
+    long: Vec<String>,
+    #[serde(default)]
+    short: String,
 }
 
 #[derive(Deserialize)]
@@ -191,8 +212,9 @@ enum ProgramKind {
 
 static TABLE: LazyLock<ProgramTable> = LazyLock::new(|| {
     let file: TableFile = toml::from_str(include_str!("programs.toml")).expect("a test reads the table");
-    let mut table = ProgramTable { rows: Vec::new(), programs: HashMap::new(), variables: file.variable };
-    for row in file.program {
+    let TableFile { program, variable: variables, widening } = file;
+    let mut table = ProgramTable { rows: Vec::new(), programs: HashMap::new(), variables, widening };
+    for row in program {
         let runs = match row.kind {
             ProgramKind::Through => Some(LaunchMode::Through),
             ProgramKind::Shell => Some(LaunchMode::Shell),
@@ -213,202 +235,32 @@ fn forever(words: Vec<String>) -> &'static [&'static str] {
     words.leak()
 }
 
-/// Options that widen what an allow rule allows, unless the rule spells them.
-struct WideningOptions {
-    programs: &'static [&'static str],
-    /// Without their dashes. An abbreviation of one counts as it, with two dashes or, for [`SINGLE_DASH`], with one.
-    long: &'static [&'static str],
-    /// Letters, alone or in a cluster.
-    short: &'static str,
-}
-
-/// These hold for every program.
-const ANY: &[&str] =
-    &["exec", "eval", "config", "plugin", "rsh", "shell", "require", "preload", "pager", "cmd"];
-
-/// Tools that write long options with one dash.
-const SINGLE_DASH: &[&str] =
-    &["find", "go", "java", "javac", "terraform", "gcc", "cc", "clang", "g++", "clang++", "c++"];
-
-const WIDENINGS: &[WideningOptions] = &[
-    WideningOptions {
-        programs: &["git"],
-        long: &[
-            "upload-pack",
-            "receive-pack",
-            "extcmd",
-            "open-files-in-pager",
-            "output",
-            "ext-diff",
-            "textconv",
-            "template",
-        ],
-        short: "xO",
-    },
-    WideningOptions {
-        programs: &["cargo"],
-        long: &["manifest-path", "target-dir", "out-dir", "artifact-dir"],
-        short: "ZC",
-    },
-    WideningOptions {
-        programs: &["npm", "pnpm", "yarn", "bun"],
-        long: &[
-            "prefix",
-            "dir",
-            "cwd",
-            "script-shell",
-            "node-options",
-            "userconfig",
-            "globalconfig",
-            "registry",
-            "scripts-prepend-node-path",
-            "workspace-root",
-            "global",
-            "location",
-            "cache",
-        ],
-        short: "Cg",
-    },
-    WideningOptions {
-        programs: &["make", "gmake", "ninja"],
-        long: &["file", "makefile", "directory", "include-dir", "environment-overrides", "what-if"],
-        short: "fCIEe",
-    },
-    WideningOptions {
-        programs: &["just", "task"],
-        long: &["justfile", "working-directory", "set", "taskfile", "dir"],
-        short: "fdt",
-    },
-    WideningOptions {
-        programs: &["mvn", "gradle", "gradlew", "mvnw"],
-        long: &[
-            "file",
-            "init-script",
-            "build-file",
-            "settings-file",
-            "project-dir",
-            "settings",
-            "include-build",
-        ],
-        short: "fIbcpsD",
-    },
-    WideningOptions {
-        programs: &["tar", "bsdtar", "gtar"],
-        long: &[
-            "to-command",
-            "checkpoint-action",
-            "use-compress-program",
-            "rsh-command",
-            "rmt-command",
-            "info-script",
-            "new-volume-script",
-            "directory",
-            "absolute-names",
-        ],
-        short: "IFCP",
-    },
-    WideningOptions { programs: &["rg"], long: &["pre", "hostname-bin"], short: "" },
-    WideningOptions { programs: &["sort"], long: &["compress-program", "output"], short: "oT" },
-    WideningOptions {
-        programs: &["rsync"],
-        long: &["rsync-path", "remove-source-files", "delete"],
-        short: "e",
-    },
-    WideningOptions { programs: &["scp", "sftp"], long: &[], short: "oSFDJ" },
-    WideningOptions {
-        programs: &["curl"],
-        long: &[
-            "output",
-            "remote-name",
-            "output-dir",
-            "upload-file",
-            "data",
-            "form",
-            "engine",
-            "proxy",
-            "netrc",
-        ],
-        short: "oOKTdFxn",
-    },
-    WideningOptions {
-        programs: &["wget"],
-        long: &[
-            "execute",
-            "output-document",
-            "directory-prefix",
-            "input-file",
-            "use-askpass",
-            "post-file",
-            "body-file",
-        ],
-        short: "eOPi",
-    },
-    WideningOptions {
-        programs: &["go"],
-        long: &["exec", "toolexec", "vettool", "overlay", "modfile", "C", "o", "ldflags", "gccgoflags"],
-        short: "",
-    },
-    WideningOptions {
-        programs: &["find"],
-        long: &["delete", "fprint", "fprint0", "fprintf", "fls", "files0-from"],
-        short: "",
-    },
-    WideningOptions {
-        programs: &["pytest", "py.test"],
-        long: &["rootdir", "confcutdir", "override-ini"],
-        short: "cpo",
-    },
-    WideningOptions {
-        programs: &["jest", "vitest", "mocha"],
-        long: &["rootDir", "root", "globalSetup", "runner", "file"],
-        short: "cr",
-    },
-    WideningOptions {
-        programs: &["eslint", "prettier", "stylelint"],
-        long: &["rulesdir", "parser", "resolve-plugins-relative-to", "format"],
-        short: "cf",
-    },
-    WideningOptions {
-        programs: &["pip"],
-        long: &["index-url", "extra-index-url", "target", "prefix", "root", "python", "user"],
-        short: "iter",
-    },
-    // bash evaluates the subscript of a variable's name: `test -v 'a[$(x)]'`.
-    WideningOptions { programs: &["test", "printf"], long: &[], short: "v" },
-    WideningOptions { programs: &["tree"], long: &["output"], short: "o" },
-    WideningOptions { programs: &["date"], long: &["set"], short: "s" },
-    WideningOptions { programs: &["zip"], long: &["unzip-command"], short: "T" },
-    WideningOptions { programs: &["terraform"], long: &["chdir"], short: "" },
-    WideningOptions {
-        programs: &["gcc", "cc", "clang", "g++", "clang++", "c++"],
-        long: &["wrapper", "fplugin", "specs", "B", "o"],
-        short: "",
-    },
-];
-
 /// The first of `words`, which come after what the rule spells, that makes `program` do something else.
 pub(super) fn widening<'a>(program: &str, words: &'a [String]) -> Option<&'a str> {
-    let rows: Vec<&WideningOptions> =
-        WIDENINGS.iter().filter(|row| row.programs.contains(&program)).collect();
+    let WideningTable { any, single_dash, options } = &TABLE.widening;
+    let is_listed = |programs: &[String]| programs.iter().any(|known| known == program);
+    let rows: Vec<&WideningOptions> = options.iter().filter(|row| is_listed(&row.programs)).collect();
+    let single_dash = is_listed(single_dash);
     let long = |name: &str| {
         let name = name.split('=').next().unwrap_or(name);
-        !name.is_empty() && rows.iter().flat_map(|row| row.long).chain(ANY).any(|long| long.starts_with(name))
+        !name.is_empty()
+            && rows.iter().flat_map(|row| &row.long).chain(any).any(|long| long.starts_with(name))
     };
     let widens = |word: &str| {
         if let Some(name) = word.strip_prefix("--") {
             return long(name);
         }
         match word.strip_prefix('-') {
-            Some(name) if SINGLE_DASH.contains(&program) => {
+            Some(name) if single_dash => {
                 let name = name.split('=').next().unwrap_or(name);
-                rows.iter().flat_map(|row| row.long).any(|long| *long == name)
+                rows.iter().flat_map(|row| &row.long).any(|long| *long == name)
             }
             Some(letters) => rows.iter().any(|row| letters.contains(|c| row.short.contains(c))),
             // `make SHELL=…`, and a toolchain for cargo.
             None => match program {
                 "make" | "gmake" | "just" => word.contains('='),
                 "cargo" => word.starts_with('+'),
-                _ => word.starts_with('@') && SINGLE_DASH.contains(&program),
+                _ => word.starts_with('@') && single_dash,
             },
         }
     };

@@ -1,19 +1,10 @@
 //! The rule that "always allow" would add: as narrow as can be, or none.
 
 use super::glob::literal;
+use super::harmless_table::TABLE;
 use super::rule::{CommandEntry, Commands, Names, Options, RiskLimit, Rule, RuleAction, Rules};
 use super::{PolicyOutcome, ResolvedRequest, RiskAssessment, decide, launch};
 use intercom_types::{Risk, Time};
-
-/// Programs whose first argument says what they do, so that the rest may vary.
-const WITH_SUBCOMMANDS: &[(&str, &[&str])] = &[
-    ("cargo", &["build", "check", "test", "clippy", "fmt", "bench", "doc", "tree", "metadata", "nextest"]),
-    ("git", &["status", "diff", "log", "show", "blame", "ls-files", "rev-parse", "add"]),
-    ("go", &["build", "test", "vet", "fmt", "list"]),
-    ("npm", &["test", "run", "ls"]),
-    ("pnpm", &["test", "run", "ls"]),
-    ("yarn", &["test", "run"]),
-];
 
 /// For the same agent, workspace, tool and no higher risk; the very paths, and the command's program with its
 /// subcommand, or the very command if its arguments could mean anything.
@@ -76,9 +67,7 @@ fn exact_paths(request: &ResolvedRequest) -> Result<Option<Names>, String> {
 fn leading_words(argv: &[String], risk: Risk) -> Result<(Vec<String>, bool), String> {
     let chain = launch::chain(argv)?;
     let words = launch::innermost(&chain, argv)?;
-    let subcommands =
-        WITH_SUBCOMMANDS.iter().find(|(program, _)| *program == words[0]).map(|(_, names)| *names);
-    let known = |word: &String| subcommands.is_some_and(|names| names.contains(&word.as_str()));
+    let known = |word: &String| TABLE.subcommands.get(&words[0]).is_some_and(|names| names.contains(word));
     let length = match words {
         _ if risk >= Risk::High => None,
         // What `npm run` and `cargo nextest` do is in the word after.

@@ -84,6 +84,8 @@ impl Rule {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::Display)]
+#[strum(serialize_all = "snake_case")]
 pub enum RuleAction {
     Allow,
     Deny,
@@ -103,16 +105,6 @@ impl Options {
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
     fn is_known(&self) -> bool {
         *self == Self::Known
-    }
-}
-
-impl RuleAction {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-            Self::Ask => "ask",
-        }
     }
 }
 

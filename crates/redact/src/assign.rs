@@ -1,8 +1,9 @@
 //! Names that look secret, and what is assigned to them: `KEY=value`, `key: "value"`, `'key' => 'value'`,
 //! `--flag value`, `Authorization: Bearer value`.
 
-use super::keys::{self, SecretClass};
+use super::keys;
 use super::values::{self, ValuePlace};
+use super::words::SecretClass;
 use super::{SecretSpan, formats, is_blank, is_escape, is_quote, is_word, skip};
 
 /// A value without quotes is judged by so much of it; only one that is hidden is read to its end.

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::keys::{self, SecretClass};
+use super::keys;
 use super::values::{self, ValuePlace};
+use super::words::SecretClass;
 use super::{MARK, RedactedText, assign, formats, marked, note, redact};
 
 /// An object or an array that is open.

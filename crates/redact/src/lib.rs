@@ -11,6 +11,8 @@
 //! cut begins and ends at ASCII, so no character is split. Doubt hides where a value is quoted or stands in an
 //! environment file, and shows where it could be code.
 //!
+//! What is known by name is in two tables: `formats.toml` (looks) and `words.toml` (names and values).
+//!
 //! What this is not: a wall against an agent that means to leak. It can spell a secret backwards.
 
 use std::borrow::Cow;
@@ -25,6 +27,7 @@ mod pieces;
 mod tests;
 mod url;
 mod values;
+mod words;
 
 pub use json::redact_json;
 pub use pieces::{PieceRedactor, settled};
@@ -130,7 +133,7 @@ fn note(hidden: &mut Vec<&'static str>, sort: &'static str) {
 fn spans(text: &str) -> Vec<SecretSpan> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
-    let mut formats = formats::TokenFinder::default();
+    let mut formats = formats::TokenFinder::new();
     let mut keys = pem::PrivateKeyFinder::default();
     let mut at = 0;
     // Before this, words have been looked at; this was assigned to the last of them.

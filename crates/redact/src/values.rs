@@ -1,7 +1,8 @@
 //! Which values of a secret-looking name are secrets, and which are code, names, types or examples.
 
 use super::MARK;
-use super::keys::{SecretClass, mentions_secret};
+use super::keys::mentions_secret;
+use super::words::{SecretClass, WORDS, holds};
 
 /// Where a value stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,136 +19,6 @@ pub(super) enum ValuePlace {
     Code,
 }
 
-/// Values that are none, in lower case.
-const WORDS: &[&str] = &[
-    "any",
-    "array",
-    "base64",
-    "basic",
-    "bearer",
-    "bool",
-    "boolean",
-    "bytes",
-    "char",
-    "complex128",
-    "default",
-    "disabled",
-    "empty",
-    "enabled",
-    "expired",
-    "false",
-    "float",
-    "float32",
-    "float64",
-    "include",
-    "inherit",
-    "int",
-    "int32",
-    "int64",
-    "invalid",
-    "missing",
-    "never",
-    "new",
-    "nil",
-    "none",
-    "null",
-    "number",
-    "object",
-    "off",
-    "omit",
-    "on",
-    "optional",
-    "present",
-    "required",
-    "same-origin",
-    "self",
-    "sha256",
-    "sha512",
-    "str",
-    "string",
-    "text",
-    "true",
-    "uint16",
-    "uint32",
-    "uint64",
-    "undefined",
-    "unknown",
-    "unset",
-    "valid",
-    "varchar",
-    "void",
-    "write",
-    "read",
-    "yes",
-    "no",
-];
-
-/// The words that follow a flag in a sentence about it.
-const PROSE: &[&str] = &[
-    "a",
-    "after",
-    "also",
-    "an",
-    "and",
-    "are",
-    "argument",
-    "arguments",
-    "as",
-    "at",
-    "before",
-    "but",
-    "by",
-    "can",
-    "cannot",
-    "does",
-    "flag",
-    "flags",
-    "for",
-    "from",
-    "given",
-    "has",
-    "here",
-    "if",
-    "in",
-    "instead",
-    "into",
-    "is",
-    "it",
-    "may",
-    "must",
-    "needs",
-    "not",
-    "of",
-    "on",
-    "only",
-    "option",
-    "options",
-    "or",
-    "parameter",
-    "passed",
-    "requires",
-    "set",
-    "sets",
-    "should",
-    "so",
-    "switch",
-    "takes",
-    "that",
-    "the",
-    "then",
-    "to",
-    "value",
-    "via",
-    "was",
-    "when",
-    "which",
-    "will",
-    "with",
-    "without",
-    "works",
-    "would",
-];
-
 /// Code is looked at no further than this.
 const LOOK: usize = 256;
 
@@ -161,7 +32,7 @@ pub(super) fn is_secret_value(value: &str, name: &str, class: SecretClass, place
         return value.contains("://") || value.contains('@') || value.contains(';');
     }
     let lower = start(value, 32).to_ascii_lowercase();
-    if WORDS.contains(&lower.as_str()) || value.eq_ignore_ascii_case(name) || is_elsewhere(value) {
+    if holds(&WORDS.values, &lower) || value.eq_ignore_ascii_case(name) || is_elsewhere(value) {
         return false;
     }
     if let SecretClass::Maybe(_) = class
@@ -172,7 +43,7 @@ pub(super) fn is_secret_value(value: &str, name: &str, class: SecretClass, place
     }
     match place {
         ValuePlace::Quoted { .. } => quoted(value, class),
-        ValuePlace::Flag if PROSE.contains(&lower.as_str()) => false,
+        ValuePlace::Flag if holds(&WORDS.prose, &lower) => false,
         _ if starts_like_code(value, place) => false,
         ValuePlace::Env | ValuePlace::Flag => text(value, class, place),
         ValuePlace::Line | ValuePlace::Code => code(value, class, place),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::{
     Answer, Choice, ControlChange, Controls, Event, HostCall, HostCallReply, Json, ProgressStep, PromptBody,
@@ -222,6 +223,8 @@ pub struct RequestFault {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum FaultCode {
     UnknownMethod,
     MissingField,
@@ -234,21 +237,6 @@ pub enum FaultCode {
     NotFound,
     /// It was not allowed, or could not be done.
     Failed,
-}
-
-impl FaultCode {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::UnknownMethod => "unknown_method",
-            Self::MissingField => "missing_field",
-            Self::InvalidField => "invalid_field",
-            Self::DuplicateId => "duplicate_id",
-            Self::TooLong => "too_long",
-            Self::Cancelled => "cancelled",
-            Self::NotFound => "not_found",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 /// One thing we say to an agent.

@@ -1,5 +1,7 @@
 //! The audit: who did what, in a chain that shows where it was changed.
 
+use strum::IntoStaticStr;
+
 use super::{Json, SessionId, Time};
 
 /// Something that goes into the audit.
@@ -27,7 +29,8 @@ pub struct AuditRow {
 }
 
 /// The kind of who acted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Actor {
     Person,
     /// A rule or another part of policy.
@@ -38,18 +41,6 @@ pub enum Actor {
     Intercom,
     /// Somebody who is not known.
     Nobody,
-}
-
-impl Actor {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Person => "person",
-            Self::Rule => "rule",
-            Self::Agent => "agent",
-            Self::Intercom => "intercom",
-            Self::Nobody => "nobody",
-        }
-    }
 }
 
 /// Names that are not a person's.

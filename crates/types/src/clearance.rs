@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use super::question::waiting_first;
 use super::time::rfc3339;
@@ -12,6 +13,8 @@ use super::{ClearanceId, Delivery, OpenEnum, SessionId, Time};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Risk {
     Low,
     Medium,
@@ -27,59 +30,19 @@ impl Risk {
     pub fn of_claim(claim: Option<&str>) -> Self {
         claim.and_then(Self::parse).unwrap_or(Self::High)
     }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "low" => Self::Low,
-            "medium" => Self::Medium,
-            "high" => Self::High,
-            "critical" => Self::Critical,
-            _ => return None,
-        })
-    }
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-            Self::Critical => "critical",
-        }
-    }
 }
 
 /// `pending`, then exactly one of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ClearanceStatus {
     Pending,
     Approved,
     Denied,
     Withdrawn,
     Expired,
-}
-
-impl ClearanceStatus {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Approved => "approved",
-            Self::Denied => "denied",
-            Self::Withdrawn => "withdrawn",
-            Self::Expired => "expired",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "pending" => Self::Pending,
-            "approved" => Self::Approved,
-            "denied" => Self::Denied,
-            "withdrawn" => Self::Withdrawn,
-            "expired" => Self::Expired,
-            _ => return None,
-        })
-    }
 }
 
 /// What an operator decides.
@@ -114,20 +77,12 @@ pub struct Ruling {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Outcome {
     Allow,
     Deny,
     Ask,
-}
-
-impl Outcome {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-            Self::Ask => "ask",
-        }
-    }
 }
 
 /// One of the answers an agent offers.

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use strum::{EnumString, IntoStaticStr};
+
 use super::{Json, SessionId, Time};
 
 mod agent;
@@ -52,28 +54,14 @@ pub use update::{AgentUpdate, MessageChunk, PlanStep, Speaker};
 macro_rules! events {
     ($($(#[$doc:meta])* $variant:ident($payload:ty) = $name:literal,)*) => {
         /// The kinds of events that this version knows.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr, EnumString)]
+        #[strum(const_into_str)]
         pub enum EventKind {
-            $($(#[$doc])* $variant,)*
+            $($(#[$doc])* #[strum(serialize = $name)] $variant,)*
         }
 
         impl EventKind {
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
-
-            /// The name in the log.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-
-            /// Returns the kind of that name; none if a newer version wrote it.
-            pub fn parse(name: &str) -> Option<Self> {
-                Some(match name {
-                    $($name => Self::$variant,)*
-                    _ => return None,
-                })
-            }
 
             /// The JSON schema of the payload.
             pub fn payload_schema(self, generator: &mut schemars::SchemaGenerator) -> schemars::Schema {

@@ -1,12 +1,15 @@
 //! Failures of agents: kept beside the phase until an operator has seen them or a turn succeeds.
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use super::{Phase, Time};
 
 /// The part of a session's life in which it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum FailureKind {
     /// A turn ended with an error.
     Turn,
@@ -16,21 +19,6 @@ pub enum FailureKind {
     Start,
     /// The agent's process ended by itself.
     Exit,
-}
-
-impl FailureKind {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Turn => "turn",
-            Self::LogIn => "log_in",
-            Self::Start => "start",
-            Self::Exit => "exit",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Turn, Self::LogIn, Self::Start, Self::Exit].into_iter().find(|kind| kind.as_str() == text)
-    }
 }
 
 /// The beginning of the reason of an agent whose program could not be run.

@@ -1,10 +1,13 @@
 //! Presets: what a session may do at most, before any rule is looked at.
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 /// One of them. What each forbids, policy says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Preset {
     /// Nothing is forbidden: rules and people decide.
     #[default]
@@ -16,19 +19,6 @@ pub enum Preset {
 
 impl Preset {
     pub const ALL: [Self; 4] = [Self::Full, Self::ReadOnly, Self::Safe, Self::Sandbox];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::ReadOnly => "read-only",
-            Self::Safe => "safe",
-            Self::Sandbox => "sandbox",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|preset| preset.as_str() == text)
-    }
 
     /// As it stands where else the name of a rule does.
     pub fn rule(self) -> String {

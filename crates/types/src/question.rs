@@ -3,66 +3,31 @@
 use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use super::time::rfc3339;
 use super::{Delivery, OpenEnum, QuestionId, SessionId, Time};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Answer {
     Continue,
     Refine,
     Stop,
 }
 
-impl Answer {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Continue => "continue",
-            Self::Refine => "refine",
-            Self::Stop => "stop",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "continue" => Self::Continue,
-            "refine" => Self::Refine,
-            "stop" => Self::Stop,
-            _ => return None,
-        })
-    }
-}
-
 /// `pending`, then exactly one of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum QuestionStatus {
     Pending,
     Answered,
     Withdrawn,
     Expired,
-}
-
-impl QuestionStatus {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Answered => "answered",
-            Self::Withdrawn => "withdrawn",
-            Self::Expired => "expired",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "pending" => Self::Pending,
-            "answered" => Self::Answered,
-            "withdrawn" => Self::Withdrawn,
-            "expired" => Self::Expired,
-            _ => return None,
-        })
-    }
 }
 
 /// A question of an agent.

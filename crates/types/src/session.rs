@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use super::time::rfc3339;
 use super::{
@@ -14,6 +14,8 @@ use super::{
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr, strum::Display)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Phase {
     Created,
     Starting,
@@ -26,42 +28,9 @@ pub enum Phase {
 }
 
 impl Phase {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Starting => "starting",
-            Self::Idle => "idle",
-            Self::Working => "working",
-            Self::Waiting => "waiting",
-            Self::Stopping => "stopping",
-            Self::Parked => "parked",
-            Self::Ended => "ended",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "created" => Self::Created,
-            "starting" => Self::Starting,
-            "idle" => Self::Idle,
-            "working" => Self::Working,
-            "waiting" => Self::Waiting,
-            "stopping" => Self::Stopping,
-            "parked" => Self::Parked,
-            "ended" => Self::Ended,
-            _ => return None,
-        })
-    }
-
     /// Whether a session in this phase has, or is about to have, a process.
     pub const fn is_live(self) -> bool {
         !matches!(self, Self::Parked | Self::Ended)
-    }
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 
@@ -74,20 +43,13 @@ pub struct Turn {
 /// The manner in which a process tree is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum StopMode {
     /// The whole ladder, gentlest first.
     Stop,
     /// SIGKILL at once.
     Kill,
-}
-
-impl StopMode {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::Kill => "kill",
-        }
-    }
 }
 
 /// How a process ended.
@@ -147,6 +109,9 @@ pub struct SessionRecord {
 /// the address of a connection choose it with the same two words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", try_from = "String")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
+#[strum(parse_err_ty = OnClientLeftError, parse_err_fn = OnClientLeftError::from)]
 pub enum OnClientLeft {
     /// It ends after a while: nobody but that client has used it.
     Close,
@@ -156,13 +121,6 @@ pub enum OnClientLeft {
 
 impl OnClientLeft {
     pub const ALL: [Self; 2] = [Self::Close, Self::Keep];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Close => "close",
-            Self::Keep => "keep",
-        }
-    }
 }
 
 /// A word that is neither of the two.
@@ -172,12 +130,9 @@ pub struct OnClientLeftError {
     given: String,
 }
 
-impl FromStr for OnClientLeft {
-    type Err = OnClientLeftError;
-
-    fn from_str(given: &str) -> Result<Self, OnClientLeftError> {
-        let chosen = Self::ALL.into_iter().find(|choice| choice.as_str() == given);
-        chosen.ok_or_else(|| OnClientLeftError { given: given.to_owned() })
+impl From<&str> for OnClientLeftError {
+    fn from(given: &str) -> Self {
+        Self { given: given.to_owned() }
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantNames};
 
 use super::Time;
 
@@ -13,6 +14,8 @@ pub const NUDGE_TEXT: &str = "You have been silent for a while. Continue, or say
 /// What an agent is doing, as far as can be told from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Situation {
     /// It says something, or its processes do something.
     Working,
@@ -33,33 +36,6 @@ pub enum Situation {
 }
 
 impl Situation {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Working => "working",
-            Self::WaitingForYou => "waiting_for_you",
-            Self::WaitingForService => "waiting_for_service",
-            Self::Idle => "idle",
-            Self::Quiet => "quiet",
-            Self::Stuck => "stuck",
-            Self::Gone => "gone",
-            Self::Orphan => "orphan",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        let all = [
-            Self::Working,
-            Self::WaitingForYou,
-            Self::WaitingForService,
-            Self::Idle,
-            Self::Quiet,
-            Self::Stuck,
-            Self::Gone,
-            Self::Orphan,
-        ];
-        all.into_iter().find(|situation| situation.as_str() == text)
-    }
-
     /// Whether something has to be done about it.
     pub const fn is_stall(self) -> bool {
         matches!(self, Self::Stuck | Self::Gone)
@@ -155,6 +131,8 @@ pub fn span(length: Duration) -> String {
 /// One step that is taken about a stuck agent, gentlest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(EnumString, IntoStaticStr, VariantNames, strum::Display)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Rung {
     /// People are told; the agent is not.
     Alert,
@@ -169,35 +147,20 @@ pub enum Rung {
 }
 
 impl Rung {
-    pub const ALL: &[Self] = &[Self::Alert, Self::Nudge, Self::Interrupt, Self::Restart, Self::Escalate];
     /// What is done unless something else is configured.
     pub const LADDER: &[Self] =
         &[Self::Alert, Self::Nudge, Self::Nudge, Self::Interrupt, Self::Restart, Self::Escalate];
     /// More would never be climbed.
     pub const MOST: usize = 20;
 
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Alert => "alert",
-            Self::Nudge => "nudge",
-            Self::Interrupt => "interrupt",
-            Self::Restart => "restart",
-            Self::Escalate => "escalate",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|rung| rung.as_str() == text)
-    }
-
     /// A ladder that ends with people: nothing waits unseen.
     pub fn ladder(words: &[impl AsRef<str>]) -> Result<Vec<Self>, String> {
-        let known = || Self::ALL.iter().map(|rung| rung.as_str()).collect::<Vec<_>>().join(", ");
         let rungs: Vec<Self> = words
             .iter()
             .map(|word| {
                 let word = word.as_ref();
-                Self::parse(word).ok_or_else(|| format!("{word:?} is no step; there is {}", known()))
+                Self::parse(word)
+                    .ok_or_else(|| format!("{word:?} is no step; there is {}", Self::VARIANTS.join(", ")))
             })
             .collect::<Result<_, _>>()?;
         match rungs.last() {
@@ -210,12 +173,6 @@ impl Rung {
             _ if rungs.len() > Self::MOST => Err(format!("there are more than {} steps", Self::MOST)),
             _ => Ok(rungs),
         }
-    }
-}
-
-impl fmt::Display for Rung {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use unicode_width::UnicodeWidthChar;
+
 /// One line: line feeds are shown as `⏎`, tabs become a space.
 pub fn clean(text: &str) -> String {
     sanitize(text, "⏎", " ")
@@ -82,32 +84,18 @@ pub fn columns(text: &str) -> usize {
     text.chars().map(char_columns).sum()
 }
 
-/// The same of one character.
+/// The same of one character. Control characters count as one: [`clean`] has made them visible.
 pub fn char_columns(c: char) -> usize {
-    match c {
-        '\u{300}'..='\u{36f}' | '\u{fe0f}' => 0,
-        '\u{1100}'..='\u{115f}'
-        | '\u{2e80}'..='\u{303e}'
-        | '\u{3041}'..='\u{a4cf}'
-        | '\u{ac00}'..='\u{d7a3}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe6f}'
-        | '\u{ff00}'..='\u{ff60}'
-        | '\u{ffe0}'..='\u{ffe6}'
-        | '\u{1f300}'..='\u{1f64f}'
-        | '\u{1f680}'..='\u{1f6ff}'
-        | '\u{1f900}'..='\u{1f9ff}'
-        | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
-    }
+    c.width().unwrap_or(1)
 }
 
 /// The most columns that any terminal gives to a character: a line that is wrapped by this count is never wrapped again.
 pub fn most_columns(c: char) -> usize {
-    match c {
+    let least = match c {
         '\u{20}'..='\u{52f}' | '\u{590}'..='\u{6ff}' | '\u{2010}'..='\u{205e}' | '\u{2190}'..='\u{25ff}' => 1,
         _ => 2,
-    }
+    };
+    char_columns(c).max(least)
 }
 
 /// Cuts to at most `limit` columns, with an ellipsis where something is missing.
@@ -251,6 +239,18 @@ mod tests {
         for c in '\0'..=char::MAX {
             let shown = clean(&format!("a{c}b"));
             assert!(!shown.chars().any(is_deceptive), "{c:?} survives as {shown:?}");
+        }
+    }
+
+    #[test]
+    fn marks_take_no_column_and_wide_characters_two() {
+        for (text, expected) in
+            [("e\u{301}", 1), ("שָׁלוֹם", 4), ("世", 2), ("⌚", 2), ("ｱ", 1), ("✔\u{fe0f}", 1)]
+        {
+            assert_eq!(columns(text), expected, "{text}");
+        }
+        for c in '\0'..=char::MAX {
+            assert!(char_columns(c) <= most_columns(c), "{c:?}");
         }
     }
 

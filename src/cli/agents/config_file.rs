@@ -22,7 +22,7 @@ pub(super) fn table(name: &str, profile: &AgentProfile) -> String {
     if !profile.args.is_empty() {
         key("args", list(&profile.args));
     }
-    key("protocol", quoted(profile.protocol.as_str()));
+    key("protocol", quoted(&profile.protocol.to_string()));
     if !profile.pass_env.is_empty() {
         key("pass_env", list(&profile.pass_env));
     }

@@ -56,8 +56,8 @@ fn view(
         command: if name == DEMO_AGENT { "(built in)".to_owned() } else { profile.command },
         name,
         description: profile.description,
-        protocol: profile.protocol.as_str().to_owned(),
-        availability: availability.as_str().to_owned(),
+        protocol: profile.protocol.to_string(),
+        availability: availability.to_string(),
         known: told.and_then(|told| serde_json::from_str(told.as_str()).ok()),
     }
 }

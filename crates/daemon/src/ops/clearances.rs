@@ -243,7 +243,7 @@ fn explained(found: RuleEvaluation) -> RuleExplanation {
     let RuleEvaluation { index, name, then, unmet, decides } = found;
     let (matches, (unmet, why)) = (unmet.is_none(), unmet.unzip());
     let unmet = unmet.map(str::to_owned);
-    RuleExplanation { n: index + 1, name, then: then.as_str().to_owned(), matches, decides, unmet, why }
+    RuleExplanation { n: index + 1, name, then: then.to_string(), matches, decides, unmet, why }
 }
 
 /// The end of a grant; `None` if it holds until it is revoked.

@@ -180,7 +180,7 @@ impl Supervisor {
             id,
             name: None,
             agent: None,
-            protocol: Protocol::Intercom.as_str().to_owned(),
+            protocol: Protocol::Intercom.to_string(),
             workspace: PathBuf::from("/"),
             created_at: Time::now(),
             prompts_on_heartbeat: false,

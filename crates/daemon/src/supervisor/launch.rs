@@ -136,7 +136,7 @@ impl Supervisor {
         let launch = LaunchSpec {
             agent,
             command: request.command,
-            protocol: request.protocol.map(|protocol| protocol.as_str().to_owned()),
+            protocol: request.protocol.map(|protocol| protocol.to_string()),
             args: request.args,
             env: request.env,
             resume: request.resume,
@@ -156,7 +156,7 @@ impl Supervisor {
             id,
             name: check_name(request.name)?,
             agent: launch.agent.clone(),
-            protocol: profile.protocol.as_str().to_owned(),
+            protocol: profile.protocol.to_string(),
             workspace: workspace.path,
             created_at: Time::now(),
             prompts_on_heartbeat: on_heartbeat(&profile),
@@ -224,7 +224,7 @@ impl Supervisor {
         let profile = self.profile(&launch)?;
         let about = SessionSpec {
             agent: launch.agent.clone(),
-            protocol: profile.protocol.as_str().to_owned(),
+            protocol: profile.protocol.to_string(),
             prompts_on_heartbeat: on_heartbeat(&profile),
             strict: profile.protocol == Protocol::Acp,
             ..state.spec().clone()

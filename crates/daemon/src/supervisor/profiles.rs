@@ -19,24 +19,14 @@ pub struct NamedAgent {
 }
 
 /// The availability of a profile's program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "snake_case")]
 pub enum ProgramAvailability {
     BuiltIn,
     Installed,
     /// It is fetched when it is started.
     OnDemand,
     Missing,
-}
-
-impl ProgramAvailability {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::BuiltIn => "built_in",
-            Self::Installed => "installed",
-            Self::OnDemand => "on_demand",
-            Self::Missing => "missing",
-        }
-    }
 }
 
 /// Every agent that has a name: what is configured comes first, and takes the place of what is built in.

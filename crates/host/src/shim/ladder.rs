@@ -4,23 +4,13 @@ use std::time::{Duration, Instant};
 
 use crate::frame::LadderWaits;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum StopRung {
     Interrupt,
     CloseStdin,
     Sigterm,
     Sigkill,
-}
-
-impl StopRung {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Interrupt => "interrupt",
-            Self::CloseStdin => "close_stdin",
-            Self::Sigterm => "sigterm",
-            Self::Sigkill => "sigkill",
-        }
-    }
 }
 
 #[derive(Debug)]

@@ -322,7 +322,7 @@ impl ShimLoop {
                 break; // nobody is left to be told
             }
             if rung != StopRung::Sigkill {
-                self.steps.push(rung.as_str());
+                self.steps.push(rung.into());
             }
             match rung {
                 StopRung::Interrupt => {
@@ -359,7 +359,7 @@ impl ShimLoop {
         }
         swept.extend(tree::sweep(self.me));
         if !swept.is_empty() && self.killed.is_empty() {
-            self.steps.push(StopRung::Sigkill.as_str());
+            self.steps.push(StopRung::Sigkill.into());
         }
         self.killed.extend(swept);
     }
