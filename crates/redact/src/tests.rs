@@ -134,6 +134,64 @@ fn json_stays_as_it_is_but_for_the_secrets() {
 }
 
 #[test]
+fn secrets_in_any_place_of_a_document_are_hidden() {
+    let mut wrong = Vec::new();
+    for json in [
+        // An escaped quote does not end a value.
+        r#"{"password":"a\"§bcdefgh1§"}"#,
+        r#"{"text":"{\"password\":\"a\\\"§bcdefgh1§\"}"}"#,
+        // Digits are no better hidden than letters.
+        r#"{"password":§83749202§}"#,
+        r#"{"token":§837492028374§}"#,
+        // The name may follow, be in capitals, or stand around the value.
+        r#"{"value":"§hunter2x§","name":"DB_PASSWORD"}"#,
+        r#"{"Name":"DB_PASSWORD","Value":"§hunter2x§"}"#,
+        r#"{"password":{"value":"§hunter2x§"}}"#,
+        r#"{"secrets":[{"name":"db","value":"§hunter2x§"}]}"#,
+        // A document in a string, and in that one.
+        r#"{"data":"{\"env\":[{\"name\":\"DB_PASSWORD\",\"value\":\"§hunter2x§\"}]}"}"#,
+        r#"{"data":"{\"passwords\":[\"§hunter2x§\"]}"}"#,
+        r#"{"data":"{\"data\":\"{\\\"passwords\\\":[\\\"§hunter2x§\\\"]}\"}"}"#,
+        r#"{"data":"{\"pass\\u0077ord\":\"§hunter2x§\"}"}"#,
+        // The arguments of a program.
+        r#"["curl","--user=me:§hunter2x§","http://x"]"#,
+        r#"["/usr/bin/curl","-ume:§correct horse§"]"#,
+    ] {
+        let (json, secret) = case(json);
+        let once = redact_json(&json);
+        if survives(&secret, &once.text)
+            || serde_json::from_str::<Value>(&once.text).is_err()
+            || redact_json(&once.text).text != once.text
+        {
+            wrong.push(once.text.into_owned());
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    for json in [
+        r#"{"tokens":[{"type":"Identifier","value":"foobar"}],"max_tokens":4096,"total_tokens":123456}"#,
+        r#"{"data":"{\"max_tokens\":4096}","password":{"type":"string","default":null}}"#,
+        r#"{"value":"production1","name":"stage"}"#,
+        r#"["docker","run","-u1000:1000","x"]"#,
+    ] {
+        assert_eq!(redact_json(json).text, json);
+    }
+}
+
+/// What looks like JSON at a glance must not get past the rules for other text.
+#[test]
+fn what_is_nearly_json_is_redacted_as_text() {
+    for text in [
+        r#""password": "hunter2x""#,
+        r#"password: "hunter2x""#,
+        r#"{password: "hunter2x"}"#,
+        r#"["password": "hunter2x"]"#,
+    ] {
+        let redacted = redact_json(text);
+        assert!(!redacted.text.contains("hunter2x"), "{}", redacted.text);
+    }
+}
+
+#[test]
 fn what_is_no_json_is_redacted_as_text() {
     assert_eq!(redact_json("{\"password\": \"hunter2").text, "{\"password\": \"[hidden: password]");
     assert_eq!(redact_json("TOKEN=a8f3k2m9").text, "TOKEN=[hidden: token]");
@@ -263,6 +321,7 @@ fn json() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         pieces().prop_map(Value::from),
+        pieces().prop_map(|text| serde_json::json!({ "name": "token", "value": text }).to_string().into()),
         ".*".prop_map(Value::from),
     ];
     let name = prop_oneof![
@@ -278,9 +337,10 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Whether only strings differ, and only by something hidden.
+/// Whether only strings differ, and only by something hidden. Digits under the name of a secret become a string.
 fn same_shape(a: &Value, b: &Value) -> bool {
     match (a, b) {
+        (Value::Number(_), Value::String(b)) => b.contains(MARK),
         (Value::String(a), Value::String(b)) => a == b || b.contains(MARK),
         (Value::Array(a), Value::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_shape(a, b))
