@@ -3,7 +3,7 @@
 
 use super::keys::{self, Class};
 use super::values::{self, Place};
-use super::{Span, formats, is_blank, is_escape, is_quote, is_word, skip};
+use super::{Span, formats, is_blank, is_escape, is_quote, is_word, lines, skip};
 
 /// A value without quotes is judged by so much of it; only one that is hidden is read to its end.
 const LOOK: usize = 96;
@@ -11,7 +11,7 @@ const LOOK: usize = 96;
 const COMMAND: usize = 512;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operator {
+pub(super) enum Operator {
     /// `=` without blanks around it.
     Tight,
     Equals,
@@ -25,12 +25,12 @@ enum Operator {
 }
 
 /// A name that was found, and where its value begins.
-struct Name<'a> {
-    text: &'a str,
-    start: usize,
-    flag: bool,
-    operator: Operator,
-    value: usize,
+pub(super) struct Name<'a> {
+    pub(super) text: &'a str,
+    pub(super) start: usize,
+    pub(super) flag: bool,
+    pub(super) operator: Operator,
+    pub(super) value: usize,
 }
 
 /// Reads the word at `at`; says where it ends, and which secret is assigned to it.
@@ -42,7 +42,10 @@ pub(super) fn at(text: &str, at: usize) -> (usize, Option<Span>) {
     {
         return (end, Some(span));
     }
-    let Some(name) = name(text, at, end) else { return (end, None) };
+    let Some(name) = named(text, at, end) else { return (end, None) };
+    if let Some(span) = lines::search(text, &name).span {
+        return (end, Some(span));
+    }
     if name.text.eq_ignore_ascii_case("bearer") {
         return (end, bearer(text, &name));
     }
@@ -89,7 +92,7 @@ fn separator(login: &str) -> Option<usize> {
 }
 
 /// The word as a name, if something is assigned to it.
-fn name(text: &str, at: usize, end: usize) -> Option<Name<'_>> {
+pub(super) fn named(text: &str, at: usize, end: usize) -> Option<Name<'_>> {
     let bytes = text.as_bytes();
     let mut start = at;
     // The letter of `\n` does not belong to the word behind it.
@@ -131,7 +134,7 @@ fn name(text: &str, at: usize, end: usize) -> Option<Name<'_>> {
 }
 
 /// The secret that a name of any other class is given.
-fn assigned(text: &str, name: &Name<'_>, class: Class) -> Option<Span> {
+pub(super) fn assigned(text: &str, name: &Name<'_>, class: Class) -> Option<Span> {
     let bytes = text.as_bytes();
     if bytes[name.value.min(bytes.len())..].starts_with(b"-----BEGIN") {
         return None; // for `pem`
@@ -162,7 +165,7 @@ fn assigned(text: &str, name: &Name<'_>, class: Class) -> Option<Span> {
 
 /// The value between the quotes that begin at `at`: `Some(None)` if it is to be shown, `None` if there are no quotes.
 #[expect(clippy::option_option, reason = "no quotes is another thing than nothing to hide")]
-fn quoted(text: &str, at: usize, name: &str, class: Class) -> Option<Option<Span>> {
+pub(super) fn quoted(text: &str, at: usize, name: &str, class: Class) -> Option<Option<Span>> {
     let bytes = text.as_bytes();
     let (start, end, quote) = quotes(bytes, at)?;
     let value = &text[start..end];
@@ -203,7 +206,7 @@ fn quotes(bytes: &[u8], at: usize) -> Option<(usize, usize, u8)> {
 
 /// Returns the text at `at` up to a blank, a quote or the end of the line, without punctuation that closes a
 /// list or a sentence; at most `most` bytes of it.
-fn unquoted(text: &str, at: usize, most: usize) -> &str {
+pub(super) fn unquoted(text: &str, at: usize, most: usize) -> &str {
     let bytes = text.as_bytes();
     let ends = |index: &usize| {
         bytes[*index].is_ascii_whitespace() || is_quote(bytes[*index]) || is_escape(bytes, *index)

@@ -9,7 +9,7 @@ use super::{MARK, PieceRedactor, redact, redact_json};
 
 mod cases;
 
-use cases::{HIDDEN, SHOWN};
+use cases::{HIDDEN, OVER_LINES, SHOWN};
 
 /// Whether five characters in a row of the secret are left.
 fn survives(secret: &str, text: &str) -> bool {
@@ -58,6 +58,38 @@ fn secrets_are_hidden_in_text_diffs_and_json() {
         // What is before the secret stays.
         if !redact(&text).text.starts_with(marked.split('§').next().unwrap()) {
             wrong.push(format!("{name}, too much: {}", redact(&text).text));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn secrets_that_are_not_on_the_line_of_their_name_are_hidden() {
+    let mut wrong = Vec::new();
+    for (name, sort, marked) in OVER_LINES {
+        let (text, secret) = case(marked);
+        let left = |text: &str| secret.split_whitespace().any(|word| word.len() >= 5 && survives(word, text));
+        for form in [text.clone(), diff(&text, '+'), diff(&text, '-'), diff(&text, ' ')] {
+            let once = redact(&form);
+            if !once.hidden.contains(sort) || left(&once.text) || redact(&once.text).text != once.text {
+                wrong.push(format!("{name}: {}", once.text));
+            }
+            for size in [1, 2, 3, 5, 8, 13, 40] {
+                let cuts: Vec<usize> = (0..form.len()).step_by(size).collect();
+                if streamed(&form, &cuts).0.concat() != once.text {
+                    wrong.push(format!("{name}, {size} at a time: {:?}", streamed(&form, &cuts)));
+                }
+            }
+        }
+        let json = serde_json::json!({ "text": text }).to_string();
+        if left(&redact_json(&json).text) {
+            wrong.push(format!("{name}, as json: {}", redact_json(&json).text));
+        }
+        // What is around it stays.
+        let (before, after) = (marked.split('§').next().unwrap(), marked.rsplit('§').next().unwrap());
+        let shown = redact(&text).text;
+        if !shown.starts_with(before) || !shown.ends_with(after) {
+            wrong.push(format!("{name}, too much: {shown}"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -251,6 +283,11 @@ fn the_time_is_linear() {
         "password",
         "\\",
         "token = \\\\\\\"",
+        "password:\n",
+        "password: |\n ",
+        "password='\n",
+        "PASSWORD=a\\\n",
+        "name: password\n",
     ];
     for part in nasty {
         let text = part.repeat(100_000 / part.len());
@@ -263,7 +300,7 @@ fn the_time_is_linear() {
 
 /// Pieces that secrets are made of, and what comes between them.
 fn pieces() -> impl Strategy<Value = String> {
-    let hidden: Vec<String> = HIDDEN.iter().map(|(_, _, text)| case(text).0).collect();
+    let hidden: Vec<String> = HIDDEN.iter().chain(OVER_LINES).map(|(_, _, text)| case(text).0).collect();
     let shown: Vec<String> = SHOWN.iter().map(|(_, text)| (*text).to_owned()).collect();
     let parts = vec![
         "token",
@@ -305,6 +342,12 @@ fn pieces() -> impl Strategy<Value = String> {
         "sk-",
         "Authorization: ",
         "a1b2c3d4e5f6g7h8i9j0",
+        "password: |\n",
+        "\n  ",
+        "\\\n",
+        "name: ",
+        "value: ",
+        "\"\"\"",
     ];
     let part = prop_oneof![
         8 => select(parts).prop_map(str::to_owned),
