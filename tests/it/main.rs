@@ -54,6 +54,7 @@ mod presets;
 mod process;
 mod protocol_doc;
 mod quarantine;
+mod quorum;
 mod seats;
 mod serve;
 mod sessions;
