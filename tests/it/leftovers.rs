@@ -18,11 +18,13 @@ fn shim(daemon: &Daemon, session: &str) -> Pid {
     Pid::from_raw(i32::try_from(meta["shim"]["pid"].as_i64().unwrap()).unwrap())
 }
 
-/// Ways out of the tree that leave one trace each: the mark, the kernel session, the pipe of stdout, the mark of another thread.
+/// Ways out of the tree that leave one trace each: the mark, the kernel session, the pipe of stdout and that of stderr, the mark of
+/// another thread.
 const WAYS: &[&str] = &[
     "grandchild:setsid,double,nohup:hang",
     "grandchild:double,clean,nohup:hang",
     "grandchild:setsid,double,clean,nohup,stdout:hang",
+    "grandchild:setsid,double,clean,nohup,stderr:hang",
     "grandchild:setsid,double,nohup:leaderless",
 ];
 
